@@ -8,12 +8,14 @@
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/exact_certificate.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_text.h"
@@ -24,34 +26,15 @@ namespace {
 
 constexpr int kMostCompiledRanks = 32;  // for which every way is compiled, where nothing else is asked
 
-struct PlanArgs {
-  std::string config;
+struct PlanArgs : PlannedJob {
   int ranks = 1;
   int threads = 0;
-  std::vector<std::string> set;
-  std::string machine, out, why_not, only, export_to, export_file;
+  std::string out, certificate, why_not, only, export_to, export_file;
   bool sensitivities = false;
-  int64_t batch = 0, seq = 0, memory_mib = 0;
+  int64_t memory_mib = 0;
   int top = 3;
   std::string search = "auto";
 };
-
-JobConfig read_job(const PlanArgs& args) {
-  std::vector<std::string> keys;
-  if (!args.machine.empty()) {
-    keys.push_back("parallel.machine=" + args.machine);
-    keys.push_back("train.device=described:" + args.machine);
-  }
-  if (args.batch > 0) keys.push_back(fmt::format("train.batch={}", args.batch));
-  if (args.seq > 0) keys.push_back(fmt::format("data.seq={}", args.seq));
-  keys.insert(keys.end(), args.set.begin(), args.set.end());
-  if (is_file(args.config) || find_named_model(args.config) == nullptr) return read_config(args.config, keys);
-  JobConfig job;
-  set_named_model(job, args.config);
-  job.train.fit.steps = 1;
-  override_keys(job, keys);
-  return job;
-}
 
 std::string answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
                     const std::optional<WayRule>& rule) {
@@ -106,23 +89,35 @@ void write_plan(const PlanArgs& args, const PlanFile& file) {
               is_file(args.config) ? args.config.c_str() : "JOB", args.ranks, args.out.c_str());
 }
 
+// Nothing is written that does not prove what it says.
+void write_certificate(const std::string& path, const Certificate& certificate) {
+  const std::string text = to_string(certificate);
+  verify_certificate(parse_certificate(text));
+  atomic_write(path, text);
+  std::printf("wrote %s; check its proof with: trireme plan verify %s\n", path.c_str(), path.c_str());
+}
+
 int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
   const bool classes = predicts_classes(request.job);
   const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
   std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
-  if (plan.best.empty()) return 1;
-  if (!args.out.empty()) write_plan(args, plan_file(plan, args.ranks));
-  return 0;
+  if (!args.out.empty() && !plan.best.empty()) write_plan(args, plan_file(plan, args.ranks));
+  const std::string certificate =
+      !args.certificate.empty() || plan.best.empty() || args.out.empty() ? args.certificate : args.out + ".certificate";
+  if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
+  return plan.best.empty() ? 1 : 0;
 }
 
 int run(const PlanArgs& args) {
+  require(!args.config.empty(), "plan: config is required. See `trireme help plan`.");
   require(args.export_file.empty() || !args.export_to.empty(), "plan: --out-export takes --export beside it");
-  PlanRequest request{.job = read_job(args),
+  PlanRequest request{.job = args.read(),
                       .ranks = args.ranks,
                       .threads = compute_threads(args.threads, args.ranks),
                       .memory_bytes = args.memory_mib << 20,
                       .top = static_cast<size_t>(args.top)};
   if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
+  require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
   std::optional<WayRule> rule, only;  // read before anything takes time
   const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
   if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways);
@@ -150,17 +145,12 @@ int run(const PlanArgs& args) {
 void add_plan(CLI::App& app, Action& chosen) {
   auto args = std::make_shared<PlanArgs>();
   CLI::App* command = app.add_subcommand("plan", "Find the best ways to cut a job over ranks, without starting any");
-  command->add_option("config", args->config, "The job's TOML file, or a model by the name that `trireme models` lists")
-      ->required();
+  command->add_option("config", args->config,
+                      "The job's TOML file, or a model by the name that `trireme models` lists");
   command->add_option("-n,--ranks", args->ranks, "Ranks to plan for")->check(CLI::Range(1, 65536));
-  command->add_option("--machine", args->machine,
-                      "File of the machine to plan for, like machines/h100x8.toml; without it this host");
+  add_planned_job_flags(*command, *args);
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--batch", args->batch, "Samples of a step over all ranks (train.batch)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  command->add_option("--seq", args->seq, "Tokens of a sample (data.seq)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   command->add_option("--memory", args->memory_mib, "MiB of memory of a rank, instead of what the machine has")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
@@ -183,9 +173,12 @@ void add_plan(CLI::App& app, Action& chosen) {
           "for more than 32 ranks, where the model's blocks are alike")
       ->check(CLI::IsMember({"auto", "compiled", "exact"}))
       ->capture_default_str();
-  command->add_option("--out", args->out, "File to write the best to, for `trireme train --plan`");
-  command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
-      ->allow_extra_args(false);
+  command->add_option("--out", args->out,
+                      "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
+                      "beside it, FILE.certificate");
+  command->add_option("--certificate", args->certificate,
+                      "File to write the proof of the exact search to, also where nothing fits");
+  add_plan_verify(*command, chosen);
   command->footer(
       "compiled: every way that the job's keys can cut the model over the ranks (pipeline, tensor, sequence, context, "
       "expert "
@@ -199,7 +192,9 @@ void add_plan(CLI::App& app, Action& chosen) {
       "which is proven; collectives count as if nothing hid them. It does not look at what --auto finds.\n\n"
       "Example:\n  trireme plan examples/gpt_text.toml -n 4 --out plan.trp\n"
       "  trireme plan gpt3-175b -n 512 --machine machines/h100x512.toml --batch 1536 --set train.dtype=bf16");
-  command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
+  command->callback([=, &chosen] {
+    if (command->get_subcommands().empty()) chosen = [=] { return run(*args); };
+  });
 }
 
 }  // namespace trireme::cli

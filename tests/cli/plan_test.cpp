@@ -41,7 +41,46 @@ TEST_F(PlanTest, AnswersWhyNot) {
   EXPECT_THAT(asked.out, HasSubstr("why not pp=2: the best way that keeps it, --pp 2 --micro-batches"));
 }
 
+TEST_F(PlanTest, VerifiesThePlanOfTheExactSearchByItsCertificate) {
+  const Outcome planned = plan({"--search", "exact", "--out", "p.trp"});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("wrote p.trp.certificate; check its proof with: trireme plan verify"));
+  const Outcome verified = run({"plan", "verify", "p.trp", "job.toml", "-n", "2"});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("proven: no other way in its space takes less; the gap is 0\n"));
+  EXPECT_THAT(verified.out, HasSubstr("the plan 'p.trp' is the one that is proven\n"));
+  EXPECT_THAT(verified.out, HasSubstr("the tables are those of 'job.toml': all were compiled again\n"));
+  EXPECT_EQ(run({"plan", "verify", "p.trp.certificate"}).code, 0);
+
+  const Outcome wider = run({"plan", "verify", "p.trp", "job.toml", "--set", "model.width=32"});
+  EXPECT_EQ(wider.code, 2);
+  EXPECT_THAT(wider.err, HasSubstr("error: certificate: it is for step "));
+  EXPECT_THAT(run({"plan", "verify", "p.trp", "-n", "4"}).err, HasSubstr("it is for 2 ranks, not for 4"));
+  EXPECT_THAT(run({"plan", "verify", "p.trp", "--memory", "4"}).err,
+              HasSubstr("plan verify: --memory is of a job; name the job after the file"));
+  const std::string text = read(path("p.trp"));
+  write("other.trp", text.substr(0, text.find("parallel.zero=")) + "parallel.zero=3" +
+                         text.substr(text.find('\n', text.find("parallel.zero="))));
+  const Outcome other = run({"plan", "verify", "other.trp", "--certificate", "p.trp.certificate"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("and the plan parallel.zero=3"));
+  EXPECT_THAT(run({"plan", "verify", "other.trp"}).err, HasSubstr("there is no certificate 'other.trp.certificate'"));
+  write("p.trp.certificate", read(path("p.trp.certificate")) + "\n");
+  EXPECT_THAT(run({"plan", "verify", "p.trp"}).err, HasSubstr("error: certificate: "));
+}
+
+TEST_F(PlanTest, ProvesThatNothingFits) {
+  const Outcome planned = run({"plan", "gpt2", "-n", "2", "--search", "exact", "--memory", "1", "--out", "p.trp",
+                               "--certificate", "none.certificate"});
+  EXPECT_EQ(planned.code, 1) << planned.err;
+  const Outcome verified = run({"plan", "verify", "none.certificate"});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_THAT(verified.out, HasSubstr("proven: no way in its space fits in the memory of a rank\n"));
+}
+
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
+  EXPECT_THAT(run({"plan", "-n", "2"}).err, HasSubstr("plan: config is required"));
+  EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("give --search exact"));
   EXPECT_THAT(plan({"--only", "pp=2 tp=2"}).err,
               HasSubstr("plan: no way over 2 ranks has all of --only \"pp=2 tp=2\""));
   EXPECT_THAT(plan({"--why-not", "fsdp=1"}).err, HasSubstr("there is no 'fsdp'; name pp, tp"));

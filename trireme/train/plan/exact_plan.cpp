@@ -3,12 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/pipeline_shape.h"
-#include "trireme/train/job/job_assembly.h"
-#include "trireme/train/job/kinds.h"
-#include "trireme/train/report/utilisation.h"
 
 namespace trireme {
 namespace {
@@ -20,6 +16,7 @@ class WayTables {
 
   std::optional<StageProblem> problem_of(const OuterWay& way) {
     const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
+    add(certified_prices(way.inner, prices), asked_.prices);
     if (!prices) return std::nullopt;
     return problem_with(way, *prices);
   }
@@ -27,6 +24,7 @@ class WayTables {
   // From passes alone; what is done once a step, and what crosses, may take nothing.
   std::optional<int64_t> bound_of(const OuterWay& way, bool with_again) {
     const std::optional<PartPrices>& prices = pricer_.passes_alone(way.inner, with_again);
+    add(certified_passes(way.inner, with_again, prices), asked_.passes);
     if (!prices) return std::nullopt;
     StageProblem problem = problem_with(way, *prices);
     problem.crossing = 0;
@@ -34,7 +32,14 @@ class WayTables {
     return bound_of_cuts(problem) - way.pp;  // rounding
   }
 
+  const CertifiedTables& asked() const { return asked_; }
+
  private:
+  static void add(CertifiedTable table, std::map<CertifiedCut, CertifiedTable>& to) {
+    const CertifiedCut cut = table.cut;
+    to.emplace(cut, std::move(table));
+  }
+
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices) {
     StageProblem out{
         .shape = shape(way.schedule, way.pp), .micro_batches = way.micro_batches, .crossing = prices.crossing};
@@ -52,29 +57,9 @@ class WayTables {
 
   PartPricer& pricer_;
   int64_t layers_;
+  CertifiedTables asked_;
   std::map<std::pair<std::string, int64_t>, PipelineShape> shapes_;
 };
-
-StepFigures figures_of(const Graph& step, const JobConfig& job, ExactPlan& plan, int64_t ranks) {
-  StepFigures out;
-  for (const Input& input : step.inputs()) {
-    if (input.role == Role::kParameter) out.parameter_bytes += step.type(input.value).bytes();
-    if (input.role == Role::kState) out.state_bytes += step.type(input.value).bytes();
-  }
-  plan.flops = flops_of(step);
-  const Machine& machine = plan.machine;
-  const std::string compute(to_string(job.train.step.compute));
-  plan.peak_flops_per_s = machine.flops_of(compute) * static_cast<double>(ranks);
-  double achievable = machine.achievable;
-  for (const OpRate& rate : machine.op_rates) achievable = std::max(achievable, rate.achievable);
-  const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(compute));
-  out.arithmetic_s = plan.flops / (fastest * achievable * static_cast<double>(ranks));
-  return out;
-}
-
-int64_t positions_of(const JobConfig& job) {
-  return predicts_classes(job) ? 1 : fields_of(job)[0].sample.elements();
-}
 
 }  // namespace
 
@@ -85,26 +70,18 @@ std::vector<std::string> ExactWay::keys(const ModelParts& parts) const {
 }
 
 ExactPlan plan_exact(const PlanRequest& request) {
-  require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
-  const JobConfig job = without_cuts(request.job);
-  const auto model = make_model(job);
-  const Assembly assembly = assembly_of(job, *model, 1);
-  const Graph step = graphs_of(assembly, 1).step;
-  ExactPlan out{.graph = hash_of_graph(step), .parts = parts_of(step)};
-  const Communication& how = assembly.options.parallel.communication;
-  out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
-  const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
-  out.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes
-                     : of_device > 0          ? of_device
-                                              : out.machine.memory_bytes * out.machine.devices_per_host / request.ranks;
-  const StepFigures figures = figures_of(step, job, out, request.ranks);
-  out.bound_ps = static_cast<int64_t>(figures.arithmetic_s * 1e12);
-
-  const std::vector<OuterWay> ways =
-      outer_ways(model_of(job).cuttable(), request.ranks, job.train.fit.batch, positions_of(job), out.parts.count());
+  ExactSetting setting = exact_setting(request);
+  ExactPlan out{.graph = setting.graph,
+                .machine = setting.machine,
+                .memory_bytes = setting.memory_bytes,
+                .parts = setting.parts,
+                .flops = setting.flops,
+                .peak_flops_per_s = setting.peak_flops_per_s,
+                .bound_ps = setting.figures.arithmetic_ps};
+  const std::vector<OuterWay> ways = setting.ways(request.ranks);
   std::vector<OuterCandidate> candidates;
-  for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, request.ranks, figures));
-  PartPricer pricer(job, out.parts, request.threads);
+  for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, request.ranks, setting.figures));
+  PartPricer pricer(setting.job, out.parts, request.threads);
   WayTables tables(pricer, out.parts.layers);
   const OuterQuestions ask{.bounds = {[&](size_t i) { return tables.bound_of(ways[i], false); },
                                       [&](size_t i) { return tables.bound_of(ways[i], true); }},
@@ -120,6 +97,8 @@ ExactPlan plan_exact(const PlanRequest& request) {
   }
   out.jobs_compiled = pricer.jobs_compiled();
   out.first_refusal = pricer.refusal();
+  out.setting = std::move(setting);
+  out.asked = tables.asked();
   return out;
 }
 

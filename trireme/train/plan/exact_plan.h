@@ -2,7 +2,8 @@
 // their tables. Nothing of the size of the job is compiled.
 #pragma once
 
-#include "trireme/train/plan/outer_ways.h"
+#include "trireme/train/plan/certified_tables.h"
+#include "trireme/train/plan/exact_setting.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme {
@@ -28,6 +29,8 @@ struct ExactPlan {
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
   std::string first_refusal;
+  ExactSetting setting;
+  CertifiedTables asked;  // what the result follows from
 };
 
 // Throws as plan_job, and as parts_of.

@@ -8,11 +8,11 @@
 namespace trireme {
 namespace {
 
-double ms_of(int64_t ps) {
+double exact_ms(int64_t ps) {
   return static_cast<double>(ps) * 1e-9;
 }
 
-double mib_of(int64_t bytes) {
+double exact_mib(int64_t bytes) {
   return static_cast<double>(bytes) / 1048576.0;
 }
 
@@ -52,7 +52,7 @@ std::string items_text(const ExactWay& way) {
                                                    {"messages", way.price.crossings},
                                                    {"sums, update", way.price.once}};
   std::string out;
-  for (const auto& [name, ps] : items) out += fmt::format("  {:<13} {:>12.3f} ms\n", name, ms_of(ps));
+  for (const auto& [name, ps] : items) out += fmt::format("  {:<13} {:>12.3f} ms\n", name, exact_ms(ps));
   return out;
 }
 
@@ -66,7 +66,7 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
     const std::string which = stages == 1        ? ""
                               : end - first == 1 ? fmt::format(" of stage {}", first)
                                                  : fmt::format(" of each of stages {} to {}", first, end - 1);
-    out += fmt::format("memory{} {:.1f} MiB, parts {} to {}\n", which, mib_of(way.stage_bytes[first]),
+    out += fmt::format("memory{} {:.1f} MiB, parts {} to {}\n", which, exact_mib(way.stage_bytes[first]),
                        way.begins[first], last_part);
   }
   return out;
@@ -76,9 +76,9 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
 
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
   std::string out = fmt::format("plan for {} ranks by the rates of '{}', {:.1f} MiB of memory a rank\n", ranks,
-                                plan.machine.name, mib_of(plan.memory_bytes));
+                                plan.machine.name, exact_mib(plan.memory_bytes));
   if (plan.best.empty()) {
-    out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", mib_of(plan.memory_bytes));
+    out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
       out += fmt::format("  {}\n", plan.first_refusal);
     return out + ledger_text(plan);
@@ -87,16 +87,16 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
   const double step_s = static_cast<double>(best.price.total) * 1e-12;
   out += fmt::format("best: {}\n", way_text(best));
   out += fmt::format("step {:>12.3f} ms, {:.4g} {}/s, {:.1f} % of the peak; from the tables of its parts, with all\n",
-                     ms_of(best.price.total), static_cast<double>(tokens) / step_s, unit,
+                     exact_ms(best.price.total), static_cast<double>(tokens) / step_s, unit,
                      100 * plan.flops / (step_s * plan.peak_flops_per_s));
   out += "collectives as if nothing hid them\n";
   out += items_text(best) + stages_text(plan, best);
   for (size_t i = 1; i < plan.best.size(); ++i) {
     out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", way_text(plan.best[i]),
-                       ms_of(plan.best[i].price.total), mib_of(std::ranges::max(plan.best[i].stage_bytes)));
+                       exact_ms(plan.best[i].price.total), exact_mib(std::ranges::max(plan.best[i].stage_bytes)));
   }
-  out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", ms_of(best.price.total));
-  out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", ms_of(plan.bound_ps));
+  out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
+  out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", exact_ms(plan.bound_ps));
   return out + ledger_text(plan);
 }
 

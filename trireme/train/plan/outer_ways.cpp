@@ -1,7 +1,6 @@
 #include "trireme/train/plan/outer_ways.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace trireme {
 namespace {
@@ -69,10 +68,13 @@ OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigure
                     figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
                     figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces);
   // 1F1B idles for (pp - 1) micro-batches; what is filled with weight gradients may not idle at all.
-  const double idle = way.schedule == "1f1b" && way.micro_batches > 0
-                          ? static_cast<double>(way.pp - 1) / static_cast<double>(way.micro_batches)
-                          : 0;
-  out.bound_ps = static_cast<int64_t>(std::floor(figures.arithmetic_s * (1 + idle) * 1e12));
+  const int64_t arithmetic = figures.arithmetic_ps;
+  out.bound_ps = arithmetic;
+  if (way.schedule == "1f1b" && out.divides) {
+    // arithmetic * (pp - 1) / micro_batches, without a product that might be too large
+    out.bound_ps += arithmetic / way.micro_batches * (way.pp - 1) +
+                    arithmetic % way.micro_batches * (way.pp - 1) / way.micro_batches;
+  }
   return out;
 }
 

@@ -22,7 +22,7 @@ struct OuterWay {
 // What all bounds follow from.
 struct StepFigures {
   int64_t parameter_bytes = 0, state_bytes = 0;
-  double arithmetic_s = 0;  // of the step on all ranks, as fast as they can
+  int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
 };
 
 // Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads

@@ -236,7 +236,10 @@ PlanFile parse_plan_file(std::string_view text) {
 void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
   require(file.ranks == ranks, "the plan is for {} ranks and the job has {}; start {} ranks, or plan again", file.ranks,
           ranks, file.ranks);
-  refuse_rules(job, "and so does the file of --plan; leave one of them out");
+  JobConfig others = job;
+  if (std::ranges::any_of(file.keys, [](const std::string& key) { return key.starts_with("parallel.stages="); }))
+    others.parallel.stages.clear();  // the plan's own
+  refuse_rules(others, "and so does the file of --plan; leave one of them out");
   const auto model = make_model(job);
   const std::string graph = hash_of_graph(graphs_of(assembly_of(job, *model, ranks), ranks).step);
   require(graph == file.graph,

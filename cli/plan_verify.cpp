@@ -1,0 +1,96 @@
+// trireme plan verify: the proof of a plan that the exact search found, checked without the search.
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "cli/planned_job.h"
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/planner/certificate/verify_certificate.h"
+#include "trireme/train/plan/exact_certificate.h"
+
+namespace trireme::cli {
+namespace {
+
+struct VerifyArgs {
+  std::string file, certificate;
+  PlannedJob job;
+  int ranks = 0, threads = 0;  // 0: those of the certificate
+  int64_t memory_mib = 0;
+};
+
+// What says nothing without a job.
+void check_job_flags(const VerifyArgs& args) {
+  const PlannedJob& job = args.job;
+  const std::pair<const char*, bool> flags[] = {
+      {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},        {"--seq", job.seq > 0},
+      {"--set", !job.set.empty()},         {"--memory", args.memory_mib > 0}, {"--threads", args.threads > 0}};
+  for (const auto& [flag, given] : flags)
+    require(!given || !job.config.empty(), "plan verify: {} is of a job; name the job after the file", flag);
+}
+
+int run(const VerifyArgs& args) {
+  check_job_flags(args);
+  const std::string text = read_file(args.file);
+  std::optional<PlanFile> plan;
+  std::string proof_text = text;
+  if (!is_certificate(text)) {
+    plan = parse_plan_file(text);
+    const std::string beside = args.certificate.empty() ? args.file + ".certificate" : args.certificate;
+    require(is_file(beside),
+            "plan verify: there is no certificate '{}' of '{}'; --search exact writes one with the plan", beside,
+            args.file);
+    proof_text = read_file(beside);
+  } else {
+    require(args.certificate.empty(), "plan verify: '{}' is a certificate; with --certificate FILE is a plan",
+            args.file);
+  }
+  const Certificate certificate = parse_certificate(proof_text);
+  require(args.ranks == 0 || args.ranks == certificate.ranks, "certificate: it is for {} ranks, not for {}",
+          certificate.ranks, args.ranks);
+  verify_certificate(certificate);
+  if (plan) check_certified_plan(certificate, *plan);
+  std::fputs(proven_text(certificate).c_str(), stdout);
+  if (plan) std::printf("the plan '%s' is the one that is proven\n", args.file.c_str());
+  if (args.job.config.empty()) {
+    std::puts("where the tables come from was not looked at: name the job, to compile them again");
+    return 0;
+  }
+  std::fflush(stdout);
+  CertifiedJob job({.job = args.job.read(),
+                    .ranks = certificate.ranks,
+                    .threads = args.threads > 0 ? args.threads : static_cast<int>(certificate.threads),
+                    .memory_bytes = args.memory_mib << 20});
+  job.check(certificate);
+  std::printf("the tables are those of '%s': all were compiled again\n", args.job.config.c_str());
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_verify(CLI::App& plan, std::function<int()>& chosen) {
+  auto args = std::make_shared<VerifyArgs>();
+  CLI::App* command = plan.add_subcommand("verify", "Check the proof of a plan that the exact search found");
+  command->add_option("file", args->file, "The plan that --out wrote, or its certificate")->required();
+  command->add_option("job", args->job.config,
+                      "The job or model that was planned; with it, all prices that the proof rests on are compiled "
+                      "again. Give it the flags that it was planned with");
+  add_planned_job_flags(*command, args->job);
+  command->add_option("--certificate", args->certificate, "The plan's certificate; without it FILE.certificate");
+  command->add_option("-n,--ranks", args->ranks, "Ranks that it has to be for")->check(CLI::Range(1, 65536));
+  command->add_option("--threads", args->threads, "Compute threads of each rank; without it those of the certificate")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--memory", args->memory_mib, "MiB of memory of a rank, where the plan was made with it")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  command->footer(
+      "The checker counts all ways again, prices the plan and rules out each other way by its own arithmetic; the\n"
+      "search has no part in it. It says what is proven and ends with 0, or says what does not follow and ends with "
+      "2.\n\n"
+      "Example:\n  trireme plan examples/gpt_text.toml -n 4 --search exact --out plan.trp\n"
+      "  trireme plan verify plan.trp examples/gpt_text.toml");
+  command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
+}
+
+}  // namespace trireme::cli

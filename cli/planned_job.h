@@ -1,0 +1,32 @@
+// The job that `trireme plan` and `trireme plan verify` are about: a job's file or a named model, and what flags
+// change.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trireme/train/job/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace trireme::cli {
+
+struct PlannedJob {
+  std::string config;
+  std::string machine;
+  int64_t batch = 0, seq = 0;
+  std::vector<std::string> set;
+
+  JobConfig read() const;
+};
+
+// --machine, --batch, --seq, --set.
+void add_planned_job_flags(CLI::App& command, PlannedJob& job);
+
+// `trireme plan verify`, of the command `plan`.
+void add_plan_verify(CLI::App& plan, std::function<int()>& chosen);
+
+}  // namespace trireme::cli

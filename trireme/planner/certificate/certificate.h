@@ -1,0 +1,105 @@
+// The certificate of a plan that the exact search found: all figures that its proof rests on, as text with a version
+// and a checksum. verify_certificate.h checks the proof; neither knows how the plan was searched.
+//
+// The text has a line for each fact, words and name=value, in this order: who made it and for what (graph, machine,
+// ranks), the model's figures and its parts, the best ways, the ledger, the tables, and `end` with the SHA-256 of all
+// lines above it. docs/file_formats.md lists them.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+// What a part of the model takes of a rank: times in picoseconds, of one micro-batch unless said, and bytes.
+struct CertifiedPart {
+  int64_t forward = 0, input_grad = 0, weight_grad = 0, again = 0;  // computing
+  int64_t moving_forward = 0, moving_backward = 0;                  // collectives
+  int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
+  int64_t persistent = 0, gradients = 0;                            // bytes
+  int64_t kept = 0;                                                 // bytes of each micro-batch in flight
+  int64_t work = 0;                                                 // bytes beside these, of one part at a time
+  friend bool operator==(const CertifiedPart&, const CertifiedPart&) = default;
+};
+
+// How a stage is cut over its ranks.
+struct CertifiedCut {
+  int64_t tp = 1, cp = 1, ep = 1, dp = 1;
+  bool sp = false;
+  int64_t zero = 0;
+  int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
+  std::string recompute = "none";
+  friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
+};
+
+// What the parts take by one cut. Of a table of passes only the first six figures are there: the passes of every cut
+// that differs in dp and zero, and in recomputing where this one recomputes nothing, are these or longer.
+struct CertifiedTable {
+  CertifiedCut cut;
+  bool is_refused = false;  // the compiler does not take the cut; then without figures
+  int64_t crossing = 0;     // ps: activations over one boundary of stages, and their gradients back
+  CertifiedPart before, block, after;
+  friend bool operator==(const CertifiedTable&, const CertifiedTable&) = default;
+};
+
+struct CertifiedWay {
+  int64_t pp = 1, micro_batches = 1;
+  std::string schedule = "1f1b";
+  CertifiedCut cut;
+  friend auto operator<=>(const CertifiedWay&, const CertifiedWay&) = default;
+};
+
+struct CertifiedPlan {
+  CertifiedWay way;
+  std::vector<int64_t> begins;  // the first part of each stage; part 0 stands before the blocks
+  int64_t step_ps = 0;
+  std::vector<int64_t> stage_bytes;
+  friend bool operator==(const CertifiedPlan&, const CertifiedPlan&) = default;
+};
+
+// The counts after the first add up to it; OuterLedger says what each is.
+struct CertifiedLedger {
+  int64_t ways = 0, do_not_divide = 0, memory_least = 0, bound = 0, slower = 0, memory = 0, solved = 0;
+  friend bool operator==(const CertifiedLedger&, const CertifiedLedger&) = default;
+};
+
+struct CertifiedModel {
+  int64_t layers = 0;     // blocks, all alike
+  int64_t heads = 0;      // that tp divides; 0: any
+  int64_t experts = 0;    // that ep cuts; 0: none
+  int64_t weights = 0;    // 1: tp cuts them
+  int64_t positions = 0;  // 1: cp and sp cut them
+  int64_t sequence = 1;   // positions of a sample
+  int64_t batch = 1;      // samples of a step
+  int64_t parameter_bytes = 0, state_bytes = 0;
+  int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
+  friend bool operator==(const CertifiedModel&, const CertifiedModel&) = default;
+};
+
+struct Certificate {
+  std::string version;  // of the program that made it
+  std::string graph, machine_hash, machine;
+  int64_t ranks = 1, threads = 1;  // compute threads of a rank
+  int64_t memory = 0;              // bytes of a rank
+  CertifiedModel model;
+  std::vector<std::string> before, after;  // scopes that stand before and after the blocks
+  std::string blocks;                      // "h", of "h.0", "h.1"
+  int64_t top = 1;                         // how many ways were asked for
+  std::vector<CertifiedPlan> best;         // by time; fewer than asked for: no other fits
+  CertifiedLedger ledger;
+  std::vector<CertifiedTable> passes, prices;  // each in ascending order of cuts
+  friend bool operator==(const Certificate&, const Certificate&) = default;
+};
+
+std::string to_string(const Certificate& certificate);
+// Throws kInvalidArgument with the line's number: another version, a line that is none, the wrong order, a checksum
+// that is not that of the lines.
+Certificate parse_certificate(std::string_view text);
+bool is_certificate(std::string_view text);  // of whatever version, by its first words
+// `lines` and the line that ends them.
+std::string sealed_certificate(std::string_view lines);
+
+}  // namespace trireme

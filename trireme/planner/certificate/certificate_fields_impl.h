@@ -1,0 +1,48 @@
+// Names and order of the figures in the lines of a certificate, and how large they may be.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "trireme/planner/certificate/certificate.h"
+
+namespace trireme {
+
+inline constexpr int64_t kCertifiedMost = int64_t{1} << 53;  // for a plan's file to keep times whole
+inline constexpr int64_t kCertifiedRanks = 65'536;
+inline constexpr int64_t kCertifiedBatch = int64_t{1} << 31;
+inline constexpr int64_t kCertifiedLayers = 10'000;
+
+inline constexpr size_t kCertifiedPassFields = 6;
+inline constexpr std::array kCertifiedPartFields{
+    &CertifiedPart::forward,        &CertifiedPart::input_grad,      &CertifiedPart::weight_grad, &CertifiedPart::again,
+    &CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::update,      &CertifiedPart::sync,
+    &CertifiedPart::persistent,     &CertifiedPart::gradients,       &CertifiedPart::kept,        &CertifiedPart::work};
+
+template <class Struct, size_t n>
+using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;
+
+inline constexpr CertifiedNames<CertifiedModel, 10> kCertifiedModelNames{
+    {{"layers", &CertifiedModel::layers},
+     {"heads", &CertifiedModel::heads},
+     {"experts", &CertifiedModel::experts},
+     {"weights", &CertifiedModel::weights},
+     {"positions", &CertifiedModel::positions},
+     {"sequence", &CertifiedModel::sequence},
+     {"batch", &CertifiedModel::batch},
+     {"parameter_bytes", &CertifiedModel::parameter_bytes},
+     {"state_bytes", &CertifiedModel::state_bytes},
+     {"arithmetic_ps", &CertifiedModel::arithmetic_ps}}};
+
+inline constexpr CertifiedNames<CertifiedLedger, 7> kCertifiedLedgerNames{
+    {{"ways", &CertifiedLedger::ways},
+     {"do_not_divide", &CertifiedLedger::do_not_divide},
+     {"memory_least", &CertifiedLedger::memory_least},
+     {"bound", &CertifiedLedger::bound},
+     {"slower", &CertifiedLedger::slower},
+     {"memory", &CertifiedLedger::memory},
+     {"solved", &CertifiedLedger::solved}}};
+
+}  // namespace trireme

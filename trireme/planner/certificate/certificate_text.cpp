@@ -1,0 +1,308 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+#include "trireme/planner/certificate/certificate.h"
+#include "trireme/planner/certificate/certificate_fields_impl.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kCertificateLine = "trireme certificate 1";
+
+std::string part_numbers(const CertifiedPart& part, size_t fields) {
+  std::vector<int64_t> numbers;
+  for (size_t i = 0; i < fields; ++i) numbers.push_back(part.*kCertifiedPartFields[i]);
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+// The cut of a table of passes has no dp and zero of its own.
+std::string cut_words(const CertifiedCut& cut, bool is_passes) {
+  std::string out = fmt::format("tp={} cp={} ep={} sp={} rows={} recompute={}", cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0,
+                                cut.rows, cut.recompute);
+  if (!is_passes) out += fmt::format(" dp={} zero={}", cut.dp, cut.zero);
+  return out;
+}
+
+void add_tables(const std::vector<CertifiedTable>& tables, bool is_passes, std::string& out) {
+  const size_t fields = is_passes ? kCertifiedPassFields : kCertifiedPartFields.size();
+  for (const CertifiedTable& table : tables) {
+    out += fmt::format("{} {}", is_passes ? "passes" : "prices", cut_words(table.cut, is_passes));
+    if (table.is_refused) {
+      out += " refused\n";
+      continue;
+    }
+    if (!is_passes) out += fmt::format(" crossing={}", table.crossing);
+    out += fmt::format(" before={} block={} after={}\n", part_numbers(table.before, fields),
+                       part_numbers(table.block, fields), part_numbers(table.after, fields));
+  }
+}
+
+template <class Struct, size_t n>
+std::string named_numbers(const Struct& of, const CertifiedNames<Struct, n>& names) {
+  std::string out;
+  for (const auto& [name, field] : names) out += fmt::format(" {}={}", name, of.*field);
+  return out;
+}
+
+// The lines of a text, word by word.
+class CertificateReader {
+ public:
+  explicit CertificateReader(std::string_view text) : rest_(text) {}
+
+  bool is_at_end() const { return rest_.empty(); }
+  int line() const { return line_; }
+
+  void next_line() {
+    const size_t end = rest_.find('\n');
+    words_ = rest_.substr(0, end);
+    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
+    ++line_;
+  }
+  // The word that the next line begins with.
+  std::string_view next_kind() const { return rest_.substr(0, rest_.find_first_of(" \n")); }
+
+  [[noreturn]] void wrong(std::string_view what) const {
+    fail(ErrorKind::kInvalidArgument, "certificate, line {}: {}", line_, what);
+  }
+
+  // What follows these words on the next line.
+  std::string_view line_of(std::string_view words) {
+    next_line();
+    if (!words_.starts_with(words) || words_.size() <= words.size() + 1 || words_[words.size()] != ' ')
+      wrong(fmt::format("'{}' should be '{} ...'", words_.substr(0, 60), words));
+    words_.remove_prefix(words.size() + 1);
+    return words_;
+  }
+  void end_line() const {
+    if (!words_.empty()) wrong(fmt::format("'{}' is too many", words_.substr(0, 60)));
+  }
+
+  std::string_view word() {
+    const size_t space = std::min(words_.find(' '), words_.size());
+    const std::string_view out = words_.substr(0, space);
+    words_.remove_prefix(std::min(space + 1, words_.size()));
+    return out;
+  }
+  std::string rest_of_line() {
+    std::string out(words_);
+    words_ = {};
+    return out;
+  }
+  bool takes(std::string_view expected) {
+    if (words_ != expected) return false;
+    words_ = {};
+    return true;
+  }
+  std::string_view value(std::string_view name) {
+    const std::string_view out = word();
+    if (out.size() <= name.size() || !out.starts_with(name) || out[name.size()] != '=')
+      wrong(fmt::format("'{}' should be {}=...", out.substr(0, 60), name));
+    return out.substr(name.size() + 1);
+  }
+  int64_t number_in(std::string_view text) const {
+    int64_t out = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
+    // One text for one number, so that what is read prints as it was.
+    if (status != std::errc() || fmt::format("{}", out) != text || out < 0 || out > kCertifiedMost)
+      wrong(fmt::format("'{}' is no whole number from 0 to {}", text.substr(0, 60), kCertifiedMost));
+    return out;
+  }
+  int64_t number(std::string_view name) { return number_in(value(name)); }
+  int64_t number_from(std::string_view name, int64_t least, int64_t most) {
+    const int64_t out = number(name);
+    if (out < least || out > most) wrong(fmt::format("{}={}; it must be {} to {}", name, out, least, most));
+    return out;
+  }
+  std::vector<int64_t> numbers(std::string_view name) {
+    std::vector<int64_t> out;
+    std::string_view list = value(name);
+    while (true) {
+      const size_t comma = std::min(list.find(','), list.size());
+      out.push_back(number_in(list.substr(0, comma)));
+      if (comma == list.size()) return out;
+      list.remove_prefix(comma + 1);
+    }
+  }
+  template <class Struct, size_t n>
+  void named_numbers(Struct& into, const CertifiedNames<Struct, n>& names) {
+    for (const auto& [name, field] : names) into.*field = number(name);
+  }
+
+ private:
+  std::string_view rest_, words_;
+  int line_ = 0;
+};
+
+void read_part(CertificateReader& reader, std::string_view name, size_t fields, CertifiedPart& into) {
+  const std::vector<int64_t> numbers = reader.numbers(name);
+  if (numbers.size() != fields) reader.wrong(fmt::format("{} has {} numbers, not {}", name, numbers.size(), fields));
+  for (size_t i = 0; i < fields; ++i) into.*kCertifiedPartFields[i] = numbers[i];
+}
+
+CertifiedCut read_cut(CertificateReader& reader, bool is_passes) {
+  CertifiedCut out;
+  out.tp = reader.number_from("tp", 1, kCertifiedRanks);
+  out.cp = reader.number_from("cp", 1, kCertifiedRanks);
+  out.ep = reader.number_from("ep", 1, kCertifiedRanks);
+  out.sp = reader.number_from("sp", 0, 1) == 1;
+  out.rows = reader.number_from("rows", 1, kCertifiedBatch);
+  out.recompute = reader.value("recompute");
+  if (is_passes) return out;
+  out.dp = reader.number_from("dp", 1, kCertifiedRanks);
+  out.zero = reader.number_from("zero", 0, 3);
+  return out;
+}
+
+std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_passes) {
+  const std::string_view kind = is_passes ? "passes" : "prices";
+  const size_t fields = is_passes ? kCertifiedPassFields : kCertifiedPartFields.size();
+  std::vector<CertifiedTable> out;
+  while (reader.next_kind() == kind) {
+    reader.line_of(kind);
+    CertifiedTable table;
+    table.cut = read_cut(reader, is_passes);
+    if (!out.empty() && !(out.back().cut < table.cut))
+      reader.wrong(fmt::format("the {} are not in ascending order of their cuts, each once", kind));
+    table.is_refused = reader.takes("refused");
+    if (!table.is_refused) {
+      if (!is_passes) table.crossing = reader.number("crossing");
+      read_part(reader, "before", fields, table.before);
+      read_part(reader, "block", fields, table.block);
+      read_part(reader, "after", fields, table.after);
+    }
+    reader.end_line();
+    out.push_back(std::move(table));
+  }
+  return out;
+}
+
+CertifiedPlan read_plan(CertificateReader& reader) {
+  reader.line_of("best");
+  CertifiedPlan out;
+  out.way.pp = reader.number_from("pp", 1, kCertifiedRanks);
+  out.way.micro_batches = reader.number_from("micro_batches", 1, kCertifiedBatch);
+  out.way.schedule = reader.value("schedule");
+  out.way.cut = read_cut(reader, false);
+  out.step_ps = reader.number("step_ps");
+  out.begins = reader.numbers("begins");
+  out.stage_bytes = reader.numbers("stage_bytes");
+  reader.end_line();
+  return out;
+}
+
+std::string read_word(CertificateReader& reader, std::string_view kind) {
+  reader.line_of(kind);
+  std::string out(reader.word());
+  reader.end_line();
+  return out;
+}
+
+int64_t read_number(CertificateReader& reader, std::string_view kind, int64_t least, int64_t most) {
+  reader.line_of(kind);
+  const int64_t out = reader.number_in(reader.word());
+  if (out < least || out > most) reader.wrong(fmt::format("{} {}; it must be {} to {}", kind, out, least, most));
+  reader.end_line();
+  return out;
+}
+
+void read_model(CertificateReader& reader, CertifiedModel& model) {
+  reader.line_of("model");
+  reader.named_numbers(model, kCertifiedModelNames);
+  reader.end_line();
+  if (model.layers < 1 || model.layers > kCertifiedLayers)
+    reader.wrong(fmt::format("{} layers; it must be 1 to {}", model.layers, kCertifiedLayers));
+  if (model.batch < 1 || model.batch > kCertifiedBatch || model.sequence < 1)
+    reader.wrong(fmt::format("a batch of {} samples of {} positions", model.batch, model.sequence));
+  if (model.weights > 1 || model.positions > 1) reader.wrong("weights and positions must be 0 or 1");
+}
+
+std::vector<std::string> read_scopes(CertificateReader& reader, std::string_view kind) {
+  std::vector<std::string> out;
+  while (reader.next_kind() == kind) out.push_back(read_word(reader, kind));
+  return out;
+}
+
+// Its lines without the last, whose checksum is theirs.
+std::string_view lines_in(std::string_view text) {
+  constexpr std::string_view kEnd = "end ";
+  constexpr size_t kEndSize = kEnd.size() + 64 + 1;
+  require(text.starts_with("trireme certificate "), "certificate: '{}' is not '{}': it is no certificate",
+          text.substr(0, std::min<size_t>(text.find('\n'), 40)), kCertificateLine);
+  const std::string_view first = text.substr(0, text.find('\n'));
+  require(first == kCertificateLine, "certificate: '{}' is not '{}': it is of another version; plan again",
+          first.substr(0, 40), kCertificateLine);
+  require(text.size() > kEndSize && text.ends_with('\n') && text.substr(text.size() - kEndSize).starts_with(kEnd),
+          "certificate: it does not end with a line 'end' and a checksum: something of it is missing");
+  const std::string_view lines = text.substr(0, text.size() - kEndSize);
+  require(sealed_certificate(lines) == text,
+          "certificate: its checksum is not that of its lines: it was changed after it was made");
+  return lines;
+}
+
+}  // namespace
+
+std::string sealed_certificate(std::string_view lines) {
+  return fmt::format("{}end {}\n", lines, sha256_hex(lines));
+}
+
+bool is_certificate(std::string_view text) {
+  return text.starts_with("trireme certificate");
+}
+
+std::string to_string(const Certificate& c) {
+  std::string out =
+      fmt::format("{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\n", kCertificateLine,
+                  c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory);
+  out += "model" + named_numbers(c.model, kCertifiedModelNames) + "\n";
+  for (const std::string& scope : c.before) out += fmt::format("before {}\n", scope);
+  out += fmt::format("blocks {}\n", c.blocks);
+  for (const std::string& scope : c.after) out += fmt::format("after {}\n", scope);
+  out += fmt::format("top {}\n", c.top);
+  for (const CertifiedPlan& plan : c.best) {
+    out += fmt::format("best pp={} micro_batches={} schedule={} {} step_ps={} begins={} stage_bytes={}\n", plan.way.pp,
+                       plan.way.micro_batches, plan.way.schedule, cut_words(plan.way.cut, false), plan.step_ps,
+                       fmt::join(plan.begins, ","), fmt::join(plan.stage_bytes, ","));
+  }
+  out += "ledger" + named_numbers(c.ledger, kCertifiedLedgerNames) + "\n";
+  add_tables(c.passes, true, out);
+  add_tables(c.prices, false, out);
+  return sealed_certificate(out);
+}
+
+Certificate parse_certificate(std::string_view text) {
+  CertificateReader reader(lines_in(text));
+  reader.next_line();
+  Certificate out;
+  out.version = read_word(reader, "made_by");
+  out.graph = read_word(reader, "graph");
+  reader.line_of("machine");
+  out.machine_hash = reader.word();
+  out.machine = reader.rest_of_line();
+  out.ranks = read_number(reader, "ranks", 1, kCertifiedRanks);
+  out.threads = read_number(reader, "threads", 1, kCertifiedRanks);
+  out.memory = read_number(reader, "memory", 0, kCertifiedMost);
+  read_model(reader, out.model);
+  out.before = read_scopes(reader, "before");
+  out.blocks = read_word(reader, "blocks");
+  out.after = read_scopes(reader, "after");
+  out.top = read_number(reader, "top", 1, kCertifiedBatch);
+  while (reader.next_kind() == "best") out.best.push_back(read_plan(reader));
+  reader.line_of("ledger");
+  reader.named_numbers(out.ledger, kCertifiedLedgerNames);
+  reader.end_line();
+  out.passes = read_tables(reader, true);
+  out.prices = read_tables(reader, false);
+  if (!reader.is_at_end()) {
+    reader.next_line();
+    reader.wrong("it should be a table, and those of passes come first");
+  }
+  require(to_string(out) == text, "certificate: its words are not in the order or form in which one is written");
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,117 @@
+#include "trireme/planner/certificate/certified_space.h"
+
+#include <array>
+
+#include "trireme/planner/certificate/exact_numbers_impl.h"
+
+namespace trireme {
+namespace {
+
+// A change of the space is a change of the certificate's version.
+constexpr int64_t kCertifiedMostRows = 8;
+constexpr int64_t kCertifiedFewestPositions = 1024;
+constexpr std::array kCertifiedSchedules{"1f1b", "zb-h1"};
+constexpr std::array kCertifiedRecompute{"none", "selective", "full"};
+
+// All values from 1 to `of` that divide it and that `is_allowed`.
+template <class Allowed>
+std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
+  std::vector<int64_t> out;
+  for (int64_t value = 1; value <= of; ++value) {
+    if (of % value == 0 && is_allowed(value)) out.push_back(value);
+  }
+  return out;
+}
+
+class SpaceOf {
+ public:
+  SpaceOf(const CertifiedModel& model, int64_t ranks) : model_(model), ranks_(ranks) {}
+
+  std::vector<CertifiedWay> all() {
+    for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
+      if (model_.heads > 0 && model_.heads % tp != 0) continue;
+      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= model_.layers + 2; })) add(tp, pp);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(int64_t tp, int64_t pp) {
+    const int64_t left = ranks_ / tp / pp;
+    const auto may_cp = [&](int64_t v) {
+      return v == 1 || (model_.positions == 1 && model_.sequence / v >= kCertifiedFewestPositions);
+    };
+    for (const int64_t cp : dividing(left, may_cp)) {
+      for (const int64_t ep : dividing(left / cp, [&](int64_t v) { return v == 1 || model_.experts > 0; })) {
+        CertifiedWay way{.pp = pp, .cut = {.tp = tp, .cp = cp, .ep = ep, .dp = left / cp / ep}};
+        add_rows(way);
+        way.cut.sp = true;
+        if (tp > 1 && model_.positions == 1) add_rows(way);
+      }
+    }
+  }
+
+  void add_rows(CertifiedWay way) {
+    if (model_.batch % way.cut.dp != 0) {
+      way.micro_batches = 0;
+      add_rest(way);
+      return;
+    }
+    const int64_t samples = model_.batch / way.cut.dp;
+    for (way.cut.rows = 1; way.cut.rows <= kCertifiedMostRows; ++way.cut.rows) {
+      way.micro_batches = samples / way.cut.rows;
+      if (way.micro_batches * way.cut.rows == samples) add_rest(way);
+    }
+  }
+
+  void add_rest(CertifiedWay way) {
+    const bool has_copies = ranks_ / way.pp > way.cut.tp;
+    for (const char* const schedule : kCertifiedSchedules) {
+      if (way.pp == 1 && schedule != kCertifiedSchedules.front()) continue;
+      way.schedule = schedule;
+      for (way.cut.zero = 0; way.cut.zero <= (has_copies ? 3 : 0); ++way.cut.zero) {
+        for (const char* const recompute : kCertifiedRecompute) {
+          way.cut.recompute = recompute;
+          out_.push_back(way);
+        }
+      }
+    }
+  }
+
+  const CertifiedModel& model_;
+  int64_t ranks_;
+  std::vector<CertifiedWay> out_;
+};
+
+}  // namespace
+
+std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks) {
+  return SpaceOf(model, ranks).all();
+}
+
+std::string certified_space_text() {
+  return "pp, tp, cp and ep that divide the ranks, sp, zero 0 to 3, recomputation, 1f1b and zb-h1, 1 to 8 rows of a "
+         "micro-batch, and every cut of the parts into stages";
+}
+
+bool certified_way_divides(const CertifiedWay& way) {
+  return way.micro_batches >= way.pp;
+}
+
+int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& model, int64_t ranks) {
+  const int64_t stage_pieces = way.pp * way.cut.tp * way.cut.ep;
+  const auto in_pieces = [&](int64_t bytes, bool in_slices) { return bytes / (in_slices ? ranks : stage_pieces); };
+  int64_t out = in_pieces(model.parameter_bytes, way.cut.zero >= 3);
+  out = exact_sum(out, in_pieces(model.state_bytes, way.cut.zero >= 1));
+  // Sums of gradients, which several micro-batches add to.
+  if (way.micro_batches > 1) out = exact_sum(out, in_pieces(model.parameter_bytes, way.cut.zero >= 1));
+  return out;
+}
+
+int64_t certified_arithmetic_ps(const CertifiedWay& way, const CertifiedModel& model) {
+  if (way.schedule != "1f1b") return model.arithmetic_ps;
+  // The first stage's first pass, and the last one's last, have the others wait.
+  return exact_sum(model.arithmetic_ps, exact_product(model.arithmetic_ps, way.pp - 1) / way.micro_batches);
+}
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+// The ways that a certificate speaks of, counted by the verifier itself, and what is known of each without any table.
+#pragma once
+
+#include <vector>
+
+#include "trireme/planner/certificate/certificate.h"
+
+namespace trireme {
+
+// Of the ways whose batch does not divide there is one for each choice of axes and pp, of 0 micro-batches.
+std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks);
+// In words, for people.
+std::string certified_space_text();
+
+// Whether a pipeline of so many stages fills.
+bool certified_way_divides(const CertifiedWay& way);
+// A rank holds no fewer, however the model is cut into stages.
+int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& model, int64_t ranks);
+// A step takes no less by its arithmetic; of a way that divides.
+int64_t certified_arithmetic_ps(const CertifiedWay& way, const CertifiedModel& model);
+
+}  // namespace trireme

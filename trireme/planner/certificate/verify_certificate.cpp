@@ -1,0 +1,262 @@
+#include "trireme/planner/certificate/verify_certificate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/certified_price.h"
+#include "trireme/planner/certificate/certified_space.h"
+#include "trireme/planner/certificate/exact_numbers_impl.h"
+#include "trireme/version.h"
+
+namespace trireme {
+namespace {
+
+template <class... Args>
+[[noreturn]] void not_proven(fmt::format_string<Args...> text, Args&&... args) {
+  fail(ErrorKind::kInvalidArgument, "certificate: {}", fmt::format(text, std::forward<Args>(args)...));
+}
+
+std::string certified_way_text(const CertifiedWay& way) {
+  const CertifiedCut& cut = way.cut;
+  std::string out = fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} zero={} rows={} recompute={}", way.pp, cut.tp,
+                                cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+  if (way.pp > 1) out += " schedule=" + way.schedule;
+  return out;
+}
+
+// The key of its passes: with what is computed again, or without.
+CertifiedCut passes_key(CertifiedCut cut, bool with_again) {
+  cut.dp = 1;
+  cut.zero = 0;
+  if (!with_again) cut.recompute = "none";
+  return cut;
+}
+
+class CertificateVerifier {
+ public:
+  explicit CertificateVerifier(const Certificate& certificate) : c_(certificate) {
+    for (const auto& [tables, into] : {std::pair(&c_.passes, &passes_), std::pair(&c_.prices, &prices_)}) {
+      for (const CertifiedTable& table : *tables) into->emplace(table.cut, &table);
+    }
+  }
+
+  void verify() {
+    if (c_.version != kVersion) {
+      not_proven("trireme {} made it and this is {}, whose ways and prices may be others; plan again", c_.version,
+                 kVersion);
+    }
+    check_passes();
+    const std::vector<CertifiedWay> space = certified_space(c_.model, c_.ranks);
+    check_best(space);
+    ledger_.ways = static_cast<int64_t>(space.size());
+    for (const CertifiedWay& way : space) look_at(way);
+    check_ledger();
+    check_used();
+  }
+
+ private:
+  using Tables = std::map<CertifiedCut, const CertifiedTable*>;
+
+  const CertifiedTable& table_of(const Tables& tables, const CertifiedCut& key, const CertifiedWay& way) {
+    const auto found = tables.find(key);
+    if (found == tables.end()) {
+      not_proven("{} is nowhere ruled out: the line '{} ...' of its {} is missing", certified_way_text(way),
+                 &tables == &passes_ ? "passes" : "prices", &tables == &passes_ ? "passes" : "cut");
+    }
+    used_.insert(found->second);
+    return *found->second;
+  }
+
+  // A way has the prices of its passes at least; else its bound would be none.
+  void check_passes() {
+    for (const auto& [cut, priced] : prices_) {
+      if (priced->is_refused) continue;
+      for (const bool with_again : {false, true}) {
+        const auto found = passes_.find(passes_key(cut, with_again));
+        if (found == passes_.end()) continue;  // whoever needs it says so
+        const CertifiedTable& least = *found->second;
+        for (const auto part : {&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after}) {
+          for (size_t i = 0; i < kCertifiedPassFields; ++i) {
+            const auto field = kCertifiedPartFields[i];
+            if (least.is_refused || (priced->*part).*field < (least.*part).*field) {
+              not_proven("the prices of {} are less than the passes that they are bounded by",
+                         certified_way_text(CertifiedWay{.cut = cut}));
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void check_best(const std::vector<CertifiedWay>& space) {
+    const std::set<CertifiedWay> ways(space.begin(), space.end());
+    if (static_cast<int64_t>(c_.best.size()) > c_.top) not_proven("it has more ways than the {} asked for", c_.top);
+    int64_t before = 0;
+    for (const CertifiedPlan& plan : c_.best) {
+      const std::string text = certified_way_text(plan.way);
+      if (ways.count(plan.way) == 0) not_proven("{} of {} ranks is no way in its space", text, c_.ranks);
+      if (!certified_way_divides(plan.way)) not_proven("{} has fewer micro-batches than stages", text);
+      if (!best_.emplace(plan.way, &plan).second) not_proven("{} stands in it twice", text);
+      const CertifiedTable& table = table_of(prices_, plan.way.cut, plan.way);
+      if (table.is_refused) not_proven("{} is refused by the compiler", text);
+      const auto cut = CertifiedPrice(plan.way, table, c_.model.layers, c_.memory).of_cut(plan.begins);
+      if (cut.step_ps != plan.step_ps)
+        not_proven("{} takes {} ps by its prices, not the {} that it says", text, cut.step_ps, plan.step_ps);
+      if (cut.stage_bytes != plan.stage_bytes) not_proven("the stages of {} hold other bytes than it says", text);
+      for (size_t stage = 0; stage < cut.stage_bytes.size(); ++stage) {
+        if (cut.stage_bytes[stage] > c_.memory)
+          not_proven("stage {} of {} holds {} bytes, more than the {} of a rank", stage, text, cut.stage_bytes[stage],
+                     c_.memory);
+      }
+      if (plan.step_ps < before) not_proven("its best ways are not in the order of their time");
+      before = plan.step_ps;
+    }
+    if (static_cast<int64_t>(c_.best.size()) == c_.top) limit_ = before;
+  }
+
+  // Why it is not among the best, by the first reason that there is; or that it is.
+  void look_at(const CertifiedWay& way) {
+    if (!certified_way_divides(way)) {
+      ++ledger_.do_not_divide;
+    } else if (certified_least_bytes(way, c_.model, c_.ranks) > c_.memory) {
+      ++ledger_.memory_least;
+      check_not_best(way, "its parameters and state alone are too much for a rank's memory");
+    } else if (certified_arithmetic_ps(way, c_.model) > limit_) {
+      ++ledger_.bound;
+      check_not_best(way, "its arithmetic alone takes longer");
+    } else {
+      look_at_tables(way);
+    }
+  }
+
+  void look_at_tables(const CertifiedWay& way) {
+    for (const bool with_again : {false, true}) {
+      const CertifiedTable& passes = table_of(passes_, passes_key(way.cut, with_again), way);
+      if (passes.is_refused) {
+        ++ledger_.do_not_divide;
+        return check_not_best(way, "the compiler refuses its passes");
+      }
+      if (price(way, passes).least_by_passes() > limit_) {
+        ++ledger_.slower;
+        return check_not_best(way, "its passes alone take longer");
+      }
+    }
+    const CertifiedTable& table = table_of(prices_, way.cut, way);
+    if (table.is_refused) {
+      ++ledger_.do_not_divide;
+      return;
+    }
+    const CertifiedPrice priced = price(way, table);
+    if (priced.least_of_cuts() > limit_) {
+      ++ledger_.slower;
+      check_not_best(way, "every cut of it takes longer");
+    } else if (!priced.fits()) {
+      ++ledger_.memory;
+      check_not_best(way, "no cut of it fits");
+    } else {
+      ++ledger_.solved;
+      check_solved(way, priced);
+    }
+  }
+
+  CertifiedPrice price(const CertifiedWay& way, const CertifiedTable& table) const {
+    return {way, table, c_.model.layers, c_.memory};
+  }
+
+  void check_solved(const CertifiedWay& way, const CertifiedPrice& priced) const {
+    const auto listed = best_.find(way);
+    const int64_t said = listed == best_.end() ? limit_ : listed->second->step_ps;
+    if (said == std::numeric_limits<int64_t>::max())
+      not_proven("{} fits, and is not among the {} best that were asked for, of which it has {}",
+                 certified_way_text(way), c_.top, c_.best.size());
+    const auto less = priced.least_below(said);
+    if (!less) return;
+    if (listed == best_.end()) {
+      not_proven("{} fits and takes {} ps, less than the {} of a way that it has instead", certified_way_text(way),
+                 *less, said);
+    }
+    not_proven("{} takes {} ps by another cut into stages, less than the {} that it says", certified_way_text(way),
+               *less, said);
+  }
+
+  void check_not_best(const CertifiedWay& way, std::string_view why) const {
+    if (best_.count(way) != 0) not_proven("{} is said to be among the best, and {}", certified_way_text(way), why);
+  }
+
+  void check_ledger() const {
+    for (const auto& [name, field] : kCertifiedLedgerNames) {
+      if (ledger_.*field != c_.ledger.*field)
+        not_proven("{} of the ledger is {}, and counting the ways gives {}", name, c_.ledger.*field, ledger_.*field);
+    }
+  }
+
+  // What nothing follows from is not what the search found.
+  void check_used() const {
+    for (const auto* const tables : {&c_.passes, &c_.prices}) {
+      for (const CertifiedTable& table : *tables) {
+        if (used_.count(&table) == 0)
+          not_proven("no way needs the {} of {}", tables == &c_.passes ? "passes" : "prices",
+                     certified_way_text(CertifiedWay{.cut = table.cut}));
+      }
+    }
+  }
+
+  const Certificate& c_;
+  Tables passes_, prices_;
+  std::set<const CertifiedTable*> used_;
+  std::map<CertifiedWay, const CertifiedPlan*> best_;
+  int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best
+  CertifiedLedger ledger_;
+};
+
+std::string certified_ms(int64_t ps) {
+  return fmt::format("{:.3f} ms", static_cast<double>(ps) * 1e-9);
+}
+
+std::string certified_mib(int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);
+}
+
+}  // namespace
+
+void verify_certificate(const Certificate& certificate) {
+  CertificateVerifier(certificate).verify();
+}
+
+std::string proven_text(const Certificate& c) {
+  std::string out = fmt::format("certificate for step {}, {} ranks of '{}' with {} each\n", c.graph, c.ranks, c.machine,
+                                certified_mib(c.memory));
+  const CertifiedLedger& l = c.ledger;
+  const auto counts = [&] {
+    const size_t tables = c.passes.size() + c.prices.size();
+    return fmt::format(
+        "its {} ways are {}\n"
+        "  {:>8} do not divide, or are refused by the compiler\n"
+        "  {:>8} are too large by their parameters and state alone\n"
+        "  {:>8} are slower by their arithmetic alone\n"
+        "  {:>8} are slower by the tables of their passes, or of all they do\n"
+        "  {:>8} fit by no cut into stages\n"
+        "  {:>8} fit, {}\n"
+        "it rests on {} tables of what parts of the model take\n",
+        l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.solved,
+        c.best.empty() ? "which is none" : "and no cut of them is faster than the best", tables);
+  };
+  if (c.best.empty()) return out + "proven: no way in its space fits in the memory of a rank\n" + counts();
+  const CertifiedPlan& best = c.best.front();
+  const int64_t most = *std::ranges::max_element(best.stage_bytes);
+  out += fmt::format("plan {} micro_batches={}\n", certified_way_text(best.way), best.way.micro_batches);
+  out += fmt::format("proven: it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n",
+                     certified_mib(most), certified_ms(best.step_ps), best.step_ps);
+  out += "proven: no other way in its space takes less; the gap is 0\n";
+  for (size_t i = 1; i < c.best.size(); ++i)
+    out += fmt::format("proven: the next best, {}, takes {}\n", certified_way_text(c.best[i].way),
+                       certified_ms(c.best[i].step_ps));
+  return out + counts();
+}
+
+}  // namespace trireme

@@ -1,0 +1,193 @@
+#include "trireme/train/plan/exact_certificate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/base/error.h"
+#include "trireme/base/hash.h"
+#include "trireme/version.h"
+
+namespace trireme {
+namespace {
+
+InnerWay inner_way(const CertifiedCut& cut) {
+  return {.tp = cut.tp,
+          .cp = cut.cp,
+          .ep = cut.ep,
+          .dp = cut.dp,
+          .sp = cut.sp,
+          .zero = cut.zero,
+          .rows = cut.rows,
+          .recompute = cut.recompute};
+}
+
+CertifiedModel certified_model(const ExactSetting& setting) {
+  const nn::Cuttable& model = setting.model;
+  return {.layers = setting.parts.layers,
+          .heads = model.heads,
+          .experts = model.mixture ? model.experts : 0,
+          .weights = model.weights ? 1 : 0,
+          .positions = model.positions ? 1 : 0,
+          .sequence = setting.positions,
+          .batch = setting.job.train.fit.batch,
+          .parameter_bytes = setting.figures.parameter_bytes,
+          .state_bytes = setting.figures.state_bytes,
+          .arithmetic_ps = setting.figures.arithmetic_ps};
+}
+
+std::string hash_of_machine(const Machine& machine) {
+  return fmt::format("{:016x}", hash64(to_string(machine)));
+}
+
+// All but what the search found.
+Certificate for_setting(const ExactSetting& setting, const PlanRequest& request) {
+  Certificate out;
+  out.version = kVersion;
+  out.graph = setting.graph;
+  out.machine_hash = hash_of_machine(setting.machine);
+  out.machine = setting.machine.name;
+  out.ranks = request.ranks;
+  out.threads = request.threads;
+  out.memory = setting.memory_bytes;
+  out.model = certified_model(setting);
+  out.before = setting.parts.before;
+  out.blocks = setting.parts.blocks;
+  out.after = setting.parts.after;
+  return out;
+}
+
+// As a plan's file has them, by the certificate's own figures.
+std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan) {
+  const CertifiedCut& cut = plan.way.cut;
+  std::string stages;
+  const auto last = static_cast<int64_t>(plan.begins.size()) - 1;
+  const auto add = [&](const std::string& scope, int64_t stage) {
+    stages += fmt::format("{}\"{} = {}\"", stages.empty() ? "" : ", ", scope, stage);
+  };
+  if (last > 0) {
+    for (const std::string& scope : c.before) add(scope, 0);
+    for (const std::string& scope : c.after) add(scope, last);
+    for (int64_t stage = 0; stage <= last; ++stage) {
+      const int64_t begin = std::max<int64_t>(plan.begins[static_cast<size_t>(stage)], 1);
+      const int64_t end = stage == last ? c.model.layers + 1 : plan.begins[static_cast<size_t>(stage) + 1];
+      if (begin < std::min(end, c.model.layers + 1))
+        add(fmt::format("{}.{}..{}", c.blocks, begin - 1, std::min(end, c.model.layers + 1) - 2), stage);
+    }
+  }
+  return {"parallel.mode=semi_auto_parallel",
+          "parallel.search=recursive_programming",
+          fmt::format("parallel.pp={}", plan.way.pp),
+          "parallel.schedule=" + plan.way.schedule,
+          "parallel.virtual_stages=0",
+          "parallel.seq_chunks=0",
+          fmt::format("parallel.tp={}", cut.tp),
+          fmt::format("parallel.sp={}", cut.sp),
+          "parallel.vocabulary=false",
+          fmt::format("parallel.cp={}", cut.cp),
+          fmt::format("parallel.ep={}", cut.ep),
+          fmt::format("parallel.zero={}", cut.zero),
+          fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
+          "parallel.interleave=1",
+          "train.recompute=" + cut.recompute,
+          fmt::format("parallel.stages=[{}]", stages)};
+}
+
+// Throws where these are not equal, in words.
+template <class Value>
+void expect_same(std::string_view what, const Value& certified, std::string_view other, const Value& given) {
+  require(certified == given, "certificate: it is for {} {}, and {} {}", what, certified, other, given);
+}
+
+void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
+  if (said == compiled) return;
+  const CertifiedCut& cut = said.cut;
+  const std::string text = fmt::format("tp={} cp={} ep={} sp={} rows={} recompute={} dp={} zero={}", cut.tp, cut.cp,
+                                       cut.ep, cut.sp ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero);
+  require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
+          text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
+  fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);
+}
+
+}  // namespace
+
+Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
+  Certificate out = for_setting(plan.setting, request);
+  out.top = static_cast<int64_t>(request.top);
+  for (const ExactWay& way : plan.best) {
+    out.best.push_back({.way = {.pp = way.outer.pp,
+                                .micro_batches = way.outer.micro_batches,
+                                .schedule = way.outer.schedule,
+                                .cut = certified_cut(way.outer.inner)},
+                        .begins = way.begins,
+                        .step_ps = way.price.total,
+                        .stage_bytes = way.stage_bytes});
+  }
+  const OuterLedger& l = plan.ledger;
+  out.ledger = {.ways = l.ways,
+                .do_not_divide = l.do_not_divide,
+                .memory_least = l.memory_least,
+                .bound = l.bound,
+                .slower = l.slower,
+                .memory = l.memory,
+                .solved = l.solved};
+  for (const auto& [cut, table] : plan.asked.passes) out.passes.push_back(table);
+  for (const auto& [cut, table] : plan.asked.prices) out.prices.push_back(table);
+  return out;
+}
+
+void check_certified_plan(const Certificate& certificate, const PlanFile& plan) {
+  constexpr std::string_view kPlan = "the plan is for";
+  require(!certificate.best.empty(), "certificate: it says that nothing fits, and there is a plan");
+  expect_same("step", certificate.graph, kPlan, plan.graph);
+  expect_same("ranks", certificate.ranks, kPlan, plan.ranks);
+  expect_same("machine", certificate.machine, kPlan, plan.machine);
+  const CertifiedPlan& best = certificate.best.front();
+  std::vector<std::string> certified = keys_of(certificate, best), planned = plan.keys;
+  std::ranges::sort(certified);
+  std::ranges::sort(planned);
+  const auto differ = std::ranges::mismatch(certified, planned);
+  require(differ.in1 == certified.end() && differ.in2 == planned.end(),
+          "certificate: its best way has {}, and the plan {}", differ.in1 == certified.end() ? "no more" : *differ.in1,
+          differ.in2 == planned.end() ? "no more" : *differ.in2);
+  const auto ps = [](double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e12)); };
+  require(ps(plan.step_s) == best.step_ps && ps(plan.bound_s) == best.step_ps &&
+              plan.arena_bytes == std::ranges::max(best.stage_bytes),
+          "certificate: its best way takes {} ps and {} bytes, and the plan predicts others", best.step_ps,
+          std::ranges::max(best.stage_bytes));
+  const CertifiedLedger& l = certificate.ledger;
+  const PlanLedger& p = plan.ledger;
+  require(p.ways == l.ways && p.do_not_divide == l.do_not_divide && p.memory_least == l.memory_least &&
+              p.needless == l.bound + l.slower && p.memory == l.memory && p.fit == l.solved,
+          "certificate: its ledger is not that of the plan");
+}
+
+CertifiedJob::CertifiedJob(const PlanRequest& request)
+    : setting_(exact_setting(request)),
+      of_job_(for_setting(setting_, request)),
+      pricer_(setting_.job, setting_.parts, request.threads) {}
+
+void CertifiedJob::check(const Certificate& certificate) {
+  constexpr std::string_view kJob = "the job has";
+  const Certificate& job = of_job_;
+  expect_same("ranks", certificate.ranks, kJob, job.ranks);
+  expect_same("step", certificate.graph, kJob, job.graph);
+  expect_same("machine", certificate.machine + " " + certificate.machine_hash, kJob,
+              job.machine + " " + job.machine_hash);
+  expect_same("memory", certificate.memory, kJob, job.memory);
+  expect_same("threads", certificate.threads, kJob, job.threads);
+  require(certificate.model == job.model, "certificate: the figures of its model are not those of the job's");
+  require(certificate.before == job.before && certificate.blocks == job.blocks && certificate.after == job.after,
+          "certificate: the parts of its model are not those of the job's");
+  for (const CertifiedTable& table : certificate.passes) {
+    const InnerWay way = inner_way(table.cut);
+    expect_same_table("passes", table, certified_passes(way, true, pricer_.passes_alone(way, true)));
+  }
+  for (const CertifiedTable& table : certificate.prices) {
+    const InnerWay way = inner_way(table.cut);
+    expect_same_table("prices", table, certified_prices(way, pricer_.prices(way)));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,57 @@
+#include "trireme/train/plan/exact_setting.h"
+
+#include <algorithm>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/error.h"
+#include "trireme/plan/strategy_file.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/report/utilisation.h"
+
+namespace trireme {
+namespace {
+
+void set_figures(const Graph& step, int64_t ranks, ExactSetting& out) {
+  for (const Input& input : step.inputs()) {
+    if (input.role == Role::kParameter) out.figures.parameter_bytes += step.type(input.value).bytes();
+    if (input.role == Role::kState) out.figures.state_bytes += step.type(input.value).bytes();
+  }
+  out.flops = flops_of(step);
+  const Machine& machine = out.machine;
+  const std::string compute(to_string(out.job.train.step.compute));
+  out.peak_flops_per_s = machine.flops_of(compute) * static_cast<double>(ranks);
+  double achievable = machine.achievable;
+  for (const OpRate& rate : machine.op_rates) achievable = std::max(achievable, rate.achievable);
+  const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(compute));
+  out.figures.arithmetic_ps =
+      static_cast<int64_t>(out.flops / (fastest * achievable * static_cast<double>(ranks)) * 1e12);
+}
+
+}  // namespace
+
+ExactSetting exact_setting(const PlanRequest& request) {
+  require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
+  ExactSetting out{.job = without_cuts(request.job)};
+  const auto model = make_model(out.job);
+  const Assembly assembly = assembly_of(out.job, *model, 1);
+  const Graph step = graphs_of(assembly, 1).step;
+  out.graph = hash_of_graph(step);
+  out.parts = parts_of(step);
+  const Communication& how = assembly.options.parallel.communication;
+  out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
+  const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
+  out.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes
+                     : of_device > 0          ? of_device
+                                              : out.machine.memory_bytes * out.machine.devices_per_host / request.ranks;
+  out.model = model_of(out.job).cuttable();
+  out.positions = predicts_classes(out.job) ? 1 : fields_of(out.job)[0].sample.elements();
+  set_figures(step, request.ranks, out);
+  return out;
+}
+
+std::vector<OuterWay> ExactSetting::ways(int64_t ranks) const {
+  return outer_ways(model, ranks, job.train.fit.batch, positions, parts.count());
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// What an exact plan is for: all that is known before any part of the model is priced.
+#pragma once
+
+#include "trireme/nn/model_spec.h"
+#include "trireme/train/plan/outer_ways.h"
+#include "trireme/train/plan/plan_job.h"
+
+namespace trireme {
+
+struct ExactSetting {
+  JobConfig job;      // without cuts
+  std::string graph;  // hash of the training step
+  Machine machine;
+  int64_t memory_bytes = 0;  // of a rank
+  ModelParts parts;
+  nn::Cuttable model;
+  int64_t positions = 1;  // of a sample
+  StepFigures figures;
+  double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
+
+  std::vector<OuterWay> ways(int64_t ranks) const;
+};
+
+// Throws as plan_exact.
+ExactSetting exact_setting(const PlanRequest& request);
+
+}  // namespace trireme
