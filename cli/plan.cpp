@@ -16,6 +16,7 @@
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
+#include "trireme/train/plan/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/plan/what_if.h"
 
@@ -29,7 +30,7 @@ struct PlanArgs {
   int ranks = 1;
   int threads = 0;
   std::vector<std::string> set;
-  std::string machine, out, why_not, only, export_to, export_file;
+  std::string machine, out, html, why_not, only, export_to, export_file;
   bool sensitivities = false;
   int64_t batch = 0, seq = 0, memory_mib = 0;
   int top = 3;
@@ -53,16 +54,32 @@ JobConfig read_job(const PlanArgs& args) {
   return job;
 }
 
-std::string answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
-                    const std::optional<WayRule>& rule) {
-  std::string out;
+// What was asked about the plan.
+struct Answers {
+  std::string why_not;
+  std::vector<Sensitivity> sensitivities;
+};
+
+Answers answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
+                const std::optional<WayRule>& rule) {
+  Answers out;
   if (rule) {
     PlanRequest asked = request;
     asked.is_asked = [&](const Way& way) { return rule->is_kept_by(way); };
-    out += why_not_text(plan, plan_job(asked), *rule);
+    out.why_not = why_not_text(plan, plan_job(asked), *rule);
   }
-  if (args.sensitivities) out += sensitivities_text(plan, sensitivities(request, plan));
+  if (args.sensitivities) out.sensitivities = sensitivities(request, plan);
   return out;
+}
+
+PlannedTokens tokens_of(const JobConfig& job) {
+  const bool classes = predicts_classes(job);
+  return {job.train.fit.batch * (classes ? 1 : fields_of(job)[0].sample.elements()), classes ? "samples" : "tokens"};
+}
+
+void write_page(const PlanArgs& args, const PlanPage& page) {
+  atomic_write(args.html, render_plan_page(page));
+  std::printf("wrote %s\n", args.html.c_str());
 }
 
 void write_export(const PlanArgs& args, const PlanRequest& request, const Way& way) {
@@ -107,10 +124,10 @@ void write_plan(const PlanArgs& args, const PlanFile& file) {
 }
 
 int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
-  const bool classes = predicts_classes(request.job);
-  const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
-  std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
+  const PlannedTokens tokens = tokens_of(request.job);
+  std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
   if (plan.best.empty()) return 1;
+  if (!args.html.empty()) write_page(args, page_of(plan, request, tokens));
   if (!args.out.empty()) write_plan(args, plan_file(plan, args.ranks));
   return 0;
 }
@@ -135,11 +152,18 @@ int run(const PlanArgs& args) {
   require(!args.sensitivities || !request.job.parallel.machine.empty(),
           "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
   const JobPlan plan = plan_job(request);
-  const bool classes = predicts_classes(request.job);
-  const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
-  std::fputs(plan_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
-  std::fputs(answers(args, request, plan, rule).c_str(), stdout);
+  const PlannedTokens tokens = tokens_of(request.job);
+  std::fputs(plan_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
+  const Answers more = answers(args, request, plan, rule);
+  std::fputs(more.why_not.c_str(), stdout);
+  if (args.sensitivities) std::fputs(sensitivities_text(plan, more.sensitivities).c_str(), stdout);
   if (plan.best.empty()) return 1;
+  if (!args.html.empty()) {
+    PlanPage page = page_of(plan, request, tokens);
+    page.why_not = more.why_not;
+    add_sensitivities(plan, more.sensitivities, page);
+    write_page(args, page);
+  }
   if (!args.export_to.empty()) write_export(args, request, plan.best.front().way);
   if (!args.out.empty()) write_plan(args, plan_file(plan, request));
   return 0;
@@ -184,6 +208,8 @@ void add_plan(CLI::App& app, Action& chosen) {
       ->check(CLI::IsMember({"auto", "compiled", "exact"}))
       ->capture_default_str();
   command->add_option("--out", args->out, "File to write the best to, for `trireme train --plan`");
+  command->add_option("--html", args->html,
+                      "File to draw the best to, for a browser: where time and memory go, and how each layer is cut");
   command->add_option("--set", args->set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
       ->allow_extra_args(false);
   command->footer(

@@ -92,6 +92,15 @@ class Planner {
     return std::move(out_);
   }
 
+  CompiledJob compiled(const Way& way) const {
+    JobConfig job = job_;
+    set_keys(job, way.keys());
+    const Assembly assembly = assembly_for(job, request_.ranks);
+    JobGraphs graphs = graphs_of(assembly, request_.ranks);
+    const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
+    return compile(std::move(graphs.step), std::move(graphs.evaluation), how);
+  }
+
  private:
   Assembly assembly_for(const JobConfig& job, int64_t ranks) const {
     Assembly out = assembly_of(job, *model_, ranks);
@@ -135,13 +144,7 @@ class Planner {
   }
 
   WayCost compiled_cost(const Way& way) const {
-    JobConfig job = job_;
-    set_keys(job, way.keys());
-    const Assembly assembly = assembly_for(job, request_.ranks);
-    JobGraphs graphs = graphs_of(assembly, request_.ranks);
-    const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
-    const CompiledJob compiled = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
-    WayCost out = cost_of(compiled.step);
+    WayCost out = cost_of(compiled(way).step);
     out.flops = flops_;
     return out;
   }
@@ -187,6 +190,10 @@ int64_t WayCost::most_bytes() const {
 JobPlan plan_job(const PlanRequest& request) {
   require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
   return Planner(request).run();
+}
+
+Compiled compile_way(const PlanRequest& request, const Way& way) {
+  return Planner(request).compiled(way).step;
 }
 
 }  // namespace trireme

@@ -72,5 +72,7 @@ WayCost cost_of(const Compiled& step);
 
 // Throws what without_cuts and compile throw where the job itself is wrong.
 JobPlan plan_job(const PlanRequest& request);
+// The training step of a way, as plan_job compiles it.
+Compiled compile_way(const PlanRequest& request, const Way& way);
 
 }  // namespace trireme
