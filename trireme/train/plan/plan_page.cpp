@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 namespace trireme {
 namespace {
@@ -24,7 +25,7 @@ std::string transfers_section(const PlanPage& page) {
 
 std::string timeline_section(const PlanPage& page) {
   return html_section("Timeline of a step", page.timeline_aside,
-                      html_legend(page.timeline_legend) + lanes_drawing({page.timeline}, "what each stage does when"));
+                      html_legend(page.timeline_legend) + lanes_drawing(page.timelines, "what each stage does when"));
 }
 
 std::string memory_bar(const PlanPage::Memory& memory, int64_t limit) {
@@ -104,12 +105,22 @@ std::string named_times(const LayerCut& cut) {
   return cut.count > 1 ? fmt::format("{} ({} times)", cut.name, cut.count) : cut.name;
 }
 
+// By stage, what stands on it.
+HtmlPairs modules_of_stages(const std::vector<LayerCut>& stages) {
+  std::map<int, std::string> modules;
+  for (const LayerCut& each : stages) {
+    std::string& text = modules[std::stoi(each.cut)];
+    text += (text.empty() ? "" : ", ") + each.name;
+  }
+  HtmlPairs out;
+  for (const auto& [stage, text] : modules) out.emplace_back(fmt::format("stage {}", stage), text);
+  return out;
+}
+
 std::string layers_section(const PlanPage& page) {
   std::string body;
+  if (!page.stages.empty()) body += html_list(modules_of_stages(page.stages));
   std::vector<std::vector<std::string>> rows;
-  for (const LayerCut& cut : page.stages) rows.push_back({cut.cut, named_times(cut)});
-  if (!rows.empty()) body += html_table({"stage", "modules"}, rows, 2);
-  rows.clear();
   for (const LayerCut& cut : page.weights)
     rows.push_back({named_times(cut), cut.type, cut.cut, cut.state.empty() ? "-" : cut.state});
   if (!rows.empty())
@@ -165,6 +176,12 @@ void add_sensitivities(const JobPlan& plan, const std::vector<Sensitivity>& all,
          has_plan ? fmt::format("{:+.2f} %", 100 * (best.cost.step_s / plan.best.front().cost.step_s - 1)) : "-",
          best.way.text()});
   }
+}
+
+std::string stages_name(std::string_view kind, size_t first, size_t end, size_t stages) {
+  if (stages == 1) return "every rank";
+  return end - first == 1 ? fmt::format("{} {}", kind, first)
+                          : fmt::format("{}s {} to {}; {} {} is drawn", kind, first, end - 1, kind, first);
 }
 
 std::vector<size_t> drawn_stages(size_t stages) {

@@ -29,11 +29,11 @@ struct PlanPage {
   std::vector<std::vector<std::string>> transfers;  // kind, how many, ms that they take, hidden, exposed
 
   HtmlPairs timeline_legend;  // colour, name
-  LanesChart timeline;
+  std::vector<LanesChart> timelines;
   std::string timeline_aside;
 
   struct Memory {
-    std::string of;  // "stage 0"; "every rank"
+    std::string of;  // "stage 0"; "stages 1 to 6", of which the first is drawn; "every rank"
     int64_t bytes = 0;
     std::vector<std::pair<std::string, int64_t>> kinds;  // at the fullest moment
     AreaChart over_time;
@@ -70,5 +70,7 @@ void add_sensitivities(const JobPlan& plan, const std::vector<Sensitivity>& all,
 
 // Of so many stages those that are drawn: all of few, else the first and the last ones.
 std::vector<size_t> drawn_stages(size_t stages);
+// "crew 1", or "crews 1 to 6", that follow each other; of all ranks where there is but one.
+std::string stages_name(std::string_view kind, size_t first, size_t end, size_t stages);
 
 }  // namespace trireme

@@ -142,10 +142,6 @@ std::vector<LaneRow> rows_of(const TimedStep& step, size_t crew, const std::stri
   return out;
 }
 
-std::string crew_name(size_t crew, size_t crews) {
-  return crews == 1 ? "every rank" : fmt::format("crew {}", crew);
-}
-
 AreaChart memory_chart(const TimedStep& step, size_t crew) {
   AreaChart out{.title = "bytes in use over the step", .end_s = step.time.makespan_s};
   std::vector<int> kinds;
@@ -165,11 +161,14 @@ AreaChart memory_chart(const TimedStep& step, size_t crew) {
   return out;
 }
 
+// Crews that follow each other and hold as much are one.
 void add_memory(const TimedStep& step, const WayCost& cost, PlanPage& page) {
-  for (const size_t crew : drawn_stages(cost.memory.size())) {
+  const size_t crews = cost.memory.size();
+  for (size_t crew = 0, end = 0; crew < crews; crew = end) {
     const WayCost::Memory& memory = cost.memory[crew];
+    while (end < crews && cost.memory[end].arena == memory.arena && cost.memory[end].kinds == memory.kinds) ++end;
     PlanPage::Memory& out = page.memory.emplace_back(PlanPage::Memory{
-        .of = crew_name(crew, cost.memory.size()), .bytes = memory.arena, .over_time = memory_chart(step, crew)});
+        .of = stages_name("crew", crew, end, crews), .bytes = memory.arena, .over_time = memory_chart(step, crew)});
     int64_t sum = 0;
     for (int kind = 0; kind < kHoldings; ++kind) {
       const int64_t bytes = memory.kinds[static_cast<size_t>(kind)];
@@ -185,7 +184,7 @@ void add_step(const WayCost& cost, PlanPage& page) {
   const std::tuple<const char*, double, const char*> parts[] = {
       {"forward", cost.forward_s, kForwardColor}, {"backward", cost.backward_s, kBackwardColor},
       {"recomputed", cost.again_s, kAgainColor},  {"update", cost.update_s, kUpdateColor},
-      {"exposed", cost.exposed_s, kExposedColor}, {"waiting", cost.waiting_s, "c4"}};
+      {"exposed", cost.exposed_s, kExposedColor}, {"waiting (bubble)", cost.waiting_s, "c4"}};
   double sum_s = 0;
   for (const auto& [name, seconds, color] : parts) {
     page.step.push_back({name, seconds, fmt::format("{:.3f} ms", seconds * 1e3), color});
@@ -242,13 +241,15 @@ PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedT
   page.transfers = transfers_of(step);
   for (const char* color : {kForwardColor, kBackwardColor, kAgainColor, kUpdateColor, kMovingColor, kExposedColor})
     page.timeline_legend.emplace_back(color, color_name(color));
-  page.timeline.end_s = step.time.makespan_s;
-  page.timeline.title =
-      fmt::format("{:.3f} ms, bubble {:.1f} %", step.time.makespan_s * 1e3, 100 * step.time.idle_share());
-  page.timeline.row_height = 20;
-  for (const size_t crew : drawn_stages(compiled.crews.size())) {
-    for (LaneRow& row : rows_of(step, crew, crew_name(crew, compiled.crews.size())))
-      page.timeline.rows.push_back(std::move(row));
+  LanesChart& timeline = page.timelines.emplace_back(LanesChart{
+      .title = fmt::format("{:.3f} ms, bubble {:.1f} %", step.time.makespan_s * 1e3, 100 * step.time.idle_share()),
+      .rows = {},
+      .end_s = step.time.makespan_s,
+      .row_height = 20});
+  const size_t crews = compiled.crews.size();
+  for (const size_t crew : drawn_stages(crews)) {
+    for (LaneRow& row : rows_of(step, crew, stages_name("crew", crew, crew + 1, crews)))
+      timeline.rows.push_back(std::move(row));
   }
   page.timeline_aside = "in virtual time, of the first rank of each crew";
   add_memory(step, cost, page);

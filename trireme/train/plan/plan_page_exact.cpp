@@ -97,32 +97,54 @@ std::pair<std::string, const char*> pass_of(const Unit& unit) {
 }
 
 constexpr size_t kMostTitled = 3000;  // spans: more would make the page large
+constexpr size_t kMostLegible = 60;   // of a row
 
-void add_rows(const TimedTimetable& timed, const std::vector<StageParts>& stages, PlanPage& page) {
-  double end_s = 0;
+LaneRow row_of(const TimedTimetable& timed, const std::vector<StageParts>& stages, size_t stage, bool has_titles) {
+  LaneRow out{.name = stages_name("stage", stage, stage + 1, stages.size()), .spans = {}};
+  const TimetableTime::Crew& crew = timed.time.crews[stage];
+  for (size_t i = 0; i < crew.units.size(); ++i) {
+    const Unit& unit = timed.timetable.crews[stage][i];
+    const auto [color, name] = pass_of(unit);
+    LaneSpan& span = out.spans.emplace_back(LaneSpan{crew.units[i].begin, crew.units[i].end, color});
+    span.label = std::to_string(unit.micro_batch);
+    if (has_titles)
+      span.title = fmt::format("{} of micro-batch {}: {:.3f} ms from {:.3f} ms on", name, unit.micro_batch,
+                               1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s);
+  }
+  if (stages[stage].once > 0)
+    out.spans.push_back({crew.end, crew.end + static_cast<double>(stages[stage].once) * 1e-12, "c7",
+                         "sums of gradients, update: " + ms_text(stages[stage].once)});
+  return out;
+}
+
+// What of a chart is before a time.
+LanesChart beginning_of(const LanesChart& chart, double end_s) {
+  LanesChart out{.title = "how it begins", .rows = {}, .end_s = end_s, .row_height = chart.row_height};
+  for (const LaneRow& row : chart.rows) {
+    LaneRow& part = out.rows.emplace_back(LaneRow{.name = row.name, .spans = {}});
+    for (const LaneSpan& span : row.spans) {
+      if (span.begin_s >= end_s) break;
+      part.spans.push_back(span);
+      part.spans.back().end_s = std::min(span.end_s, end_s);
+    }
+  }
+  return out;
+}
+
+void add_timelines(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& stages,
+                   PlanPage& page) {
+  LanesChart all{.title = fmt::format("schedule {}, {} micro-batches", way.outer.schedule, way.problem.micro_batches),
+                 .rows = {}};
   size_t units = 0;
   const std::vector<size_t> drawn = drawn_stages(stages.size());
   for (size_t stage = 0; stage < stages.size(); ++stage)
-    end_s = std::max(end_s, timed.time.crews[stage].end + static_cast<double>(stages[stage].once) * 1e-12);
+    all.end_s = std::max(all.end_s, timed.time.crews[stage].end + static_cast<double>(stages[stage].once) * 1e-12);
   for (const size_t stage : drawn) units += timed.timetable.crews[stage].size();
-  page.timeline.end_s = end_s;
-  for (const size_t stage : drawn) {
-    LaneRow& row = page.timeline.rows.emplace_back(
-        LaneRow{.name = stages.size() == 1 ? "every rank" : fmt::format("stage {}", stage), .spans = {}});
-    const TimetableTime::Crew& crew = timed.time.crews[stage];
-    for (size_t i = 0; i < crew.units.size(); ++i) {
-      const Unit& unit = timed.timetable.crews[stage][i];
-      const auto [color, name] = pass_of(unit);
-      LaneSpan& span = row.spans.emplace_back(LaneSpan{crew.units[i].begin, crew.units[i].end, color});
-      span.label = std::to_string(unit.micro_batch);
-      if (units <= kMostTitled)
-        span.title = fmt::format("{} of micro-batch {}: {:.3f} ms from {:.3f} ms on", name, unit.micro_batch,
-                                 1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s);
-    }
-    if (stages[stage].once > 0)
-      row.spans.push_back({crew.end, crew.end + static_cast<double>(stages[stage].once) * 1e-12, "c7",
-                           "sums of gradients, update: " + ms_text(stages[stage].once)});
-  }
+  for (const size_t stage : drawn) all.rows.push_back(row_of(timed, stages, stage, units <= kMostTitled));
+  page.timelines.push_back(std::move(all));
+  const std::vector<TimetableTime::Span>& last = timed.time.crews.back().units;
+  if (last.size() > kMostLegible)
+    page.timelines.push_back(beginning_of(page.timelines.front(), last[kMostLegible / 3].end));
 }
 
 // What a stage keeps: activations of micro-batches whose forward pass has begun and whose backward pass has not ended.
@@ -151,18 +173,20 @@ AreaChart tables_memory(const TimedTimetable& timed, const StageParts& stage, si
   return out;
 }
 
+// Stages that follow each other and hold as much are one.
 void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& stages,
                        PlanPage& page) {
-  for (const size_t stage : drawn_stages(stages.size())) {
+  for (size_t stage = 0, end = 0; stage < stages.size(); stage = end) {
+    while (end < stages.size() && way.stage_bytes[end] == way.stage_bytes[stage]) ++end;
     const StageParts& of = stages[stage];
     PlanPage::Memory& out = page.memory.emplace_back(
-        PlanPage::Memory{.of = stages.size() == 1 ? "every rank" : fmt::format("stage {}", stage),
+        PlanPage::Memory{.of = stages_name("stage", stage, end, stages.size()),
                          .bytes = way.stage_bytes[stage],
                          .kinds = {{"parameters and state", of.persistent},
                                    {"gradients", of.gradients},
                                    {"activations", of.kept * way.problem.shape.in_flight[stage]},
                                    {"work", of.work}},
-                         .over_time = tables_memory(timed, of, stage, page.timeline.end_s)});
+                         .over_time = tables_memory(timed, of, stage, page.timelines.front().end_s)});
     out.over_time.limit = static_cast<double>(page.memory_limit);
   }
 }
@@ -252,9 +276,8 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
   const std::vector<StageParts> stages = stages_of_way(best);
   const TimedTimetable timed = timed_timetable(best, stages);
   page.timeline_legend = {{"c1", "forward"}, {"c2", "backward"}, {"c5", "weight gradients"}, {"c7", "sums, update"}};
-  add_rows(timed, stages, page);
-  page.timeline.title = fmt::format("schedule {}, {} micro-batches", best.outer.schedule, best.problem.micro_batches);
-  page.timeline_aside = fmt::format("by the tables; {}", stages.size() > page.timeline.rows.size()
+  add_timelines(best, timed, stages, page);
+  page.timeline_aside = fmt::format("by the tables; {}", stages.size() > page.timelines.front().rows.size()
                                                              ? "the first and the last of the stages"
                                                              : "collectives are part of the passes");
   add_tables_memory(best, timed, stages, page);
