@@ -14,6 +14,7 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/advice.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_page.h"
@@ -31,7 +32,7 @@ struct PlanArgs {
   int threads = 0;
   std::vector<std::string> set;
   std::string machine, out, html, why_not, only, export_to, export_file;
-  bool sensitivities = false;
+  bool sensitivities = false, advise = false;
   int64_t batch = 0, seq = 0, memory_mib = 0;
   int top = 3;
   std::string search = "auto";
@@ -117,6 +118,31 @@ std::optional<ExactPlan> exact_plan(const PlanArgs& args, const PlanRequest& req
   }
 }
 
+// By the search that `plan` takes for so many ranks.
+std::unique_ptr<AdviceSearch> advice_search(const PlanArgs& args, const PlanRequest& request) {
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks))
+    return compiled_advice_search(request);
+  try {
+    return exact_advice_search(request);
+  } catch (const Error& error) {
+    if (args.search == "exact" || error.kind() != ErrorKind::kUnsupported) throw;
+    std::fprintf(stderr, "every way is compiled instead: %s\n", error.what());
+    return compiled_advice_search(request);
+  }
+}
+
+int run_advice(const PlanArgs& args, const PlanRequest& request) {
+  const std::pair<const char*, bool> others[] = {
+      {"--why-not", !args.why_not.empty()},  {"--only", !args.only.empty()}, {"--sensitivities", args.sensitivities},
+      {"--export", !args.export_to.empty()}, {"--out", !args.out.empty()},   {"--html", !args.html.empty()}};
+  for (const auto& [flag, given] : others)
+    require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
+  const std::unique_ptr<AdviceSearch> search = advice_search(args, request);
+  const Advice advice = advise(request, *search);
+  std::fputs(advice.text.c_str(), stdout);
+  return advice.way ? 0 : 1;
+}
+
 void write_plan(const PlanArgs& args, const PlanFile& file) {
   atomic_write(args.out, to_string(file));
   std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
@@ -139,6 +165,7 @@ int run(const PlanArgs& args) {
                       .threads = compute_threads(args.threads, args.ranks),
                       .memory_bytes = args.memory_mib << 20,
                       .top = static_cast<size_t>(args.top)};
+  if (args.advise) return run_advice(args, request);
   if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
   std::optional<WayRule> rule, only;  // read before anything takes time
   const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
@@ -194,6 +221,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_flag(
       "--sensitivities", args->sensitivities,
       "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
+  command->add_flag("--advise", args->advise,
+                    "Say in words which kinds of parallelism to use and which not, with what each would take");
   command->add_option("--only", args->only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it");
   std::vector<std::string> systems;
   for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);

@@ -16,26 +16,6 @@
 namespace trireme {
 namespace {
 
-// Of parameters and state alone.
-struct Kept {
-  int64_t parameters = 0, state = 0;
-};
-
-Kept kept_by(const Graph& graph) {
-  Kept out;
-  for (const Input& input : graph.inputs()) {
-    if (input.role == Role::kParameter) out.parameters += graph.type(input.value).bytes();
-    if (input.role == Role::kState) out.state += graph.type(input.value).bytes();
-  }
-  return out;
-}
-
-// Of a rank, where everything that the way can cut is cut by all that it has for it.
-int64_t least_bytes(const Way& way, int64_t ranks, const Kept& kept) {
-  const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
-  return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
-}
-
 void add_computing(const CompiledCrew& crew, const Rates& rates, double share, WayCost& out) {
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
@@ -121,6 +101,7 @@ class Planner {
     const int64_t least = least_bytes(way, request_.ranks, kept_);
     if (least > out_.memory_bytes) {
       ++out_.ledger.memory_least;
+      out_.too_large.push_back({way, least});
       out_.least_bytes = out_.least_bytes == 0 ? least : std::min(out_.least_bytes, least);
       return false;
     }
@@ -135,6 +116,7 @@ class Planner {
     }
     if (cost->most_bytes() > out_.memory_bytes) {
       ++out_.ledger.memory;
+      out_.too_large.push_back({way, cost->most_bytes()});
       if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
       return false;
     }
@@ -152,12 +134,26 @@ class Planner {
   const PlanRequest& request_;
   const JobConfig job_;
   const std::unique_ptr<nn::Module> model_;
-  Kept kept_;
+  KeptBytes kept_;
   double flops_ = 0;
   JobPlan out_;
 };
 
 }  // namespace
+
+KeptBytes kept_by(const Graph& graph) {
+  KeptBytes out;
+  for (const Input& input : graph.inputs()) {
+    if (input.role == Role::kParameter) out.parameters += graph.type(input.value).bytes();
+    if (input.role == Role::kState) out.state += graph.type(input.value).bytes();
+  }
+  return out;
+}
+
+int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept) {
+  const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
+  return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
+}
 
 WayCost cost_of(const Compiled& compiled) {
   WayCost out;
