@@ -18,25 +18,32 @@ struct Technique {
   const char* name;
   bool (*is_used)(const Way& way, int64_t ranks);
   const char* axis;  // whose links are named; "": none
+  int adds;
 };
 
 int64_t copies_of(const Way& way, int64_t ranks) {
   return way.is_searched ? 1 : ranks / (way.pp * way.tp * way.cp * way.ep);
 }
 
-// In the order in which they are left out where that costs next to nothing: the harder ones to live with first.
+// With how much each adds to what people have to think of: of ways that are alike the one with the least is advised.
 constexpr Technique kTechniques[] = {
-    {"cuts by op (--auto)", [](const Way& way, int64_t) { return way.is_searched; }, ""},
-    {"expert parallelism", [](const Way& way, int64_t) { return way.ep > 1; }, "ep"},
-    {"context parallelism", [](const Way& way, int64_t) { return way.cp > 1; }, "cp"},
-    {"pipeline", [](const Way& way, int64_t) { return way.pp > 1; }, "pp"},
-    {"tensor parallelism", [](const Way& way, int64_t) { return way.tp > 1; }, "tp"},
-    {"sequence parallelism", [](const Way& way, int64_t) { return way.sp; }, ""},
-    {"recomputation", [](const Way& way, int64_t) { return way.recompute != "none"; }, ""},
-    {"optimizer parallelism", [](const Way& way, int64_t) { return way.zero > 0; }, ""},
-    {"data parallelism", [](const Way& way, int64_t ranks) { return copies_of(way, ranks) > 1; }, "dp"},
+    {"data parallelism", [](const Way& way, int64_t ranks) { return copies_of(way, ranks) > 1; }, "dp", 0},
+    {"optimizer parallelism", [](const Way& way, int64_t) { return way.zero > 0; }, "", 1},
+    {"tensor parallelism", [](const Way& way, int64_t) { return way.tp > 1; }, "tp", 3},
+    {"sequence parallelism", [](const Way& way, int64_t) { return way.sp; }, "", 1},
+    {"context parallelism", [](const Way& way, int64_t) { return way.cp > 1; }, "cp", 4},
+    {"expert parallelism", [](const Way& way, int64_t) { return way.ep > 1; }, "ep", 4},
+    {"pipeline", [](const Way& way, int64_t) { return way.pp > 1; }, "pp", 4},
+    {"cuts by op (--auto)", [](const Way& way, int64_t) { return way.is_searched; }, "", 6},
 };
-constexpr size_t kLeftOut = std::size(kTechniques) - 1;  // data parallelism is what is left
+constexpr int kRecomputationAdds = 2;
+constexpr size_t kMostAlike = 100;
+
+int complexity_of(const Way& way, int64_t ranks) {
+  int out = way.recompute == "none" ? 0 : kRecomputationAdds;
+  for (const Technique& technique : kTechniques) out += technique.is_used(way, ranks) ? technique.adds : 0;
+  return out;
+}
 
 // The figures that words are made of.
 struct AdviceFacts {
@@ -63,11 +70,8 @@ AdviceFacts facts_of(const PlanRequest& request) {
                 : how.machine   ? *how.machine
                 : how.measured  ? *how.measured
                                 : Machine::this_host();
-  const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
-  out.has_own_memory = of_device > 0;
-  out.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes
-                     : of_device > 0          ? of_device
-                                              : out.machine.memory_bytes * out.machine.devices_per_host / request.ranks;
+  out.has_own_memory = make_device(assembly.options.device)->memory_bytes() > 0;
+  out.memory_bytes = memory_of_rank(request, assembly);
   out.has_experts = model_of(job).cuttable().experts > 0;
   return out;
 }
@@ -98,7 +102,7 @@ std::string beside(const AdvisedWay& chosen, const AdvisedWay& other) {
 }
 
 std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts) {
-  if (answer.ways == 0) return "there is no such way over these ranks";
+  if (answer.ways == 0) return "there is none";
   if (answer.fewest_bytes > 0)
     return fmt::format("none fits: the smallest takes {} of {} a rank",
                        bytes_text(static_cast<double>(answer.fewest_bytes)),
@@ -133,18 +137,16 @@ class Adviser {
 
   Advice run() {
     head();
-    const WaysAnswer all = search_.best_of([](const Way&) { return true; });
-    if (!all.best) return nothing_fits(all);
-    choose(*all.best);
+    const std::vector<AdvisedWay> fastest = search_.fastest(kMostAlike);
+    if (fastest.empty()) return nothing_fits();
+    choose(fastest);
     line(fmt::format("take {}: a step of {}, {} of {} a rank", chosen_.text, seconds_in_ms(chosen_.step_s),
                      bytes_text(static_cast<double>(chosen_.bytes)),
                      bytes_text(static_cast<double>(facts_.memory_bytes))));
-    if (chosen_.text != all.best->text)
-      line(fmt::format("  the fastest, {}, takes {}, {:+.1f} %: not worth what it adds", all.best->text,
-                       seconds_in_ms(all.best->step_s), 100 * (all.best->step_s / chosen_.step_s - 1)));
-    for (const char* name : {"data parallelism", "optimizer parallelism", "tensor parallelism", "sequence parallelism",
-                             "context parallelism", "expert parallelism", "pipeline", "cuts by op (--auto)"})
-      about(*std::ranges::find(kTechniques, std::string_view(name), &Technique::name));
+    if (chosen_.text != fastest.front().text)
+      line(fmt::format("  the fastest, {}, takes {}, {:+.1f} %: not worth what it adds", fastest.front().text,
+                       seconds_in_ms(fastest.front().step_s), 100 * (fastest.front().step_s / chosen_.step_s - 1)));
+    for (const Technique& technique : kTechniques) about(technique);
     recomputation();
     offload();
     return {chosen_, std::move(text_)};
@@ -159,27 +161,17 @@ class Adviser {
                      facts_.ranks == 1 ? "" : "s", facts_.machine.name,
                      bytes_text(static_cast<double>(facts_.memory_bytes))));
     line(
-        fmt::format("  {:.4g} million parameters; they and the optimizer's state take {}, {:.3g} times a rank's memory",
-                    static_cast<double>(facts_.parameters) / 1e6, bytes_text(static_cast<double>(kept)),
+        fmt::format("  {} parameters; they and the optimizer's state take {}, {:.3g} times a rank's memory",
+                    tick_text(static_cast<double>(facts_.parameters)), bytes_text(static_cast<double>(kept)),
                     static_cast<double>(kept) / static_cast<double>(facts_.memory_bytes)));
   }
 
-  // From the fastest way: what can be left out at next to no cost is.
-  void choose(const AdvisedWay& fastest) {
-    chosen_ = fastest;
-    std::vector<const Technique*> left_out;
-    for (size_t i = 0; i < kLeftOut; ++i) {
-      const Technique& technique = kTechniques[i];
-      if (!technique.is_used(chosen_.way, facts_.ranks)) continue;
-      left_out.push_back(&technique);
-      const WaysAnswer without = search_.best_of([&](const Way& way) {
-        return std::ranges::none_of(left_out, [&](const Technique* each) { return each->is_used(way, facts_.ranks); });
-      });
-      if (without.best && without.best->step_s <= fastest.step_s * (1 + kAlike)) {
-        chosen_ = *without.best;
-      } else {
-        left_out.pop_back();
-      }
+  // The simplest of those that take about as long as the fastest.
+  void choose(const std::vector<AdvisedWay>& fastest) {
+    chosen_ = fastest.front();
+    for (const AdvisedWay& way : fastest) {
+      if (way.step_s > fastest.front().step_s * (1 + kAlike)) break;
+      if (complexity_of(way.way, facts_.ranks) < complexity_of(chosen_.way, facts_.ranks)) chosen_ = way;
     }
   }
 
@@ -192,13 +184,14 @@ class Adviser {
     const bool is_used = technique.is_used(chosen_.way, facts_.ranks);
     const WaysAnswer other =
         search_.best_of([&](const Way& way) { return technique.is_used(way, facts_.ranks) != is_used; });
-    std::string out = fmt::format("{}: {}", technique.name, is_used ? "yes" : "no");
+    const bool is_open = chosen_.way.is_searched && !is_used;
+    std::string out = fmt::format("{}: {}", technique.name, is_used ? "yes" : is_open ? "as --auto finds" : "no");
     if (is_used) out += degree_text(technique, chosen_.way, facts_);
-    if (!other.best && is_used && other.ways == 0) {
-      line(out + "; all ways over these ranks have it");
+    if (other.ways == 0) {
+      line(out + (is_used ? "; all ways that are looked at have it" : "; no way that is looked at has it"));
       return;
     }
-    out += is_used ? "; without it " : "; with it ";
+    out += is_used ? "; without it " : is_open ? "; by a key of its own " : "; with it ";
     line(out + (other.best ? beside(chosen_, *other.best) : why_there_is_none(other, facts_)));
   }
 
@@ -228,7 +221,8 @@ class Adviser {
               : "offload: no, it fits without (this search does not price it)");
   }
 
-  Advice nothing_fits(const WaysAnswer& all) {
+  Advice nothing_fits() {
+    const WaysAnswer all = search_.best_of([](const Way&) { return true; });
     line(fmt::format("nothing can be taken: {}", why_there_is_none(all, facts_)));
     if (all.fewest_bytes > 0 && facts_.has_own_memory)
       line(

@@ -40,6 +40,8 @@ class AdviceSearch {
   using Filter = std::function<bool(const Way&)>;
   virtual ~AdviceSearch() = default;
   virtual WaysAnswer best_of(const Filter& filter) = 0;
+  // Of all that fit, by time.
+  virtual std::vector<AdvisedWay> fastest(size_t most) = 0;
   // With more keys of the job; nothing where it is refused, or where the search prices no such keys.
   virtual std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) = 0;
 };

@@ -53,6 +53,14 @@ class CompiledAdvice : public AdviceSearch {
     return out;
   }
 
+  std::vector<AdvisedWay> fastest(size_t most) override {
+    std::vector<AdvisedWay> out;
+    for (const PlannedWay& each : plan_.best) {
+      if (out.size() < most) out.push_back(advised(each.way, each.cost));
+    }
+    return out;
+  }
+
   std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) override {
     PlanRequest with = request_;
     try {
@@ -76,11 +84,8 @@ class ExactAdvice : public AdviceSearch {
       : job_(without_cuts(request.job)), ranks_(request.ranks), model_(make_model(job_)) {
     const Assembly assembly = assembly_of(job_, *model_, 1);
     const Graph step = graphs_of(assembly, 1).step;
-    PlanRequest best = request;
-    best.top = 1;
-    const ExactPlan plan = plan_exact(best);  // throws where this search is not for the model
-    parts_ = plan.parts;
-    memory_bytes_ = plan.memory_bytes;
+    parts_ = parts_of(step);
+    memory_bytes_ = memory_of_rank(request, assembly);
     kept_ = kept_by(step);
     pricer_ = std::make_unique<PartPricer>(job_, parts_, request.threads);
     const int64_t positions = predicts_classes(job_) ? 1 : fields_of(job_)[0].sample.elements();
@@ -94,31 +99,21 @@ class ExactAdvice : public AdviceSearch {
     for (const OuterWay& way : ways_) {
       if (!filter(way.way())) continue;
       ++out.ways;
-      const OuterCandidate candidate{.divides = way.micro_batches >= way.pp,  // a pipeline fills
-                                     .least_bytes = least_bytes(way.way(), ranks_, kept_)};
+      const OuterCandidate candidate = candidate_for(way);
       if (candidate.divides && candidate.least_bytes > memory_bytes_) note_too_large(candidate.least_bytes, out);
       ways.push_back(way);
       candidates.push_back(candidate);
     }
-    const OuterQuestions ask{.bounds = {[&](size_t i) { return bound_of(ways[i], false); },
-                                        [&](size_t i) { return bound_of(ways[i], true); }},
-                             .problem = [&](size_t i) { return problem_of(ways[i]); }};
-    const OuterResult found = search_outer(candidates, memory_bytes_, 1, ask);
+    const std::vector<AdvisedWay> found = found_of(ways, candidates, 1);
     out.refusal = pricer_->refusal();
-    if (found.best.empty()) return out;
-    const SolvedWay& best = found.best.front();
-    ExactWay way{.outer = ways[best.candidate],
-                 .begins = best.begins,
-                 .price = best.price,
-                 .stage_bytes = {},
-                 .problem = *problem_of(ways[best.candidate])};
-    AdvisedWay& into =
-        out.best.emplace(AdvisedWay{.way = way.outer.way(),
-                                    .text = way_text(way),
-                                    .step_s = static_cast<double>(best.price.total) * 1e-12,
-                                    .bytes = std::ranges::max(bytes_of_stages(way.problem, best.begins))});
-    for (const auto& [name, ps] : step_items(way)) into.items.emplace_back(name, static_cast<double>(ps) * 1e-12);
+    if (!found.empty()) out.best = found.front();
     return out;
+  }
+
+  std::vector<AdvisedWay> fastest(size_t most) override {
+    std::vector<OuterCandidate> candidates;
+    for (const OuterWay& way : ways_) candidates.push_back(candidate_for(way));
+    return found_of(ways_, candidates, most);
   }
 
   std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) override {
@@ -127,6 +122,31 @@ class ExactAdvice : public AdviceSearch {
   }
 
  private:
+  OuterCandidate candidate_for(const OuterWay& way) const {
+    return {.divides = way.micro_batches >= way.pp,  // a pipeline fills
+            .least_bytes = least_bytes(way.way(), ranks_, kept_)};
+  }
+
+  std::vector<AdvisedWay> found_of(const std::vector<OuterWay>& ways, const std::vector<OuterCandidate>& candidates,
+                                   size_t most) {
+    const OuterQuestions ask{.bounds = {[&](size_t i) { return bound_of(ways[i], false); },
+                                        [&](size_t i) { return bound_of(ways[i], true); }},
+                             .problem = [&](size_t i) { return problem_of(ways[i]); }};
+    std::vector<AdvisedWay> out;
+    for (const SolvedWay& each : search_outer(candidates, memory_bytes_, most, ask).best) {
+      const OuterWay& outer = ways[each.candidate];
+      const ExactWay way{
+          .outer = outer, .begins = each.begins, .price = each.price, .stage_bytes = {}, .problem = *problem_of(outer)};
+      AdvisedWay& into =
+          out.emplace_back(AdvisedWay{.way = outer.way(),
+                                      .text = way_text(way),
+                                      .step_s = static_cast<double>(each.price.total) * 1e-12,
+                                      .bytes = std::ranges::max(bytes_of_stages(way.problem, each.begins))});
+      for (const auto& [name, ps] : step_items(way)) into.items.emplace_back(name, static_cast<double>(ps) * 1e-12);
+    }
+    return out;
+  }
+
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices) {
     const auto [shape, is_new] = shapes_.try_emplace({way.schedule, way.pp});
     if (is_new) shape->second = shape_of_schedule(way.schedule, way.pp);

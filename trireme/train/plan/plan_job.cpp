@@ -41,7 +41,7 @@ class Planner {
             "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
             request.ranks, how.machine->name, how.machine->devices());
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
-    out_.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes : memory_of(assembly);
+    out_.memory_bytes = memory_of_rank(request, assembly);
     out_.graph = hash_of_graph(step);
     kept_ = kept_by(step);
     flops_ = flops_of(step);
@@ -86,14 +86,6 @@ class Planner {
     Assembly out = assembly_of(job, *model_, ranks);
     if (request_.machine) out.options.parallel.communication.machine = request_.machine;
     return out;
-  }
-
-  // Ranks of this host share its memory.
-  int64_t memory_of(const Assembly& assembly) const {
-    const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
-    if (of_device > 0) return of_device;
-    const Machine host = Machine::this_host();
-    return host.memory_bytes * host.devices_per_host / request_.ranks;
   }
 
   // Whether it fits.
@@ -153,6 +145,14 @@ KeptBytes kept_by(const Graph& graph) {
 int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept) {
   const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
   return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
+}
+
+int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly) {
+  if (request.memory_bytes > 0) return request.memory_bytes;
+  const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
+  if (of_device > 0) return of_device;
+  const Machine host = Machine::this_host();  // whose memory its ranks share
+  return host.memory_bytes * host.devices_per_host / request.ranks;
 }
 
 WayCost cost_of(const Compiled& compiled) {

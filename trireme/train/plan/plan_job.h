@@ -80,6 +80,9 @@ KeptBytes kept_by(const Graph& graph);
 // Of a rank, where everything that the way can cut is cut by all that it has for it.
 int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept);
 
+// Bytes that a rank has: those that are asked for, or of the device, or its part of this host's.
+int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
+
 // Of a compiled step, in virtual time; but for `flops`.
 WayCost cost_of(const Compiled& step);
 

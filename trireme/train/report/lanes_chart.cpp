@@ -100,7 +100,7 @@ std::string lanes_drawing(const std::vector<LanesChart>& charts, std::string_vie
 std::vector<LaneSpan> joined_spans(std::vector<LaneSpan> spans, double end_s) {
   std::vector<LaneSpan> out;
   for (LaneSpan& span : spans) {
-    if (!out.empty() && out.back().css_class == span.css_class &&
+    if (!out.empty() && out.back().css_class == span.css_class && out.back().label == span.label &&
         span.begin_s - out.back().end_s < kJoinedUpTo * end_s) {
       out.back().end_s = std::max(out.back().end_s, span.end_s);
     } else {

@@ -33,8 +33,8 @@ std::string html_legend(const std::vector<std::pair<std::string, std::string>>& 
 // The charts below each other, each on a scale of its own. `what` is for those who do not see it.
 std::string lanes_drawing(const std::vector<LanesChart>& charts, std::string_view what);
 
-// Spans that follow each other in one colour, closer than a thousandth of the scale, are one: the drawing looks the
-// same. The first one's title and label stay.
+// Spans that follow each other in one colour and with one label, closer than a thousandth of the scale, are one: the
+// drawing looks the same.
 std::vector<LaneSpan> joined_spans(std::vector<LaneSpan> spans, double end_s);
 
 }  // namespace trireme
