@@ -107,7 +107,7 @@ std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts
     return fmt::format("none fits: the smallest takes {} of {} a rank",
                        bytes_text(static_cast<double>(answer.fewest_bytes)),
                        bytes_text(static_cast<double>(facts.memory_bytes)));
-  if (!answer.refusal.empty()) return "none goes with the model, the batch or the ranks: " + answer.refusal;
+  if (!answer.refusal.empty()) return "none can be had: " + answer.refusal.substr(0, answer.refusal.find(';'));
   return "none fits";
 }
 
@@ -160,10 +160,9 @@ class Adviser {
     line(fmt::format("advice for {} on {} rank{} of '{}', with {} of memory a rank", request_.job.name, facts_.ranks,
                      facts_.ranks == 1 ? "" : "s", facts_.machine.name,
                      bytes_text(static_cast<double>(facts_.memory_bytes))));
-    line(
-        fmt::format("  {} parameters; they and the optimizer's state take {}, {:.3g} times a rank's memory",
-                    tick_text(static_cast<double>(facts_.parameters)), bytes_text(static_cast<double>(kept)),
-                    static_cast<double>(kept) / static_cast<double>(facts_.memory_bytes)));
+    line(fmt::format("  {} parameters; they and the optimizer's state take {}, {:.3g} times a rank's memory",
+                     tick_text(static_cast<double>(facts_.parameters)), bytes_text(static_cast<double>(kept)),
+                     static_cast<double>(kept) / static_cast<double>(facts_.memory_bytes)));
   }
 
   // The simplest of those that take about as long as the fastest.
@@ -223,7 +222,7 @@ class Adviser {
 
   Advice nothing_fits() {
     const WaysAnswer all = search_.best_of([](const Way&) { return true; });
-    line(fmt::format("nothing can be taken: {}", why_there_is_none(all, facts_)));
+    line(fmt::format("nothing can be taken; {}", why_there_is_none(all, facts_)));
     if (all.fewest_bytes > 0 && facts_.has_own_memory)
       line(
           "more ranks cut it further, a smaller train.batch takes fewer activations, and --device-memory moves what "

@@ -41,7 +41,7 @@ class CompiledAdvice : public AdviceSearch {
   }
 
   WaysAnswer best_of(const Filter& filter) override {
-    WaysAnswer out{.ways = std::ranges::count_if(ways_, filter), .refusal = plan_.ledger.first_refusal};
+    WaysAnswer out{.ways = std::ranges::count_if(ways_, filter), .refusal = ""};
     for (const PlannedWay& each : plan_.best) {
       if (!filter(each.way)) continue;
       out.best = advised(each.way, each.cost);
@@ -50,6 +50,8 @@ class CompiledAdvice : public AdviceSearch {
     for (const JobPlan::TooLarge& each : plan_.too_large) {
       if (filter(each.way)) note_too_large(each.bytes, out);
     }
+    const auto refused = std::ranges::find_if(plan_.refused, [&](const auto& each) { return filter(each.first); });
+    if (refused != plan_.refused.end()) out.refusal = refused->second;
     return out;
   }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/axis_levels.h"
 #include "trireme/train/plan/plan_job.h"
@@ -15,8 +17,8 @@ using testing::ElementsAre;
 Compiled step_of(const Way& way, int64_t ranks) {
   JobConfig job;
   set_named_model(job, "gpt2");
-  set_keys(job, {"model.layers=3", "model.width=32", "model.heads=4", "data.seq=16", "train.batch=8",
-                 "data.validation=0"});
+  set_keys(job,
+           {"model.layers=3", "model.width=32", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
   return compile_way({.job = job, .ranks = ranks}, way);
 }
 
@@ -62,10 +64,7 @@ TEST(LayerCuts, name_the_modules_of_stages) {
 }
 
 Machine two_hosts() {
-  return {.name = "two",
-          .hosts = 2,
-          .devices_per_host = 4,
-          .levels = {{"host", 4, 1e-6, 1e10}, {"net", 8, 1e-5, 1e9}}};
+  return {.name = "two", .hosts = 2, .devices_per_host = 4, .levels = {{"host", 4, 1e-6, 1e10}, {"net", 8, 1e-5, 1e9}}};
 }
 
 TEST(AxisLevels, are_the_smallest_that_join_the_ranks_along_an_axis) {

@@ -103,6 +103,7 @@ class Planner {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
       ++out_.ledger.do_not_divide;
+      out_.refused.emplace_back(way, error.what());
       if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
       return false;
     }

@@ -67,6 +67,7 @@ struct JobPlan {
     int64_t bytes = 0;  // of a rank; of those that were not compiled parameters and state alone
   };
   std::vector<TooLarge> too_large;
+  std::vector<std::pair<Way, std::string>> refused;  // that do not divide, and why
   int64_t least_bytes = 0;  // of those too large by parameters and state alone, the fewest of these; 0: there are none
   double bound_s = 0;       // no way takes less: all ranks do the step's arithmetic all the time, as fast as they can
   double peak_flops_per_s = 0;  // of all ranks

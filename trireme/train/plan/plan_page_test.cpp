@@ -243,9 +243,8 @@ TEST(PlanPageOfAnExactPlan, has_the_numbers_of_its_text_and_memory_as_its_tables
         EXPECT_EQ(most_of(memory.over_time), static_cast<double>(memory.bytes));
       }
       // One block's weights stand for those of all six.
-      EXPECT_TRUE(std::ranges::any_of(page.weights, [](const LayerCut& cut) {
-        return cut.name == "h.0..5.attn.c_attn.weight" && cut.count == 6;
-      }));
+      EXPECT_TRUE(std::ranges::any_of(
+          page.weights, [](const LayerCut& cut) { return cut.name == "h.0..5.attn.c_attn.weight" && cut.count == 6; }));
     }
   }
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "trireme/train/report/html_page.h"
 #include "trireme/train/report/lanes_chart.h"
 
