@@ -80,6 +80,12 @@ std::string seconds_in_ms(double seconds) {
   return fmt::format("{:.3f} ms", seconds * 1e3);
 }
 
+std::string count_text(double count) {
+  return count >= 1e9   ? fmt::format("{:.4g} billion", count / 1e9)
+         : count >= 1e6 ? fmt::format("{:.4g} million", count / 1e6)
+                        : fmt::format("{:.0f}", count);
+}
+
 // What of a step grows most from one way to another.
 std::string grown_most(const AdvisedWay& from, const AdvisedWay& to) {
   std::string name;
@@ -161,7 +167,7 @@ class Adviser {
                      facts_.ranks == 1 ? "" : "s", facts_.machine.name,
                      bytes_text(static_cast<double>(facts_.memory_bytes))));
     line(fmt::format("  {} parameters; they and the optimizer's state take {}, {:.3g} times a rank's memory",
-                     tick_text(static_cast<double>(facts_.parameters)), bytes_text(static_cast<double>(kept)),
+                     count_text(static_cast<double>(facts_.parameters)), bytes_text(static_cast<double>(kept)),
                      static_cast<double>(kept) / static_cast<double>(facts_.memory_bytes)));
   }
 

@@ -18,7 +18,7 @@ Compiled step_of(const Way& way, int64_t ranks) {
   JobConfig job;
   set_named_model(job, "gpt2");
   set_keys(job,
-           {"model.layers=3", "model.width=32", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
+           {"model.layers=3", "model.width=128", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
   return compile_way({.job = job, .ranks = ranks}, way);
 }
 

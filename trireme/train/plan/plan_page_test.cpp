@@ -128,7 +128,7 @@ TEST(PlanPage, items_of_communication_add_up_to_what_moves_and_what_is_exposed) 
     ASSERT_FALSE(plan.best.empty()) << rule;
     const PlanPage page = page_of(plan, request, {16 * 32, "tokens"});
     const WayCost& cost = plan.best.front().cost;
-    ASSERT_GE(page.transfers.size(), 2U) << rule;
+    ASSERT_GE(page.transfers.size(), 1U) << rule;
     const double rounding = 0.0005 * static_cast<double>(page.transfers.size()) + 1e-9;
     EXPECT_NEAR(sum_of_column(page.transfers, 2), cost.moving_s * 1e3, rounding) << rule;
     EXPECT_NEAR(sum_of_column(page.transfers, 4), cost.exposed_s * 1e3, rounding) << rule;

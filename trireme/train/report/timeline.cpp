@@ -49,7 +49,7 @@ std::string color_of(const PassSpan& span) {
 std::string title_of(const PassSpan& span) {
   const std::string what =
       span.micro_batch < 0
-          ? fmt::format("{}, no micro-batch's", trireme::to_string(span.phase))
+          ? fmt::format("{}, of no micro-batch", trireme::to_string(span.phase))
           : fmt::format("{} of micro-batch {}, stage {}", trireme::to_string(span.phase), span.micro_batch, span.stage);
   return fmt::format("{}: {:.2f} ms from {:.2f} ms on, {:.2f} ms of it computing", what,
                      1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s, 1e3 * span.computed_s);
