@@ -15,9 +15,11 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/advice.h"
 #include "trireme/train/plan/exact_certificate.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
+#include "trireme/train/plan/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/plan/what_if.h"
 
@@ -29,23 +31,39 @@ constexpr int kMostCompiledRanks = 32;  // for which every way is compiled, wher
 struct PlanArgs : PlannedJob {
   int ranks = 1;
   int threads = 0;
-  std::string out, certificate, why_not, only, export_to, export_file;
-  bool sensitivities = false;
+  std::string out, certificate, html, why_not, only, export_to, export_file;
+  bool sensitivities = false, advise = false;
   int64_t memory_mib = 0;
   int top = 3;
   std::string search = "auto";
 };
 
-std::string answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
-                    const std::optional<WayRule>& rule) {
-  std::string out;
+// What was asked about the plan.
+struct Answers {
+  std::string why_not;
+  std::vector<Sensitivity> sensitivities;
+};
+
+Answers answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
+                const std::optional<WayRule>& rule) {
+  Answers out;
   if (rule) {
     PlanRequest asked = request;
     asked.is_asked = [&](const Way& way) { return rule->is_kept_by(way); };
-    out += why_not_text(plan, plan_job(asked), *rule);
+    out.why_not = why_not_text(plan, plan_job(asked), *rule);
   }
-  if (args.sensitivities) out += sensitivities_text(plan, sensitivities(request, plan));
+  if (args.sensitivities) out.sensitivities = sensitivities(request, plan);
   return out;
+}
+
+PlannedTokens tokens_of(const JobConfig& job) {
+  const bool classes = predicts_classes(job);
+  return {job.train.fit.batch * (classes ? 1 : fields_of(job)[0].sample.elements()), classes ? "samples" : "tokens"};
+}
+
+void write_page(const PlanArgs& args, const PlanPage& page) {
+  atomic_write(args.html, render_plan_page(page));
+  std::printf("wrote %s\n", args.html.c_str());
 }
 
 void write_export(const PlanArgs& args, const PlanRequest& request, const Way& way) {
@@ -83,6 +101,35 @@ std::optional<ExactPlan> exact_plan(const PlanArgs& args, const PlanRequest& req
   }
 }
 
+// By the search that `plan` takes for so many ranks.
+std::unique_ptr<AdviceSearch> advice_search(const PlanArgs& args, const PlanRequest& request) {
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks))
+    return compiled_advice_search(request);
+  try {
+    return exact_advice_search(request);
+  } catch (const Error& error) {
+    if (args.search == "exact" || error.kind() != ErrorKind::kUnsupported) throw;
+    std::fprintf(stderr, "every way is compiled instead: %s\n", error.what());
+    return compiled_advice_search(request);
+  }
+}
+
+int run_advice(const PlanArgs& args, const PlanRequest& request) {
+  const std::pair<const char*, bool> others[] = {{"--why-not", !args.why_not.empty()},
+                                                 {"--only", !args.only.empty()},
+                                                 {"--sensitivities", args.sensitivities},
+                                                 {"--export", !args.export_to.empty()},
+                                                 {"--out", !args.out.empty()},
+                                                 {"--html", !args.html.empty()},
+                                                 {"--certificate", !args.certificate.empty()}};
+  for (const auto& [flag, given] : others)
+    require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
+  const std::unique_ptr<AdviceSearch> search = advice_search(args, request);
+  const Advice advice = advise(request, *search);
+  std::fputs(advice.text.c_str(), stdout);
+  return advice.way ? 0 : 1;
+}
+
 void write_plan(const PlanArgs& args, const PlanFile& file) {
   atomic_write(args.out, to_string(file));
   std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
@@ -98,14 +145,15 @@ void write_certificate(const std::string& path, const Certificate& certificate) 
 }
 
 int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
-  const bool classes = predicts_classes(request.job);
-  const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
-  std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
-  if (!args.out.empty() && !plan.best.empty()) write_plan(args, plan_file(plan, args.ranks));
+  const PlannedTokens tokens = tokens_of(request.job);
+  std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
+  const bool fits = !plan.best.empty();
+  if (fits && !args.html.empty()) write_page(args, page_of(plan, request, tokens));
+  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks));
   const std::string certificate =
-      !args.certificate.empty() || plan.best.empty() || args.out.empty() ? args.certificate : args.out + ".certificate";
+      !args.certificate.empty() || !fits || args.out.empty() ? args.certificate : args.out + ".certificate";
   if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
-  return plan.best.empty() ? 1 : 0;
+  return fits ? 0 : 1;
 }
 
 int run(const PlanArgs& args) {
@@ -116,6 +164,7 @@ int run(const PlanArgs& args) {
                       .threads = compute_threads(args.threads, args.ranks),
                       .memory_bytes = args.memory_mib << 20,
                       .top = static_cast<size_t>(args.top)};
+  if (args.advise) return run_advice(args, request);
   if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
   require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
   std::optional<WayRule> rule, only;  // read before anything takes time
@@ -130,11 +179,18 @@ int run(const PlanArgs& args) {
   require(!args.sensitivities || !request.job.parallel.machine.empty(),
           "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
   const JobPlan plan = plan_job(request);
-  const bool classes = predicts_classes(request.job);
-  const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
-  std::fputs(plan_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
-  std::fputs(answers(args, request, plan, rule).c_str(), stdout);
+  const PlannedTokens tokens = tokens_of(request.job);
+  std::fputs(plan_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
+  const Answers more = answers(args, request, plan, rule);
+  std::fputs(more.why_not.c_str(), stdout);
+  if (args.sensitivities) std::fputs(sensitivities_text(plan, more.sensitivities).c_str(), stdout);
   if (plan.best.empty()) return 1;
+  if (!args.html.empty()) {
+    PlanPage page = page_of(plan, request, tokens);
+    page.why_not = more.why_not;
+    add_sensitivities(plan, more.sensitivities, page);
+    write_page(args, page);
+  }
   if (!args.export_to.empty()) write_export(args, request, plan.best.front().way);
   if (!args.out.empty()) write_plan(args, plan_file(plan, request));
   return 0;
@@ -160,6 +216,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_flag(
       "--sensitivities", args->sensitivities,
       "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
+  command->add_flag("--advise", args->advise,
+                    "Say in words which kinds of parallelism to use and which not, with what each would take");
   command->add_option("--only", args->only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it");
   std::vector<std::string> systems;
   for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
@@ -178,6 +236,8 @@ void add_plan(CLI::App& app, Action& chosen) {
                       "beside it, FILE.certificate");
   command->add_option("--certificate", args->certificate,
                       "File to write the proof of the exact search to, also where nothing fits");
+  command->add_option("--html", args->html,
+                      "File to draw the best to, for a browser: where time and memory go, and how each layer is cut");
   add_plan_verify(*command, chosen);
   command->footer(
       "compiled: every way that the job's keys can cut the model over the ranks (pipeline, tensor, sequence, context, "

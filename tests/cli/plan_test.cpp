@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/cli/program.h"
 
 namespace trireme::cli::plan_test {
@@ -76,6 +78,38 @@ TEST_F(PlanTest, ProvesThatNothingFits) {
   const Outcome verified = run({"plan", "verify", "none.certificate"});
   EXPECT_EQ(verified.code, 0) << verified.err;
   EXPECT_THAT(verified.out, HasSubstr("proven: no way in its space fits in the memory of a rank\n"));
+}
+
+TEST_F(PlanTest, DrawsTheBestOfEverySearch) {
+  const Outcome compiled =
+      plan({"--only", "pp=2 schedule=1f1b recompute=none", "--why-not", "tp=2", "--html", "compiled.html"});
+  EXPECT_EQ(compiled.code, 0) << compiled.err;
+  EXPECT_THAT(compiled.out, HasSubstr("wrote compiled.html\n"));
+  const std::string page = read(path("compiled.html"));
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr("why not tp=2: the best way that keeps it"));
+  const Outcome exact = plan({"--search", "exact", "--html", "exact.html"});
+  EXPECT_EQ(exact.code, 0) << exact.err;
+  const size_t step = exact.out.find("\nstep ");
+  ASSERT_NE(step, std::string::npos);
+  const size_t number = exact.out.find_first_of("0123456789", step);
+  const std::string ms = exact.out.substr(number, exact.out.find(" ms", number) - number);
+  EXPECT_THAT(read(path("exact.html")), HasSubstr("<b>" + ms + " ms</b>"));
+  const Outcome nothing = plan({"--memory", "1", "--set", "model.width=512", "--html", "nothing.html"});
+  EXPECT_EQ(nothing.code, 1);
+  EXPECT_FALSE(std::filesystem::exists(path("nothing.html")));
+}
+
+TEST_F(PlanTest, Advises) {
+  const Outcome advice = plan({"--advise"});
+  EXPECT_EQ(advice.code, 0) << advice.err;
+  EXPECT_TRUE(advice.out.starts_with("advice for ")) << advice.out;
+  EXPECT_THAT(advice.out, HasSubstr("\ntake "));
+  EXPECT_THAT(advice.out, HasSubstr("\ntensor parallelism: "));
+  EXPECT_EQ(plan({"--advise"}).out, advice.out);
+  EXPECT_EQ(plan({"--advise", "--memory", "1", "--set", "model.width=512"}).code, 1);
+  EXPECT_THAT(plan({"--advise", "--out", "x.trp"}).err,
+              HasSubstr("plan: --advise prints advice and no plan, so that --out has nothing to work on"));
 }
 
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {

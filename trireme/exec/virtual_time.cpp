@@ -222,6 +222,7 @@ class Simulation {
       if (to <= from) continue;
       const double exposed = std::max(0.0, moved[r] - std::max(from, moved[r] - flight.seconds));
       rank(crew, r).lanes[lane].exposed_s += exposed;
+      if (r == 0) out_.spans[crew][action].exposed_s += exposed;
       rank(crew, r).waiting_s += (to - from) - exposed;
       clock.now[r] = to;
     }
@@ -299,20 +300,26 @@ VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const Virt
 std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {
   const size_t actions = plan.actions.size();
   require(spans.size() == actions, "live_bytes: times of {} actions for a plan of {}", spans.size(), actions);
-  std::vector<int64_t> change(actions + 2, 0);  // from the step's begin (0) and from action i (i + 1) on
+  // From the step's begin (0) and from action i (i + 1) on, by Holding.
+  std::vector<std::array<int64_t, kHoldings>> change(actions + 2);
   const auto at = [&](int64_t action) {
     return static_cast<size_t>(std::clamp<int64_t>(action + 1, 0, static_cast<int64_t>(actions) + 1));
   };
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.offset < 0 || buffer.tier != Tier::kDevice) continue;
-    change[at(buffer.first)] += align_buffer(buffer.bytes, plan.alignment);
-    change[at(int64_t{buffer.last} + 1)] -= align_buffer(buffer.bytes, plan.alignment);
+    const auto kind = static_cast<size_t>(buffer.holding);
+    change[at(buffer.first)][kind] += align_buffer(buffer.bytes, plan.alignment);
+    change[at(int64_t{buffer.last} + 1)][kind] -= align_buffer(buffer.bytes, plan.alignment);
   }
   std::vector<LiveBytes> out;
-  int64_t bytes = 0;
+  LiveBytes live;
   for (size_t i = 0; i <= actions; ++i) {
-    bytes += change[i];
-    out.push_back({i == 0 ? 0 : spans[i - 1].begin_s, bytes});
+    live.at_s = i == 0 ? 0 : spans[i - 1].begin_s;
+    for (size_t kind = 0; kind < kHoldings; ++kind) {
+      live.kinds[kind] += change[i][kind];
+      live.bytes += change[i][kind];
+    }
+    out.push_back(live);
   }
   return out;
 }

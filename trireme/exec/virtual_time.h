@@ -43,9 +43,11 @@ struct RankTime {
   const LaneTime& lane(Lane which) const { return lanes[static_cast<size_t>(which)]; }
 };
 
-// A compute action from its begin to its end; one in the background from its start to its end.
+// A compute action from its begin to its end; one in the background from its start to its end, and how long compute
+// waited while it moved.
 struct ActionSpan {
   double begin_s = 0, end_s = 0;
+  double exposed_s = 0;
 };
 
 struct VirtualTime {
@@ -65,6 +67,7 @@ VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const Virt
 struct LiveBytes {
   double at_s = 0;
   int64_t bytes = 0;
+  std::array<int64_t, kHoldings> kinds = {};  // by Holding; they add up to it
 };
 std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans);
 

@@ -39,6 +39,10 @@ ExactPlan plan_exact(const PlanRequest& request);
 // What `train --plan` reads. Its ledger counts as needless what a bound rules out.
 PlanFile plan_file(const ExactPlan& plan, int64_t ranks);
 
+// A way as flags, with its data parallel ranks; and what its step takes by items, which add up to it: of all parts, as
+// an average of the stages, and of all micro-batches.
+std::string way_text(const ExactWay& way);
+std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way);
 // Itemised, with the bound that is proven over the tables.
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens_per_step, std::string_view unit);
 

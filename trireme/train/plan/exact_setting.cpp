@@ -4,7 +4,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
-#include "trireme/plan/strategy_file.h"
+#include "trireme/plan/strategy/strategy_file.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/report/utilisation.h"

@@ -16,13 +16,6 @@ double exact_mib(int64_t bytes) {
   return static_cast<double>(bytes) / 1048576.0;
 }
 
-std::string way_text(const ExactWay& way) {
-  const InnerWay& inner = way.outer.inner;
-  std::string out = way.outer.way().text();
-  if (inner.dp > 1) out += fmt::format(" (dp {}, {} rows each)", inner.dp, inner.rows);
-  return out;
-}
-
 std::string ledger_text(const ExactPlan& plan) {
   const OuterLedger& l = plan.ledger;
   return fmt::format(
@@ -32,27 +25,9 @@ std::string ledger_text(const ExactPlan& plan) {
       l.ways, l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide, plan.jobs_compiled);
 }
 
-// Of all parts, as an average of the stages, and of all micro-batches.
 std::string items_text(const ExactWay& way) {
-  PartPrice sum;
-  for (const PartPrice& part : way.problem.parts) {
-    for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
-                             &PartPrice::moving_forward, &PartPrice::moving_backward})
-      sum.*field += part.*field;
-  }
-  const int64_t all = way.problem.micro_batches, stages = way.problem.shape.stages();
-  const auto of = [&](int64_t ps) { return ps * all / stages; };
-  const int64_t average = of(sum.pass());
-  const std::pair<const char*, int64_t> items[] = {{"forward", of(sum.forward)},
-                                                   {"backward", of(sum.input_grad + sum.weight_grad)},
-                                                   {"recomputed", of(sum.again)},
-                                                   {"collectives", of(sum.moving_forward + sum.moving_backward)},
-                                                   {"unlike stages", all * way.price.slowest - average},
-                                                   {"bubble", way.price.fill},
-                                                   {"messages", way.price.crossings},
-                                                   {"sums, update", way.price.once}};
   std::string out;
-  for (const auto& [name, ps] : items) out += fmt::format("  {:<13} {:>12.3f} ms\n", name, exact_ms(ps));
+  for (const auto& [name, ps] : step_items(way)) out += fmt::format("  {:<13} {:>12.3f} ms\n", name, exact_ms(ps));
   return out;
 }
 
@@ -73,6 +48,33 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
 }
 
 }  // namespace
+
+std::string way_text(const ExactWay& way) {
+  const InnerWay& inner = way.outer.inner;
+  std::string out = way.outer.way().text();
+  if (inner.dp > 1) out += fmt::format(" (dp {}, {} rows each)", inner.dp, inner.rows);
+  return out;
+}
+
+std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
+  PartPrice sum;
+  for (const PartPrice& part : way.problem.parts) {
+    for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
+                             &PartPrice::moving_forward, &PartPrice::moving_backward})
+      sum.*field += part.*field;
+  }
+  const int64_t all = way.problem.micro_batches, stages = way.problem.shape.stages();
+  const auto of = [&](int64_t ps) { return ps * all / stages; };
+  const int64_t average = of(sum.pass());
+  return {{"forward", of(sum.forward)},
+          {"backward", of(sum.input_grad + sum.weight_grad)},
+          {"recomputed", of(sum.again)},
+          {"collectives", of(sum.moving_forward + sum.moving_backward)},
+          {"unlike stages", all * way.price.slowest - average},
+          {"bubble", way.price.fill},
+          {"messages", way.price.crossings},
+          {"sums, update", way.price.once}};
+}
 
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
   std::string out = fmt::format("plan for {} ranks by the rates of '{}', {:.1f} MiB of memory a rank\n", ranks,

@@ -16,26 +16,6 @@
 namespace trireme {
 namespace {
 
-// Of parameters and state alone.
-struct Kept {
-  int64_t parameters = 0, state = 0;
-};
-
-Kept kept_by(const Graph& graph) {
-  Kept out;
-  for (const Input& input : graph.inputs()) {
-    if (input.role == Role::kParameter) out.parameters += graph.type(input.value).bytes();
-    if (input.role == Role::kState) out.state += graph.type(input.value).bytes();
-  }
-  return out;
-}
-
-// Of a rank, where everything that the way can cut is cut by all that it has for it.
-int64_t least_bytes(const Way& way, int64_t ranks, const Kept& kept) {
-  const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
-  return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
-}
-
 void add_computing(const CompiledCrew& crew, const Rates& rates, double share, WayCost& out) {
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
@@ -61,7 +41,7 @@ class Planner {
             "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
             request.ranks, how.machine->name, how.machine->devices());
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
-    out_.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes : memory_of(assembly);
+    out_.memory_bytes = memory_of_rank(request, assembly);
     out_.graph = hash_of_graph(step);
     kept_ = kept_by(step);
     flops_ = flops_of(step);
@@ -92,6 +72,15 @@ class Planner {
     return std::move(out_);
   }
 
+  CompiledJob compiled(const Way& way) const {
+    JobConfig job = job_;
+    set_keys(job, way.keys());
+    const Assembly assembly = assembly_for(job, request_.ranks);
+    JobGraphs graphs = graphs_of(assembly, request_.ranks);
+    const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
+    return compile(std::move(graphs.step), std::move(graphs.evaluation), how);
+  }
+
  private:
   Assembly assembly_for(const JobConfig& job, int64_t ranks) const {
     Assembly out = assembly_of(job, *model_, ranks);
@@ -99,19 +88,12 @@ class Planner {
     return out;
   }
 
-  // Ranks of this host share its memory.
-  int64_t memory_of(const Assembly& assembly) const {
-    const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
-    if (of_device > 0) return of_device;
-    const Machine host = Machine::this_host();
-    return host.memory_bytes * host.devices_per_host / request_.ranks;
-  }
-
   // Whether it fits.
   bool look_at(const Way& way) {
     const int64_t least = least_bytes(way, request_.ranks, kept_);
     if (least > out_.memory_bytes) {
       ++out_.ledger.memory_least;
+      out_.too_large.push_back({way, least});
       out_.least_bytes = out_.least_bytes == 0 ? least : std::min(out_.least_bytes, least);
       return false;
     }
@@ -121,11 +103,13 @@ class Planner {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
       ++out_.ledger.do_not_divide;
+      out_.refused.emplace_back(way, error.what());
       if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
       return false;
     }
     if (cost->most_bytes() > out_.memory_bytes) {
       ++out_.ledger.memory;
+      out_.too_large.push_back({way, cost->most_bytes()});
       if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
       return false;
     }
@@ -135,13 +119,7 @@ class Planner {
   }
 
   WayCost compiled_cost(const Way& way) const {
-    JobConfig job = job_;
-    set_keys(job, way.keys());
-    const Assembly assembly = assembly_for(job, request_.ranks);
-    JobGraphs graphs = graphs_of(assembly, request_.ranks);
-    const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
-    const CompiledJob compiled = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
-    WayCost out = cost_of(compiled.step);
+    WayCost out = cost_of(compiled(way).step);
     out.flops = flops_;
     return out;
   }
@@ -149,12 +127,34 @@ class Planner {
   const PlanRequest& request_;
   const JobConfig job_;
   const std::unique_ptr<nn::Module> model_;
-  Kept kept_;
+  KeptBytes kept_;
   double flops_ = 0;
   JobPlan out_;
 };
 
 }  // namespace
+
+KeptBytes kept_by(const Graph& graph) {
+  KeptBytes out;
+  for (const Input& input : graph.inputs()) {
+    if (input.role == Role::kParameter) out.parameters += graph.type(input.value).bytes();
+    if (input.role == Role::kState) out.state += graph.type(input.value).bytes();
+  }
+  return out;
+}
+
+int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept) {
+  const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
+  return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
+}
+
+int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly) {
+  if (request.memory_bytes > 0) return request.memory_bytes;
+  const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
+  if (of_device > 0) return of_device;
+  const Machine host = Machine::this_host();  // whose memory its ranks share
+  return host.memory_bytes * host.devices_per_host / request.ranks;
+}
 
 WayCost cost_of(const Compiled& compiled) {
   WayCost out;
@@ -187,6 +187,10 @@ int64_t WayCost::most_bytes() const {
 JobPlan plan_job(const PlanRequest& request) {
   require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
   return Planner(request).run();
+}
+
+Compiled compile_way(const PlanRequest& request, const Way& way) {
+  return Planner(request).compiled(way).step;
 }
 
 }  // namespace trireme

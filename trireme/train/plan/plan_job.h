@@ -62,15 +62,34 @@ struct JobPlan {
   PlanLedger ledger;
   std::vector<PlannedWay> best;        // by time; empty: none fits
   std::optional<PlannedWay> smallest;  // of those that do not fit, with the fewest bytes
+  struct TooLarge {
+    Way way;
+    int64_t bytes = 0;  // of a rank; of those that were not compiled parameters and state alone
+  };
+  std::vector<TooLarge> too_large;
+  std::vector<std::pair<Way, std::string>> refused;  // that do not divide, and why
   int64_t least_bytes = 0;  // of those too large by parameters and state alone, the fewest of these; 0: there are none
   double bound_s = 0;       // no way takes less: all ranks do the step's arithmetic all the time, as fast as they can
   double peak_flops_per_s = 0;  // of all ranks
 };
+
+// Of parameters and state alone.
+struct KeptBytes {
+  int64_t parameters = 0, state = 0;
+};
+KeptBytes kept_by(const Graph& graph);
+// Of a rank, where everything that the way can cut is cut by all that it has for it.
+int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept);
+
+// Bytes that a rank has: those that are asked for, or of the device, or its part of this host's.
+int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
 
 // Of a compiled step, in virtual time; but for `flops`.
 WayCost cost_of(const Compiled& step);
 
 // Throws what without_cuts and compile throw where the job itself is wrong.
 JobPlan plan_job(const PlanRequest& request);
+// The training step of a way, as plan_job compiles it.
+Compiled compile_way(const PlanRequest& request, const Way& way);
 
 }  // namespace trireme

@@ -6,45 +6,21 @@
 #include <cmath>
 
 #include "trireme/base/file.h"
+#include "trireme/train/report/html_page.h"
 #include "trireme/train/report/report_chart.h"
-#include "trireme/train/report/report_page.h"
 
 namespace trireme {
 
 namespace {
 
-constexpr size_t kWideFact = 30;    // characters from which a fact gets a line of its own
 constexpr size_t kMostCompute = 5;  // computing rows; the rest is summed up
 
-std::string section(std::string_view title, std::string_view aside, const std::string& body) {
-  return fmt::format("<section>\n<h2>{}{}</h2>\n{}</section>\n", escape_html(title),
-                     aside.empty() ? "" : fmt::format("<small>{}</small>", escape_html(aside)), body);
-}
-
-std::string tiles(const ReportData& data) {
-  if (data.headline.empty()) return "";
-  std::string out = "<div class=\"tiles\">\n";
-  for (const auto& [label, value] : data.headline) {
-    out += fmt::format("<div><b>{}</b><span>{}</span></div>\n", escape_html(value), escape_html(label));
-  }
-  return out + "</div>\n";
-}
-
 std::string facts(const ReportData& data) {
-  if (data.facts.empty()) return "";
-  std::string out = "<dl>\n";
-  for (const bool wide : {false, true}) {
-    for (const auto& [name, value] : data.facts) {
-      if ((value.size() >= kWideFact) != wide) continue;
-      out += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>\n", wide ? " class=\"wide\"" : "", escape_html(name),
-                         escape_html(value));
-    }
-  }
-  return section("The run", "", out + "</dl>\n");
+  return data.facts.empty() ? "" : html_section("The run", "", html_list(data.facts));
 }
 
 std::string loss(const ReportData& data) {
-  return section(
+  return html_section(
       "Loss", "by step; the bold line is a running mean",
       line_chart({.y_name = "loss",
                   .lines = {{"training", 1, data.train_loss, true}, {"validation", 2, data.validation_loss, false}}}));
@@ -53,20 +29,20 @@ std::string loss(const ReportData& data) {
 std::string rates(const ReportData& data) {
   std::string out;
   if (!data.throughput.empty()) {
-    out += section("Throughput", data.unit + " per second",
-                   line_chart({.y_name = "throughput",
-                               .lines = {{data.unit + "/s", 3, data.throughput, true}},
-                               .width = 500,
-                               .height = 220,
-                               .from_zero = true}));
+    out += html_section("Throughput", data.unit + " per second",
+                        line_chart({.y_name = "throughput",
+                                    .lines = {{data.unit + "/s", 3, data.throughput, true}},
+                                    .width = 500,
+                                    .height = 220,
+                                    .from_zero = true}));
   }
   if (!data.learning_rate.empty()) {
-    out += section("Learning rate", "by step",
-                   line_chart({.y_name = "learning rate",
-                               .lines = {{"learning rate", 4, data.learning_rate, false}},
-                               .width = 500,
-                               .height = 220,
-                               .from_zero = true}));
+    out += html_section("Learning rate", "by step",
+                        line_chart({.y_name = "learning rate",
+                                    .lines = {{"learning rate", 4, data.learning_rate, false}},
+                                    .width = 500,
+                                    .height = 220,
+                                    .from_zero = true}));
   }
   return out.empty() ? "" : "<div class=\"pair\">\n" + out + "</div>\n";
 }
@@ -86,7 +62,7 @@ std::string memory(const ReportData& data) {
     aside += " of " + bytes_text(limit);
     items.push_back({"free", limit - sum, bytes_text(limit - sum), "c0"});
   }
-  return section("Memory", aside + ", on the rank with the most", stacked_bar(items));
+  return html_section("Memory", aside + ", on the rank with the most", stacked_bar(items));
 }
 
 // The largest computing parts one by one, the smaller ones together, then the other groups as they
@@ -133,12 +109,10 @@ std::string time(const ReportData& data) {
   }
   std::string body = stacked_bar(items);
   if (data.hidden_comm_ms > 0) {
-    body += fmt::format(
-        "<p class=\"note\">Another {:.1f} ms of communication ran beside computing and cost "
-        "no time.</p>\n",
-        data.hidden_comm_ms);
+    body += html_note(
+        fmt::format("Another {:.1f} ms of communication ran beside computing and cost no time.", data.hidden_comm_ms));
   }
-  return section("Time of a step", fmt::format("{:.1f} ms on average", sum), body);
+  return html_section("Time of a step", fmt::format("{:.1f} ms on average", sum), body);
 }
 
 std::string seconds_text(double seconds) {
@@ -155,7 +129,7 @@ std::string run_time(const ReportData& data) {
     sum += std::isfinite(seconds) ? std::max(seconds, 0.0) : 0;
     items.push_back({name, seconds, seconds_text(seconds), fmt::format("c{}", items.size() % 7 + 1)});
   }
-  return section("Time of the run", seconds_text(sum) + " from the first step on", stacked_bar(items));
+  return html_section("Time of the run", seconds_text(sum) + " from the first step on", stacked_bar(items));
 }
 
 std::string samples(const ReportData& data) {
@@ -165,26 +139,23 @@ std::string samples(const ReportData& data) {
     // A line break right after <pre> is not shown, so one is spent to keep the text's own.
     out += fmt::format("<pre>\n<b>{}</b>{}</pre>\n", escape_html(sample.prompt), escape_html(sample.text));
   }
-  return section("Samples", "the prompt, and what the model wrote on", out);
+  return html_section("Samples", "the prompt, and what the model wrote on", out);
 }
 
 }  // namespace
 
 std::string render_report(const ReportData& data) {
-  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
-  out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(data.title),
-                     kReportStyle);
-  out +=
-      fmt::format("<header>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n", escape_html(data.title), escape_html(data.summary));
-  out += tiles(data) + loss(data) + rates(data);
+  std::string out = html_tiles(data.headline) + loss(data) + rates(data);
   const std::string beside = run_time(data) + memory(data);
   const std::string bars = time(data) + (beside.empty() ? "" : "<div>\n" + beside + "</div>\n");
   if (!bars.empty()) out += "<div class=\"pair\">\n" + bars + "</div>\n";
-  if (!data.timeline.empty()) out += section("Timetable", "of a step, by the first rank of each crew", data.timeline);
+  if (!data.timeline.empty())
+    out += html_section("Timetable", "of a step, by the first rank of each crew", data.timeline);
   out += facts(data) + samples(data);
-  out += "<footer>Written by Trireme at the end of the run.</footer>\n</main>\n";
-  return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);
+  return html_page({.title = data.title,
+                    .summary = data.summary,
+                    .body = std::move(out),
+                    .footer = "Written by Trireme at the end of the run."});
 }
 
 void write_report(const std::string& path, const ReportData& data) {

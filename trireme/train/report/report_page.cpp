@@ -21,7 +21,8 @@ main { max-width: 1080px; margin: 0 auto; padding: 36px 20px 48px; }
 header { margin-bottom: 22px; }
 h1 { font-size: 28px; line-height: 1.2; margin: 0 0 6px; letter-spacing: -0.01em; }
 h2 { font-size: 15px; margin: 0 0 10px; font-weight: 650; }
-h2 small { color: var(--soft); font-weight: 400; font-size: 13px; margin-left: 8px; }
+h3 { font-size: 14px; margin: 14px 0 4px; font-weight: 600; }
+h3 small, h2 small { color: var(--soft); font-weight: 400; font-size: 13px; margin-left: 8px; }
 header p, footer { color: var(--soft); margin: 0; }
 footer { font-size: 13px; margin-top: 22px; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
@@ -78,8 +79,11 @@ svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: 
 svg .raw { stroke-width: 1; stroke-opacity: 0.28; }
 svg circle { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
 div.wide { overflow-x: auto; }
-svg.timeline { display: block; width: 100%; min-width: 640px; height: auto; }
-svg.timeline rect { fill: currentColor; } svg.timeline g text { fill: #fff; text-anchor: middle; }
+svg.timeline { display: block; width: 100%; min-width: 860px; height: auto; }
+svg.timeline rect, svg.area path { fill: currentColor; }
+svg.timeline g text { fill: #fff; text-anchor: middle; }
+svg.area { width: 100%; height: auto; vertical-align: top; }
+svg .limit { stroke: var(--k2); stroke-dasharray: 6 4; }
 svg .cursor { stroke: var(--soft); stroke-dasharray: 3 3; pointer-events: none; }
 .tip { position: fixed; z-index: 1; pointer-events: none; background: var(--card);
   color: var(--ink);
@@ -100,9 +104,23 @@ svg .cursor { stroke: var(--soft); stroke-dasharray: 3 3; pointer-events: none; 
 table { border-collapse: collapse; width: 100%; font-size: 14px;
   font-variant-numeric: tabular-nums; }
 td { padding: 4px 0; border-bottom: 1px solid var(--line); }
-td + td { text-align: right; color: var(--soft); width: 6.5em; }
+td + td { text-align: right; color: var(--soft); width: 7em; white-space: nowrap; }
 tr:last-child td { border-bottom: 0; }
 .parts td:first-child { color: var(--ink); }
+table.cells th { text-align: left; font-weight: 600; font-size: 13px; color: var(--soft);
+  padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+table.cells td { text-align: left; width: auto; color: var(--ink); padding: 4px 14px 4px 0; vertical-align: top; }
+table.cells td:first-child { min-width: 11em; overflow-wrap: anywhere; }
+table.cells .n { text-align: right; padding-right: 0; padding-left: 12px; }
+table.cells .text { white-space: normal; }
+details { border-top: 1px solid var(--line); padding: 6px 0; } summary { cursor: pointer; }
+.level { border: 1px solid var(--line); border-radius: 8px; padding: 10px 12px; margin-top: 8px; }
+.level b { margin-right: 8px; } .level small { color: var(--soft); font-size: 13px; }
+.chip { display: inline-block; border-radius: 6px; padding: 0 8px; margin: 2px 6px 2px 0; font-size: 13px;
+  background: var(--bar); color: var(--ink); }
+.devices { display: flex; flex-wrap: wrap; gap: 4px; margin-top: 8px; }
+.devices i { width: 22px; height: 22px; border-radius: 4px; background: var(--k1); }
+.devices i.free { background: var(--bar); }
 .note { color: var(--soft); font-size: 13px; margin: 10px 0 0; }
 pre { margin: 0 0 12px; padding: 12px 14px; border-radius: 8px; background: var(--page);
   white-space: pre-wrap;

@@ -10,15 +10,10 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/virtual_time.h"
 #include "trireme/train/checkpoints/checkpointing.h"
-#include "trireme/train/report/report_chart.h"
+#include "trireme/train/report/lanes_chart.h"
 
 namespace trireme {
 namespace {
-
-constexpr double kWidth = 1000;
-constexpr double kLabels = 64;  // of it
-constexpr double kRow = 24, kGap = 4, kTitle = 22;
-constexpr double kDigit = 7.5;  // room for a digit of a micro-batch's number
 
 // What an action is of.
 struct PassPart {
@@ -46,7 +41,7 @@ void add_action(std::vector<PassSpan>& spans, const PassPart& piece, double begi
   spans.push_back({piece.phase, piece.stage, piece.micro_batch, begin_s, end_s, end_s - begin_s});
 }
 
-std::string_view color_of(const PassSpan& span) {
+std::string color_of(const PassSpan& span) {
   if (span.micro_batch < 0) return "c7";
   return span.phase == Phase::kForward ? "c1" : "c2";
 }
@@ -54,37 +49,29 @@ std::string_view color_of(const PassSpan& span) {
 std::string title_of(const PassSpan& span) {
   const std::string what =
       span.micro_batch < 0
-          ? fmt::format("{}, no micro-batch's", trireme::to_string(span.phase))
+          ? fmt::format("{}, of no micro-batch", trireme::to_string(span.phase))
           : fmt::format("{} of micro-batch {}, stage {}", trireme::to_string(span.phase), span.micro_batch, span.stage);
   return fmt::format("{}: {:.2f} ms from {:.2f} ms on, {:.2f} ms of it computing", what,
                      1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s, 1e3 * span.computed_s);
 }
 
-// A row for each crew, from `top` down.
-void draw(const Timeline& timeline, std::string_view title, double top, std::string& out) {
-  const auto to = std::back_inserter(out);
-  const double step_s = timeline.step_s();
-  const auto at = [&](double seconds) { return kLabels + (kWidth - kLabels) * seconds / step_s; };
-  fmt::format_to(to, "<text x=\"0\" y=\"{:.0f}\">{}: {:.1f} ms, bubble {:.1f} %</text>\n", top + kTitle - 8, title,
-                 1e3 * step_s, 100 * timeline.bubble());
+// A row for each crew.
+LanesChart chart_of(const Timeline& timeline, std::string_view title) {
+  LanesChart out{
+      .title = fmt::format("{}: {:.1f} ms, bubble {:.1f} %", title, 1e3 * timeline.step_s(), 100 * timeline.bubble()),
+      .rows = {},
+      .end_s = timeline.step_s()};
   for (size_t crew = 0; crew < timeline.crews.size(); ++crew) {
-    const double y = top + kTitle + static_cast<double>(crew) * (kRow + kGap);
-    fmt::format_to(to,
-                   "<text x=\"0\" y=\"{:.0f}\">crew {}</text>\n<rect class=\"c0\" x=\"{:.0f}\" y=\"{:.0f}\" "
-                   "width=\"{:.0f}\" height=\"{:.0f}\"/>\n",
-                   y + kRow - 7, crew, kLabels, y, kWidth - kLabels, kRow);
+    LaneRow& row = out.rows.emplace_back(LaneRow{.name = fmt::format("crew {}", crew), .spans = {}});
     for (const PassSpan& span : timeline.crews[crew]) {
-      const double x = at(span.begin_s), width = at(span.end_s) - x;
-      fmt::format_to(
-          to, "<g class=\"{}\"><title>{}</title><rect x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\"/>",
-          color_of(span), title_of(span), x, y, width, kRow);
-      const std::string number = std::to_string(span.micro_batch);
-      if (span.micro_batch >= 0 && width > kDigit * static_cast<double>(number.size())) {
-        fmt::format_to(to, "<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>", x + width / 2, y + kRow - 7, number);
-      }
-      out += "</g>\n";
+      row.spans.push_back({.begin_s = span.begin_s,
+                           .end_s = span.end_s,
+                           .css_class = color_of(span),
+                           .title = title_of(span),
+                           .label = span.micro_batch >= 0 ? std::to_string(span.micro_batch) : ""});
     }
   }
+  return out;
 }
 
 }  // namespace
@@ -179,17 +166,8 @@ std::vector<PassSpan> parse_spans(std::string_view text) {
 }
 
 std::string timeline_chart(const Timeline& planned, const Timeline& ran) {
-  const double height = kTitle + static_cast<double>(planned.crews.size()) * (kRow + kGap);
-  std::string out =
-      "<div class=\"legend\"><span class=\"c1\"><i></i>forward</span><span class=\"c2\"><i></i>backward</span>"
-      "<span class=\"c7\"><i></i>updates and sums</span></div>\n";
-  out += fmt::format(
-      "<div class=\"wide\"><svg class=\"timeline\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"what each "
-      "crew computed when\">\n",
-      kWidth, 2 * height + kRow);
-  draw(ran, "as it ran", 0, out);
-  draw(planned, "as modelled", height + kRow / 2, out);
-  return out + "</svg></div>\n";
+  return html_legend({{"c1", "forward"}, {"c2", "backward"}, {"c7", "updates and sums"}}) +
+         lanes_drawing({chart_of(ran, "as it ran"), chart_of(planned, "as modelled")}, "what each crew computed when");
 }
 
 }  // namespace trireme

@@ -1,0 +1,27 @@
+// A strategy for people: how each weight and each op is cut, with what is alike in numbered layers said once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trireme/plan/strategy/strategy.h"
+
+namespace trireme {
+
+struct LayerCut {
+  std::string name;   // "h.0..11.attn.c_attn.weight"
+  int64_t count = 1;  // how many it stands for
+  std::string cut;    // "[-, -, tp]", "n=tp"
+  std::string type;   // of a weight
+  std::string state;  // how its optimizer state is cut; "": it has none
+};
+
+// Of the parameters, in their order.
+std::vector<LayerCut> weight_cuts(const Graph& graph, const Strategy& strategy);
+// Of the forward ops that are cut, by factors of their sharding rules.
+std::vector<LayerCut> op_cuts(const Graph& graph, const Strategy& strategy);
+// Of a pipeline, with the stage as the cut; empty where there is none.
+std::vector<LayerCut> stage_cuts(const Strategy& strategy);
+
+}  // namespace trireme

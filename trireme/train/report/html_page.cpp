@@ -1,0 +1,69 @@
+#include "trireme/train/report/html_page.h"
+
+#include <fmt/core.h>
+
+#include "trireme/train/report/report_chart.h"
+#include "trireme/train/report/report_page.h"
+
+namespace trireme {
+
+namespace {
+
+constexpr size_t kWideFact = 30;  // characters from which a fact gets a line of its own
+
+}  // namespace
+
+std::string html_page(const HtmlPage& page) {
+  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(page.title),
+                     kReportStyle);
+  out +=
+      fmt::format("<header>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n", escape_html(page.title), escape_html(page.summary));
+  out += page.body + fmt::format("<footer>{}</footer>\n</main>\n", escape_html(page.footer));
+  return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);
+}
+
+std::string html_section(std::string_view title, std::string_view aside, const std::string& body) {
+  return fmt::format("<section>\n<h2>{}{}</h2>\n{}</section>\n", escape_html(title),
+                     aside.empty() ? "" : fmt::format("<small>{}</small>", escape_html(aside)), body);
+}
+
+std::string html_tiles(const HtmlPairs& labels_and_values) {
+  if (labels_and_values.empty()) return "";
+  std::string out = "<div class=\"tiles\">\n";
+  for (const auto& [label, value] : labels_and_values)
+    out += fmt::format("<div><b>{}</b><span>{}</span></div>\n", escape_html(value), escape_html(label));
+  return out + "</div>\n";
+}
+
+std::string html_list(const HtmlPairs& names_and_values) {
+  std::string out = "<dl>\n";
+  for (const bool wide : {false, true}) {
+    for (const auto& [name, value] : names_and_values) {
+      if ((value.size() >= kWideFact) != wide) continue;
+      out += fmt::format("<div{}><dt>{}</dt><dd>{}</dd></div>\n", wide ? " class=\"wide\"" : "", escape_html(name),
+                         escape_html(value));
+    }
+  }
+  return out + "</dl>\n";
+}
+
+std::string html_note(std::string_view text) {
+  return fmt::format("<p class=\"note\">{}</p>\n", escape_html(text));
+}
+
+std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
+                       size_t first_number) {
+  const auto row = [&](const std::vector<std::string>& cells, const char* tag) {
+    std::string out = "<tr>";
+    for (size_t i = 0; i < cells.size(); ++i)
+      out += fmt::format("<{}{}>{}</{}>", tag, i >= first_number ? " class=\"n\"" : "", escape_html(cells[i]), tag);
+    return out + "</tr>\n";
+  };
+  std::string out = "<div class=\"wide\"><table class=\"cells\">\n" + row(head, "th");
+  for (const std::vector<std::string>& cells : rows) out += row(cells, "td");
+  return out + "</table></div>\n";
+}
+
+}  // namespace trireme

@@ -1,0 +1,113 @@
+#include "trireme/train/report/lanes_chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "trireme/train/report/report_chart.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kLanesWidth = 1000;
+constexpr double kRowNames = 92;  // of it
+constexpr double kRowGap = 2, kGroupGap = 4, kTitleHeight = 22, kTicksHeight = 20, kBetweenCharts = 12;
+constexpr double kLetter = 7.5;        // room for a letter of a label
+constexpr double kJoinedUpTo = 0.001;  // of the scale
+
+double height_of(const LanesChart& chart) {
+  double out = kTitleHeight + kTicksHeight;
+  for (const LaneRow& row : chart.rows) out += chart.row_height + (row.begins_group ? kGroupGap : kRowGap);
+  return out;
+}
+
+double x_of(double seconds, double end_s) {
+  return kRowNames + (end_s > 0 ? (kLanesWidth - kRowNames) * seconds / end_s : 0);
+}
+
+void draw_span(const LaneSpan& span, double y, const LanesChart& chart, std::string& out) {
+  const auto to = std::back_inserter(out);
+  const double x = x_of(span.begin_s, chart.end_s), width = x_of(span.end_s, chart.end_s) - x;
+  const bool has_label = !span.label.empty() && width > kLetter * static_cast<double>(span.label.size());
+  const std::string rect =
+      fmt::format("x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\"", x, y, width, chart.row_height);
+  if (span.title.empty() && !has_label) {
+    fmt::format_to(to, "<rect class=\"{}\" {}/>\n", span.css_class, rect);
+    return;
+  }
+  fmt::format_to(to, "<g class=\"{}\">", span.css_class);
+  if (!span.title.empty()) fmt::format_to(to, "<title>{}</title>", escape_html(span.title));
+  fmt::format_to(to, "<rect {}/>", rect);
+  if (has_label)
+    fmt::format_to(to, "<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>", x + width / 2, y + chart.row_height - 7,
+                   escape_html(span.label));
+  out += "</g>\n";
+}
+
+void draw_ticks(const LanesChart& chart, double y, std::string& out) {
+  const std::vector<double> ticks = nice_ticks(0, chart.end_s * 1e3, 8);
+  const std::vector<std::string> texts = tick_texts(ticks);
+  for (size_t i = 0; i < ticks.size(); ++i) {
+    const double x = x_of(ticks[i] * 1e-3, chart.end_s);
+    const bool at_end = x > kLanesWidth - 30;
+    fmt::format_to(std::back_inserter(out), "<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"{}\">{}{}</text>\n", x,
+                   y + kTicksHeight - 5, at_end ? "end" : "middle", texts[i], i == 0 ? " ms" : "");
+  }
+}
+
+// From `top` down.
+void draw_chart(const LanesChart& chart, double top, std::string& out) {
+  const auto to = std::back_inserter(out);
+  fmt::format_to(to, "<text x=\"0\" y=\"{:.0f}\">{}</text>\n", top + kTitleHeight - 8, escape_html(chart.title));
+  double y = top + kTitleHeight;
+  for (const LaneRow& row : chart.rows) {
+    y += row.begins_group ? kGroupGap : kRowGap;
+    fmt::format_to(to,
+                   "<text x=\"0\" y=\"{:.0f}\">{}</text>\n<rect class=\"c0\" x=\"{:.0f}\" y=\"{:.0f}\" "
+                   "width=\"{:.0f}\" height=\"{:.0f}\"/>\n",
+                   y + chart.row_height / 2 + 4, escape_html(row.name), kRowNames, y, kLanesWidth - kRowNames,
+                   chart.row_height);
+    for (const LaneSpan& span : row.spans) draw_span(span, y, chart, out);
+    y += chart.row_height;
+  }
+  draw_ticks(chart, y, out);
+}
+
+}  // namespace
+
+std::string html_legend(const std::vector<std::pair<std::string, std::string>>& colors_and_names) {
+  std::string out = "<div class=\"legend\">";
+  for (const auto& [color, name] : colors_and_names)
+    out += fmt::format("<span class=\"{}\"><i></i>{}</span>", color, escape_html(name));
+  return out + "</div>\n";
+}
+
+std::string lanes_drawing(const std::vector<LanesChart>& charts, std::string_view what) {
+  double height = 0;
+  std::string drawn;
+  for (const LanesChart& chart : charts) {
+    if (height > 0) height += kBetweenCharts;
+    draw_chart(chart, height, drawn);
+    height += height_of(chart);
+  }
+  return fmt::format(
+      "<div class=\"wide\"><svg class=\"timeline\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" "
+      "aria-label=\"{}\">\n{}</svg></div>\n",
+      kLanesWidth, height, escape_html(what), drawn);
+}
+
+std::vector<LaneSpan> joined_spans(std::vector<LaneSpan> spans, double end_s) {
+  std::vector<LaneSpan> out;
+  for (LaneSpan& span : spans) {
+    if (!out.empty() && out.back().css_class == span.css_class && out.back().label == span.label &&
+        span.begin_s - out.back().end_s < kJoinedUpTo * end_s) {
+      out.back().end_s = std::max(out.back().end_s, span.end_s);
+    } else {
+      out.push_back(std::move(span));
+    }
+  }
+  return out;
+}
+
+}  // namespace trireme
