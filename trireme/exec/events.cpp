@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-std::string types_text(const ExecutionPlan& plan, const std::vector<int>& values) {
+std::string types_text(const ExecutionPlan& plan, std::span<const int> values) {
   std::string out;
   for (const int id : values) {
     const TensorType& type = plan.values[static_cast<size_t>(id)].type;

@@ -91,7 +91,7 @@ class HandPlan {
   void wait_for_value(int value) {
     const int from = made_by_[static_cast<size_t>(value)];
     if (from < 0 || !in_background(plan_.actions[static_cast<size_t>(from)].lane)) return;
-    std::vector<int>& waits = plan_.actions.back().waits;
+    Few<int, 2>& waits = plan_.actions.back().waits;
     if (std::find(waits.begin(), waits.end(), from) == waits.end()) waits.push_back(from);
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -276,8 +277,59 @@ int64_t smallest_gap(std::span<const ByteRange> ranges, int64_t bytes) {
   return best >= 0 ? best : free_from;
 }
 
-// So many are also placed without a look at slots, which takes longer and is sometimes closer.
-constexpr size_t kFewBuffers = 4000;
+// In which order buffers are placed.
+struct PlacingOrder {
+  enum class By {
+    kBytes,   // the largest first, then the longest lived
+    kLength,  // the longest lived first, then the largest
+    kBoth,    // by bytes times length
+    kLater,   // classes of length, the longest first; in a class what is used last comes first
+    kEarlier  // the same; what is used first comes first
+  };
+  By by = By::kBytes;
+  bool slots_first = false;
+  int class_bits = 1;  // lengths of one class differ by no more than a factor of 2 to this power
+};
+
+// What lives for a similar time is of one kind, as activations of micro-batches are, and the gradients of one: placed
+// along time, in one direction, it lies tight, as on a stack.
+constexpr std::array kByBytes{PlacingOrder{PlacingOrder::By::kBytes, true}, PlacingOrder{PlacingOrder::By::kLength, true},
+                              PlacingOrder{PlacingOrder::By::kBoth, true}, PlacingOrder{PlacingOrder::By::kBytes},
+                              PlacingOrder{PlacingOrder::By::kLength}, PlacingOrder{PlacingOrder::By::kBoth}};
+constexpr std::array kByTime{PlacingOrder{PlacingOrder::By::kLater}, PlacingOrder{PlacingOrder::By::kEarlier},
+                             PlacingOrder{PlacingOrder::By::kLater, false, 2},
+                             PlacingOrder{PlacingOrder::By::kLater, false, 4}};
+
+// The orders that are tried for so many buffers: all would take too long for the programs of many micro-batches. Those
+// that were found to be the closest are first, since a later one ends as soon as it takes more.
+std::vector<PlacingOrder> orders_for(size_t buffers) {
+  constexpr size_t kFew = 1000, kMany = 4000, kVeryMany = 16000;
+  std::vector<PlacingOrder> out;
+  if (buffers > kVeryMany) return {kByTime[0], kByTime[1], kByBytes[0], kByBytes[2]};
+  if (buffers > kFew) out.assign(kByTime.begin(), kByTime.end());
+  out.insert(out.end(), kByBytes.begin(), buffers > kMany ? kByBytes.begin() + 3 : kByBytes.end());
+  return out;
+}
+
+std::vector<size_t> sorted(std::span<const Lifetime> buffers, const PlacingOrder& how) {
+  const auto length = [](const Lifetime& b) { return static_cast<int64_t>(b.last) - b.first + 1; };
+  const auto length_class = [&](const Lifetime& b) {
+    return static_cast<int>(std::bit_width(static_cast<uint64_t>(length(b)))) / how.class_bits;
+  };
+  std::vector<size_t> out(buffers.size());
+  std::iota(out.begin(), out.end(), size_t{0});
+  std::stable_sort(out.begin(), out.end(), [&](size_t i, size_t j) {
+    using By = PlacingOrder::By;
+    const Lifetime& a = buffers[i];
+    const Lifetime& b = buffers[j];
+    if (how.by == By::kBytes) return a.bytes != b.bytes ? a.bytes > b.bytes : length(a) > length(b);
+    if (how.by == By::kLength) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
+    if (how.by == By::kBoth) return a.bytes * length(a) > b.bytes * length(b);
+    if (length_class(a) != length_class(b)) return length_class(a) > length_class(b);
+    return how.by == By::kLater ? a.last > b.last : a.first < b.first;
+  });
+  return out;
+}
 
 // The slots of each size.
 std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64_t alignment) {
@@ -342,22 +394,10 @@ int64_t align_buffer(int64_t bytes, int64_t alignment) {
 
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   const int64_t bound = most_live(buffers, alignment);
-  const auto length = [](const Lifetime& b) { return static_cast<int64_t>(b.last) - b.first + 1; };
   MemoryPlan best;
   best.bytes = std::numeric_limits<int64_t>::max();
-  const int attempts = buffers.size() <= kFewBuffers ? 6 : 3;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
-    const int by = attempt % 3;
-    std::vector<size_t> order(buffers.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t j) {
-      const Lifetime& a = buffers[i];
-      const Lifetime& b = buffers[j];
-      if (by == 0) return a.bytes != b.bytes ? a.bytes > b.bytes : length(a) > length(b);
-      if (by == 1) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
-      return a.bytes * length(a) > b.bytes * length(b);
-    });
-    MemoryPlan plan = place(buffers, order, alignment, attempt < 3, best.bytes);
+  for (const PlacingOrder& how : orders_for(buffers.size())) {
+    MemoryPlan plan = place(buffers, sorted(buffers, how), alignment, how.slots_first, best.bytes);
     if (plan.bytes < best.bytes) best = std::move(plan);
     if (best.bytes <= bound) break;
   }

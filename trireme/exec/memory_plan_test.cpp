@@ -50,5 +50,71 @@ TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
   }
 }
 
+// A part of a pipeline in one forward and one backward by turns: activations live until their micro-batch comes back,
+// the terms of gradients until the end of their backward pass, and the sums of gradients until the step's end.
+class PipelinePart {
+ public:
+  std::vector<Lifetime> buffers(int ahead, int micro_batches) {
+    for (int m = 0; m < micro_batches + ahead; ++m) {
+      if (m < micro_batches) forward();
+      if (m >= ahead) backward(m - ahead);
+    }
+    for (const size_t sum : sums_) buffers_[sum].last = step_;
+    return buffers_;
+  }
+
+ private:
+  static constexpr int kLayers = 6;
+  static constexpr int64_t kBytes = 1 << 20;
+
+  size_t made(int64_t bytes, int steps) {
+    buffers_.push_back({bytes, step_, step_ + steps});
+    return buffers_.size() - 1;
+  }
+  void forward() {
+    auto& kept = kept_.emplace_back();
+    for (int layer = 0; layer < kLayers; ++layer) {
+      kept.push_back(made(kBytes, 0));
+      ++step_;
+      kept.push_back(made(kBytes * 3 + 192, 0));
+      made(kBytes * 2, 1);
+      ++step_;
+      kept.push_back(made(kBytes * 4, 0));
+      ++step_;
+    }
+  }
+  void backward(int micro_batch) {
+    auto& kept = kept_[static_cast<size_t>(micro_batch)];
+    std::vector<size_t> terms;
+    for (int layer = kLayers; layer-- > 0;) {
+      for (int i = 0; i < 3; ++i) {
+        made(kBytes * (4 - i), 1);
+        terms.push_back(made(kBytes * 5, 0));
+        buffers_[kept.back()].last = step_++;
+        kept.pop_back();
+      }
+    }
+    if (sums_.empty()) {
+      sums_ = terms;
+    } else {
+      for (const size_t term : terms) buffers_[term].last = step_++;
+    }
+  }
+
+  int step_ = 0;
+  std::vector<Lifetime> buffers_;
+  std::vector<std::vector<size_t>> kept_;  // by micro-batch
+  std::vector<size_t> sums_;
+};
+
+TEST(MemoryPlan, parts_of_pipelines_lie_tight) {
+  for (const int ahead : {1, 3, 7}) {
+    const std::vector<Lifetime> buffers = PipelinePart().buffers(ahead, 64);
+    ASSERT_GT(buffers.size(), 1000U);
+    const MemoryPlan plan = plan_memory(buffers);
+    EXPECT_LE(static_cast<double>(plan.bytes), 1.02 * static_cast<double>(plan.lower_bound)) << ahead << " ahead";
+  }
+}
+
 }  // namespace
 }  // namespace trireme::memory_plan_test

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/few.h"
+#include "trireme/base/shared_text.h"
 #include "trireme/ir/program.h"
 #include "trireme/op/move.h"
 #include "trireme/op/numerics.h"
@@ -72,7 +74,7 @@ struct Buffer {
 struct PlanValue {
   TensorType type;
   Shared<Layout> layout;
-  Shape whole;
+  Shared<Shape> whole;
   int buffer = 0;
   std::shared_ptr<const PartOf> part_of = {};  // of the value for the whole batch, where it is one micro-batch's
 };
@@ -80,13 +82,13 @@ struct PlanValue {
 struct Action {
   Lane lane = Lane::kCompute;
   const OpDef* op = nullptr;
-  std::string kernel;  // empty where the executor itself does it (collectives, local cuts)
+  SharedText kernel;  // empty where the executor itself does it (collectives, local cuts)
   Attrs attrs;
-  std::vector<int> in;  // values
-  std::vector<int> out;
-  std::vector<int> waits;  // background actions that must have ended before this one starts
-  int scratch = -1;        // a buffer
-  std::string scope;
+  Few<int, 4> in;  // values
+  Few<int, 4> out;
+  Few<int, 2> waits;  // background actions that must have ended before this one starts
+  int scratch = -1;   // a buffer
+  SharedText scope;
   int call = -1;  // of the plan's calls, which has the op and attributes that stand here too
 };
 

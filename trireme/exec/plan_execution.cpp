@@ -1,6 +1,7 @@
 // From a program to its execution plan: kernels, buffers, lanes, offsets. See plan.h.
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -73,9 +74,7 @@ class Planner {
     plan_.actions.reserve(static_cast<size_t>(end_));
     for (int i = 0; i < end_; ++i) {
       const Node& n = node(i);
-      Action action{.op = &def_of(n), .attrs = n.attrs, .scope = std::string(graph_.scope_of(n))};
-      action.in.assign(n.inputs.begin(), n.inputs.end());
-      action.out.assign(n.outputs.begin(), n.outputs.end());
+      Action action{.op = &def_of(n), .attrs = n.attrs, .in = n.inputs, .out = n.outputs, .scope = scope_of(n)};
       const int kind = kinds_.of(graph_, n);
       kind_of_.push_back(kind);
       int64_t scratch = 0;
@@ -84,7 +83,7 @@ class Planner {
         scratch = scratch_.get(kind, [&] { return collective_scratch(*action.op, kinds_[kind].types()); });
       } else if (action.op->kernel) {
         const KernelChoice& kernel = kernel_of(n, kind);
-        action.kernel = kernel.name;
+        action.kernel = shared(kernel.name);
         scratch = kernel.scratch_bytes;
       }
       if (n.on_host) {
@@ -111,6 +110,14 @@ class Planner {
       plan_.actions.push_back(std::move(action));
     }
   }
+
+  const SharedText& scope_of(const Node& n) {
+    const auto at = static_cast<size_t>(n.scope);
+    if (scopes_.size() <= at) scopes_.resize(at + 1);
+    if (scopes_[at].empty()) scopes_[at] = graph_.scope_of(n);
+    return scopes_[at];
+  }
+  const SharedText& shared(const std::string& name) { return names_.try_emplace(name, name).first->second; }
 
   // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
   // which may be the end of the backward pass; a move from the device's memory does so until the step's end. Two of
@@ -140,7 +147,7 @@ class Planner {
     std::vector<TensorType> in, out;
     const auto whole = [&](ValueId id) {
       const auto part = program_.part_of(id);
-      return part != nullptr ? part->whole : program_.whole[static_cast<size_t>(id)];
+      return part != nullptr ? part->whole : *program_.whole[static_cast<size_t>(id)];
     };
     for (const ValueId id : n.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
     for (const ValueId id : n.outputs) out.push_back({graph_.type(id).dtype, whole(id)});
@@ -293,8 +300,8 @@ class Planner {
   // What is carried between the device and the host's memory (exec/carrier.h).
   int64_t staged_bytes(int i) const {
     std::vector<int> buffers;
-    for (const auto& ids : {node(i).inputs, node(i).outputs}) {
-      for (const ValueId id : ids) {
+    for (const auto* ids : {&node(i).inputs, &node(i).outputs}) {
+      for (const ValueId id : *ids) {
         const int buffer = buffer_of_[static_cast<size_t>(id)];
         if (plan_.buffers[static_cast<size_t>(buffer)].tier == Tier::kDevice) buffers.push_back(buffer);
       }
@@ -351,7 +358,7 @@ class Planner {
   }
 
   bool updates(ValueId id, ValueId input) const {
-    const std::vector<ValueId>& replaced = replaces_[static_cast<size_t>(id)];
+    const Few<ValueId, 2>& replaced = replaces_[static_cast<size_t>(id)];
     return std::find(replaced.begin(), replaced.end(), input) != replaced.end();
   }
 
@@ -462,21 +469,23 @@ class Planner {
   std::vector<int> buffer_of_;
   std::vector<int> producer_;
   std::vector<int> last_read_;
-  std::vector<std::vector<int>> sent_by_;
+  std::vector<Few<int, 2>> sent_by_;
   std::vector<char> is_waited_for_;  // per action, by one that is added
   std::vector<Tier> home_;           // per value: where moves find it
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
   std::vector<int> scattering_, leaving_, stored_;  // by lane: what no action waits for yet
   std::vector<char> keeps_;                         // per action
-  std::vector<std::vector<ValueId>> replaces_;      // per value: the inputs that are it after the step
+  std::vector<Few<ValueId, 2>> replaces_;           // per value: the inputs that are it after the step
   std::vector<char> is_replaced_;                   // per value
-  std::vector<std::vector<ValueId>> users_;         // per buffer
+  std::vector<Few<ValueId, 2>> users_;              // per buffer
   std::vector<std::vector<int>> together_;
   CallKinds kinds_;
   std::vector<int> kind_of_;  // of actions
   OfKind<int64_t> scratch_;   // of collectives
   OfKind<KernelChoice> kernels_, host_kernels_;
+  std::vector<SharedText> scopes_;                      // by number
+  std::unordered_map<std::string, SharedText> names_;  // of kernels
   KernelChoice invariant_kernel_;  // the one that was chosen last
   OfKind<std::vector<std::pair<int, int>>> aliases_;
   ExecutionPlan plan_;

@@ -30,7 +30,7 @@ constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "me
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
 
-std::string list(const std::vector<int>& items) {
+std::string list(std::span<const int> items) {
   std::string out = "[";
   for (size_t i = 0; i < items.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(items[i]);
   return out + "]";
@@ -42,9 +42,9 @@ std::string list(const std::vector<TensorType>& types) {
   return out + "]";
 }
 
-std::string quote(const std::string& text) {
+std::string quote(std::string_view text) {
   std::string out;
-  detail::write_attr(out, text);
+  detail::write_attr(out, std::string(text));
   return out;
 }
 

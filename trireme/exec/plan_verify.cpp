@@ -184,7 +184,7 @@ void verify_moves(const ExecutionPlan& plan, Found& out) {
 
 // Actions of a call are what the call says.
 void verify_calls(const ExecutionPlan& plan, Found& out) {
-  const auto are = [&](const std::vector<int>& values, const std::vector<TensorType>& types) {
+  const auto are = [&](std::span<const int> values, const std::vector<TensorType>& types) {
     return std::ranges::equal(values, types, {}, [&](int id) { return plan.values[static_cast<size_t>(id)].type; });
   };
   for (size_t i = 0; i < plan.actions.size(); ++i) {

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-std::vector<TensorType> types_of(const ExecutionPlan& plan, const std::vector<int>& values) {
+std::vector<TensorType> types_of(const ExecutionPlan& plan, std::span<const int> values) {
   std::vector<TensorType> out;
   for (const int id : values) out.push_back(plan.values[static_cast<size_t>(id)].type);
   return out;

@@ -159,7 +159,7 @@ std::string check_axes(const std::vector<int>& axes, const Mesh& mesh) {
 
 // Whether the results are what the op makes of the operands.
 std::string check_types(const ExecutionPlan& plan, const Action& action, int64_t size) {
-  const auto types_of = [&](const std::vector<int>& values) {
+  const auto types_of = [&](std::span<const int> values) {
     std::vector<TensorType> out;
     for (const int id : values) out.push_back(as_moved(plan.values[static_cast<size_t>(id)].type));
     return out;

@@ -423,7 +423,7 @@ TEST(PutInMistakes, a_wait_that_is_left_out_is_found) {
   int removed = 0;
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     for (const int wait : plan.actions[i].waits) {
-      const std::vector<int>& made = plan.actions[static_cast<size_t>(wait)].out;
+      const Few<int, 4>& made = plan.actions[static_cast<size_t>(wait)].out;
       const bool reads =
           std::ranges::any_of(plan.actions[i].in, [&](int id) { return std::ranges::find(made, id) != made.end(); });
       if (!ended.insert(wait).second || !reads) continue;

@@ -77,7 +77,7 @@ constexpr size_t count_members() {
 struct Record {
   virtual ~Record() = default;
   virtual const void* type() const = 0;
-  virtual std::string text() const = 0;
+  std::string text;
 };
 
 template <class T>
@@ -85,9 +85,9 @@ inline constexpr char type_tag = 0;
 
 template <class T>
 struct RecordOf final : Record {
-  explicit RecordOf(T v) : value(std::move(v)) {}
+  explicit RecordOf(T v) : value(std::move(v)) { text = text_of_fields(); }
   const void* type() const override { return &type_tag<T>; }
-  std::string text() const override {
+  std::string text_of_fields() const {
     std::string out;
     std::apply(
         [&](const auto&... f) {
@@ -108,7 +108,7 @@ struct NoAttrs {
 
 class Attrs {
  public:
-  Attrs() : Attrs(of(NoAttrs{})) {}
+  Attrs() : Attrs(none()) {}
 
   template <class T>
   static Attrs of(T value) {
@@ -147,15 +147,18 @@ class Attrs {
     return static_cast<const detail::RecordOf<T>&>(*record_).value;
   }
 
-  const std::string& text() const { return text_; }
+  const std::string& text() const { return record_->text; }
   friend bool operator==(const Attrs& a, const Attrs& b) {
-    return a.record_ == b.record_ || (a.record_->type() == b.record_->type() && a.text_ == b.text_);
+    return a.record_ == b.record_ || (a.record_->type() == b.record_->type() && a.text() == b.text());
   }
 
  private:
-  explicit Attrs(std::shared_ptr<const detail::Record> record) : record_(std::move(record)), text_(record_->text()) {}
+  explicit Attrs(std::shared_ptr<const detail::Record> record) : record_(std::move(record)) {}
+  static const Attrs& none() {
+    static const Attrs kNone = of(NoAttrs{});
+    return kNone;
+  }
   std::shared_ptr<const detail::Record> record_;
-  std::string text_;
 };
 
 }  // namespace trireme

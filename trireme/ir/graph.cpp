@@ -1,6 +1,7 @@
 #include "trireme/ir/graph.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_set>
 
 #include "trireme/base/error.h"
@@ -61,7 +62,7 @@ void Graph::set_piece(ValueId input, Piece piece) {
 NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                        std::span<const TensorType> types) {
   const auto id = static_cast<NodeId>(nodes_.size());
-  Node node{mark_, &op, std::move(attrs), {inputs.begin(), inputs.end()}, {}};
+  Node node{mark_, &op, std::move(attrs), inputs, {}};
   node.outputs.reserve(types.size());
   for (const ValueId input : inputs) {
     invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist", op.name,
@@ -112,13 +113,17 @@ void Graph::add_fusion_request(FusionRequest request) {
 void Graph::add_gradient(ValueId of, ValueId gradient) {
   invariant(of >= 0 && gradient >= 0 && std::max(of, gradient) < static_cast<ValueId>(values_.size()),
             "no values %{} and %{}, of which one would be the gradient of the other", of, gradient);
-  std::vector<ValueId>& known = gradients_[gradient];
-  if (std::ranges::find(known, of) == known.end()) known.push_back(of);
+  if (is_gradient(gradient, of)) return;
+  gradients_.insert(std::ranges::upper_bound(gradients_, gradient, {}, &GradientOf::gradient), {gradient, of});
+}
+
+std::span<const GradientOf> Graph::gradients_that_are(ValueId gradient) const {
+  const auto found = std::ranges::equal_range(gradients_, gradient, {}, &GradientOf::gradient);
+  return {found.begin(), found.end()};
 }
 
 bool Graph::is_gradient(ValueId gradient, ValueId of) const {
-  const auto found = gradients_.find(gradient);
-  return found != gradients_.end() && std::find(found->second.begin(), found->second.end(), of) != found->second.end();
+  return std::ranges::count(gradients_that_are(gradient), of, &GradientOf::of) > 0;
 }
 
 const Update* Graph::update_of(ValueId parameter) const {
@@ -128,12 +133,25 @@ const Update* Graph::update_of(ValueId parameter) const {
 }
 
 void Graph::carry_gradients(const Graph& from, std::span<const ValueId> became) {
-  for (const auto& [gradient, values] : from.gradients()) {
-    const ValueId id = became[static_cast<size_t>(gradient)];
-    for (const ValueId value : values) {
-      const ValueId of = became[static_cast<size_t>(value)];
-      if (id != kNoValue && of != kNoValue) add_gradient(of, id);
+  std::vector<GradientOf> carried;
+  carried.reserve(from.gradients().size());
+  for (const auto& [gradient, value] : from.gradients()) {
+    const GradientOf each{became[static_cast<size_t>(gradient)], became[static_cast<size_t>(value)]};
+    if (each.gradient != kNoValue && each.of != kNoValue && !is_gradient(each.gradient, each.of)) {
+      carried.push_back(each);
     }
+  }
+  std::ranges::stable_sort(carried, {}, &GradientOf::gradient);
+  std::vector<GradientOf> all;
+  all.reserve(gradients_.size() + carried.size());
+  std::ranges::merge(gradients_, carried, std::back_inserter(all), {}, &GradientOf::gradient, &GradientOf::gradient);
+  gradients_.clear();
+  for (const GradientOf& each : all) {
+    bool is_known = false;
+    for (size_t i = gradients_.size(); i > 0 && gradients_[i - 1].gradient == each.gradient; --i) {
+      is_known = is_known || gradients_[i - 1] == each;
+    }
+    if (!is_known) gradients_.push_back(each);
   }
 }
 

@@ -10,12 +10,12 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/few.h"
 #include "trireme/ir/attrs.h"
 #include "trireme/ir/piece.h"
 #include "trireme/ir/requests.h"
@@ -91,8 +91,15 @@ struct Mark {
 struct Node : Mark {
   const OpBase* op = nullptr;
   Attrs attrs;
-  std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;
+  Few<ValueId, 4> inputs;
+  Few<ValueId, 4> outputs;
+};
+
+// A value that is the gradient of another, or a term of it.
+struct GradientOf {
+  ValueId gradient = kNoValue;
+  ValueId of = kNoValue;
+  friend bool operator==(const GradientOf&, const GradientOf&) = default;
 };
 
 // The update of one parameter: the gradient that it reads, and the optimizer's state of the parameter. Outputs of the
@@ -143,8 +150,9 @@ class Graph {
   // one with the highest number has all terms, in the value's own type.
   void add_gradient(ValueId of, ValueId gradient);
   bool is_gradient(ValueId gradient, ValueId of) const;
-  // By gradient, the values that it is the gradient of.
-  const std::map<ValueId, std::vector<ValueId>>& gradients() const { return gradients_; }
+  // In the order of the gradients.
+  const std::vector<GradientOf>& gradients() const { return gradients_; }
+  std::span<const GradientOf> gradients_that_are(ValueId gradient) const;
   void add_update(Update update) { updates_.push_back(std::move(update)); }
   const std::vector<Update>& updates() const { return updates_; }
   // Null: the parameter is not trained.
@@ -194,7 +202,7 @@ class Graph {
   std::vector<Node> nodes_;
   std::deque<Value> values_;  // a deque, so that a tensor's type stays where it is while nodes are added
   Mark mark_;
-  std::map<ValueId, std::vector<ValueId>> gradients_;
+  std::vector<GradientOf> gradients_;
   std::vector<Update> updates_;
 };
 

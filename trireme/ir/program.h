@@ -23,7 +23,7 @@ struct Program {
   Graph graph;  // local types
   Mesh mesh;
   std::vector<Shared<Layout>> layouts;  // of graph.values()
-  std::vector<Shape> whole;             // whole shapes of graph.values()
+  std::vector<Shared<Shape>> whole;     // whole shapes of graph.values()
   // The model's code works on the ranks' pieces: to its ops each is a tensor of its own, wherever it lies in a whole.
   bool by_hand = false;
   // The micro-batches that a rank computes one after the other (partition/micro_batches.h).

@@ -54,9 +54,7 @@ std::string mark_text(const Node& node) {
 
 std::string made_text(const Graph& graph, ValueId id) {
   std::string out = fmt::format("%{}: {}", id, to_string(graph.type(id)));
-  const auto found = graph.gradients().find(id);
-  if (found == graph.gradients().end()) return out;
-  for (const ValueId of : found->second) out += fmt::format(" d%{}", of);
+  for (const GradientOf& each : graph.gradients_that_are(id)) out += fmt::format(" d%{}", each.of);
   return out;
 }
 

@@ -55,9 +55,7 @@ void check_shapes_of_training(const Graph& graph, std::vector<std::string>& out)
     out.push_back(fmt::format("%{} is {} and the gradient of %{}, which is {}; their shapes must be the same", gradient,
                               to_string(graph.type(gradient)), of, to_string(graph.type(of))));
   };
-  for (const auto& [gradient, values] : graph.gradients()) {
-    for (const ValueId of : values) check(gradient, of);
-  }
+  for (const auto& [gradient, of] : graph.gradients()) check(gradient, of);
   for (const Update& update : graph.updates()) check(update.gradient, update.parameter);
 }
 

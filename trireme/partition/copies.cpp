@@ -93,7 +93,7 @@ std::vector<ValueId> add_to(Program& program, const OpBase& op, const Attrs& att
     local.push_back({whole[i].dtype, local_shape(whole[i].shape, layouts[i], program.mesh)});
   }
   const NodeId node = program.graph.add_node(op, attrs, in, local);
-  const std::vector<ValueId> out = program.graph.node(node).outputs;
+  const Few<ValueId, 4> out = program.graph.node(node).outputs;
   for (size_t i = 0; i < out.size(); ++i) {
     invariant(out[i] == static_cast<ValueId>(program.layouts.size()), "values are recorded out of order");
     program.layouts.push_back(layouts[i]);

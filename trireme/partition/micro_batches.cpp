@@ -85,7 +85,7 @@ class Unroll {
                 to_string(layout_of(input.value), from_.mesh), kMicroBatchAxis);
       }
     }
-    const Shape& whole = from_.whole[static_cast<size_t>(input.value)];
+    const Shared<Shape>& whole = from_.whole[static_cast<size_t>(input.value)];
     const TensorType local{graph_.type(input.value).dtype, local_shape(whole, layout, to_.mesh)};
     const ValueId made = to_.graph.add_input(input.name, local, input.role, input.init, input.saved_as, input.piece);
     to_.layouts.push_back(layout);
@@ -146,7 +146,8 @@ class Unroll {
     std::vector<TensorType> types;
     for (const ValueId out : old_out) types.push_back(graph_.type(out));
     const NodeId made = to_.graph.add_node(op, attrs, in, types);
-    std::vector<ValueId> out = to_.graph.node(made).outputs;
+    const Few<ValueId, 4>& made_values = to_.graph.node(made).outputs;
+    std::vector<ValueId> out(made_values.begin(), made_values.end());
     for (size_t i = 0; i < out.size(); ++i) record(out[i], old_out[i], m);
     return out;
   }
@@ -164,7 +165,7 @@ class Unroll {
   // How a micro-batch's part of a value lies.
   struct Part {
     Shared<Layout> layout;
-    Shape whole;
+    Shared<Shape> whole;
   };
 
   void record_part(ValueId id, ValueId old_id) {
@@ -303,7 +304,9 @@ class Unroll {
 
   void record_chunks(ValueId id, ValueId old_id, int dim, int64_t chunks) {
     record_part(id, old_id);
-    to_.whole.back()[dim] *= chunks;
+    Shape whole = to_.whole.back();
+    whole[dim] *= chunks;
+    to_.whole.back() = whole;
   }
 
   // Chunks [from, from + chunks) of a value that holds more of them.

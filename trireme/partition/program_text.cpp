@@ -45,7 +45,8 @@ std::string lies_text(const Program& program, ValueId id) {
 // The values that are made in the line that makes this one first.
 std::vector<ValueId> made_with(const Graph& graph, ValueId first) {
   const NodeId producer = graph.value(first).producer;
-  return producer < 0 ? std::vector<ValueId>{first} : graph.node(producer).outputs;
+  if (producer < 0) return {first};
+  return graph.node(producer).outputs;
 }
 
 // Calls fn(number, line) for each line of a text.
@@ -211,7 +212,7 @@ class ProgramReader {
     const auto at = static_cast<size_t>(id);
     const std::string_view layout = take_until_of(text);
     program_.whole[at] = take_shape(text);
-    if (program_.whole[at].rank() != program_.graph.type(id).shape.rank())
+    if (program_.whole[at]->rank() != program_.graph.type(id).shape.rank())
       wrong("a whole of another number of dimensions");
     program_.layouts[at] = checked(layout, program_.whole[at], program_.mesh);
     if (text.empty()) return;

@@ -38,11 +38,16 @@ class FuseRows {
     look();
   }
 
-  Program run() {
+  // Whether any nodes become one.
+  bool look_for_groups() {
     for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
       if (row_op_of(id) == nullptr) continue;
       for (const ValueId operand : graph_.node(id).inputs) try_to_join(graph_.value(operand).producer, id);
     }
+    return std::ranges::any_of(groups_, [](const Group& group) { return group.members.size() > 1; });
+  }
+
+  Program run() {
     Rewrite rewrite(program_);
     for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
       const Group* group = group_at(id);
@@ -256,7 +261,11 @@ namespace pass {
 extern const Pass fuse_rows{
     .name = "fuse_rows",
     .doc = "ops that work on rows of the same tensors become one, block by block",
-    .run = [](Program program, const PassOptions&) { return FuseRows(program).run(); },
+    .run =
+        [](Program program, const PassOptions&) {
+          FuseRows fusing(program);
+          return fusing.look_for_groups() ? fusing.run() : std::move(program);
+        },
 };
 }  // namespace pass
 

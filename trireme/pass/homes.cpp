@@ -216,10 +216,8 @@ class Homes {
     for (const Update& update : graph_.updates()) {
       if (homes.contains(update.parameter)) add_gradient(update.gradient, homes.at(update.parameter), known);
     }
-    for (const auto& [gradient, all_of] : graph_.gradients()) {
-      for (const ValueId of : all_of) {
-        if (homes.contains(of)) add_gradient(gradient, homes.at(of), known);
-      }
+    for (const auto& [gradient, of] : graph_.gradients()) {
+      if (homes.contains(of)) add_gradient(gradient, homes.at(of), known);
     }
   }
 
@@ -366,7 +364,7 @@ class Homes {
   }
 
   void copy(NodeId id) {
-    std::vector<ValueId> in = graph_.node(id).inputs;
+    Few<ValueId, 4> in = graph_.node(id).inputs;
     for (ValueId& operand : in) {
       if (!is_on_device(graph_.node(id))) continue;
       if (const auto here = here_.find(operand); here != here_.end()) operand = here->second;

@@ -170,7 +170,7 @@ class LossInPieces {
 
   // Whether it sums over the rows of these and of one other tensor, and can go on with a sum that is begun.
   bool sums_rows(NodeId id, ValueId rows) const {
-    const std::vector<ValueId>& in = graph_.node(id).inputs;
+    const Few<ValueId, 4>& in = graph_.node(id).inputs;
     if (def(id).onto == nullptr || in.size() != 2) return false;
     const Shape& mine = type(rows).shape;
     const Shape& other = type(in[0] == rows ? in[1] : in[0]).shape;

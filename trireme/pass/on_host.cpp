@@ -182,7 +182,7 @@ class Placing {
   // What the device makes for the host leaves at once. What other ranks have part in is waited for where it is read.
   void on_device(NodeId id) {
     const Node& node = graph_.node(id);
-    std::vector<ValueId> in = node.inputs;
+    Few<ValueId, 4> in = node.inputs;
     for (ValueId& operand : in) operand = for_device(operand);
     rewrite_.copy(id, in, node.outputs);
     if (is_communication(def_of(node)) || def_of(node).traits.message) return;
@@ -221,7 +221,7 @@ class Placing {
 
   void copy_on_host(NodeId id) {
     const Node& node = graph_.node(id);
-    std::vector<ValueId> in = node.inputs;
+    Few<ValueId, 4> in = node.inputs;
     for (ValueId& operand : in) {
       if (const auto there = there_.find(operand); there != there_.end()) operand = there->second;
     }

@@ -11,10 +11,8 @@ std::vector<std::string_view> parameter_names(const Graph& graph) {
   for (const Update& update : graph.updates()) {
     for (const ValueId state : update.states) name(state) = name(update.parameter);
   }
-  for (const auto& [gradient, values] : graph.gradients()) {
-    for (const ValueId of : values) {
-      if (graph.value(of).producer < 0) name(gradient) = name(of);
-    }
+  for (const auto& [gradient, of] : graph.gradients()) {
+    if (graph.value(of).producer < 0) name(gradient) = name(of);
   }
   for (const Node& node : graph.nodes()) {
     std::string_view common;

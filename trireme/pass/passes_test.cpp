@@ -91,7 +91,7 @@ TEST(Pipeline, what_a_graph_says_of_training_is_true_after_every_pass) {
         of_node = of_node || node.gradient_of >= 0;
         if (node.phase == Phase::kUpdate) read.insert(node.inputs.begin(), node.inputs.end());
       }
-      for (const auto& [gradient, of] : graph.gradients()) linked.insert(of.begin(), of.end());
+      for (const auto& [gradient, of] : graph.gradients()) linked.insert(of);
       EXPECT_TRUE(again && of_node) << text;
       for (const Update& update : graph.updates()) {
         EXPECT_TRUE(read.contains(update.gradient)) << "level " << level << ", %" << update.gradient << "\n" << text;

@@ -48,8 +48,8 @@ class Rewrite {
  private:
   struct NewValue {
     TensorType type;
-    Layout layout;
-    Shape whole;
+    Shared<Layout> layout;
+    Shared<Shape> whole;
     ValueId like = kNoValue;  // whose part of the batch it is
   };
 

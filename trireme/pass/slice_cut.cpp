@@ -11,7 +11,7 @@ std::optional<SliceCut> cut_along(const Program& program, ValueId id, int dim, c
   TensorType type = program.graph.type(id);
   const ReshardStep step{.kind = ReshardStep::Kind::kSlice, .dim = dim, .axes = axes};
   const Layout layout = layout_after(step, *program.layouts[at]);
-  const bool is_even = program.whole[at][dim] % layout.cuts(dim, program.mesh) == 0;
+  const bool is_even = (*program.whole[at])[dim] % layout.cuts(dim, program.mesh) == 0;
   if (!is_even || type.shape[dim] % ranks != 0) return std::nullopt;
   type.shape[dim] /= ranks;
   return SliceCut{Attrs::of(CollectiveAttrs{.axes = {axes.begin(), axes.end()}, .dim = dim, .size = ranks}), layout,

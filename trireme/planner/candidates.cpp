@@ -75,7 +75,7 @@ bool is_product(const ShardingRule& rule) {
 // Whether the pieces of what a product reads and makes end at multiples of `align` elements.
 bool is_aligned(const Graph& graph, const Node& node, const ShardingRule& rule, const FactorCuts& cuts,
                 const Mesh& mesh, int64_t align) {
-  const auto ends = [&](const std::vector<ValueId>& values, const std::vector<Layout>& layouts) {
+  const auto ends = [&](std::span<const ValueId> values, const std::vector<Layout>& layouts) {
     for (size_t i = 0; i < values.size(); ++i) {
       const Shape& whole = graph.type(values[i]).shape;
       const Shape local = local_shape(whole, layouts[i], mesh);

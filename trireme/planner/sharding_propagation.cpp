@@ -147,7 +147,7 @@ class Spread {
         const std::optional<FactorCuts>& chosen = cuts_[static_cast<size_t>(reader)];
         if (!chosen) continue;
         const std::vector<Layout> wants = operand_layouts(*rules_[static_cast<size_t>(reader)], *chosen);
-        const std::vector<ValueId>& inputs = graph_.node(reader).inputs;
+        const Few<ValueId, 4>& inputs = graph_.node(reader).inputs;
         for (size_t i = 0; i < inputs.size(); ++i) {
           if (inputs[i] == node.outputs[k] && !add(inputs[i], makes[k], wants[i])) return std::nullopt;
         }

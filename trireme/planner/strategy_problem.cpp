@@ -196,7 +196,7 @@ void StrategyProblem::add_readers() {
   }
   for (size_t i = 0; i < graph_.nodes().size(); ++i) {
     const auto [unit, n] = place[i];
-    const std::vector<ValueId>& inputs = graph_.nodes()[i].inputs;
+    const Few<ValueId, 4>& inputs = graph_.nodes()[i].inputs;
     for (size_t k = 0; k < inputs.size(); ++k) {
       askers_[static_cast<size_t>(inputs[k])].push_back(
           {variables_[unit], ways_[unit]->asks[n][k], follows(static_cast<NodeId>(i), k)});

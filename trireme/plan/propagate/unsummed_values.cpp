@@ -20,7 +20,7 @@ void add_all(std::vector<int>& to, const std::vector<int>& axes) {
 }
 
 bool is_of(const Node& node, ValueId id) {
-  const auto among = [&](const std::vector<ValueId>& values) {
+  const auto among = [&](std::span<const ValueId> values) {
     return std::find(values.begin(), values.end(), id) != values.end();
   };
   return among(node.inputs) || among(node.outputs);
@@ -64,7 +64,7 @@ std::string UnsummedValues::settle(NodeId id, const ShardingRule& rule, const st
   return why;
 }
 
-std::vector<int> UnsummedValues::axes_of(const std::vector<ValueId>& values) const {
+std::vector<int> UnsummedValues::axes_of(std::span<const ValueId> values) const {
   std::vector<int> out;
   for (const ValueId id : values) add_all(out, axes_of(id));
   return out;
@@ -122,7 +122,7 @@ std::string UnsummedValues::settle_forward(NodeId id, const ShardingRule& rule, 
 std::vector<std::optional<UnsummedValues::OperandDim>> UnsummedValues::becomes(ValueId made, NodeId forward) {
   const auto rank = static_cast<size_t>(graph_.type(made).shape.rank());
   std::vector<std::optional<OperandDim>> out(rank);
-  const std::vector<ValueId>& operands = graph_.node(forward).inputs;
+  const Few<ValueId, 4>& operands = graph_.node(forward).inputs;
   for (size_t k = 0; k < operands.size(); ++k) {
     if (!graph_.is_gradient(made, operands[k])) continue;
     for (size_t dim = 0; dim < rank; ++dim) out[dim] = OperandDim{k, dim};

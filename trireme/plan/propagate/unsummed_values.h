@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ class UnsummedValues {
     size_t dim = 0;
   };
   std::vector<std::optional<OperandDim>> becomes(ValueId made, NodeId forward);
-  std::vector<int> axes_of(const std::vector<ValueId>& values) const;
+  std::vector<int> axes_of(std::span<const ValueId> values) const;
   int64_t parts_for(const Node& node, const std::vector<int>& axes) const;
 
   const Graph& graph_;

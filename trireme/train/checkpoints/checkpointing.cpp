@@ -123,14 +123,14 @@ std::vector<std::string> own_names(const ckpt::Reader& reader) {
 // The dimension along which what each rank had of its own joins to the whole: the one that is cut, where one is; -1:
 // none.
 int joining_dim(const PlanValue& value, const TensorType& saved, int64_t ranks) {
-  if (saved.shape.rank() != value.whole.rank() || saved.shape[0] % ranks != 0) return -1;
+  if (saved.shape.rank() != value.whole->rank() || saved.shape[0] % ranks != 0) return -1;
   int found = -1;
-  for (int dim = 0; dim < value.whole.rank(); ++dim) {
+  for (int dim = 0; dim < value.whole->rank(); ++dim) {
     if (!value.layout->is_replicated() && value.layout->dims[static_cast<size_t>(dim)].empty()) continue;
     Shape joined = saved.shape;
     joined[0] /= ranks;
     joined[dim] *= ranks;
-    if (joined == value.whole) found = found < 0 ? dim : -2;
+    if (value.whole == joined) found = found < 0 ? dim : -2;
   }
   return std::max(found, -1);
 }
@@ -184,7 +184,7 @@ void load_piece(const Session& session, const Executor& step, const ckpt::Reader
     }
   }
   const Shape saved = saved_as(session, input);
-  reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? value.whole : saved});
+  reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? *value.whole : saved});
   const Box inside = held(box, value.whole);
   if (inside != box) std::ranges::fill(data.raw(), std::byte{0});
   for (const SavedBox& part : saved_boxes(value.whole, inside, saved)) {

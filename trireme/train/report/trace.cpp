@@ -50,7 +50,7 @@ void Trace::add_event(const ExecutionPlan& plan, int action, bool is_wait, doubl
                      .end_ns = std::max(begin_ns, static_cast<int64_t>(end_s * kNanoseconds)),
                      .name = is_wait ? fmt::format("waits for {}", of.op->name) : std::string(of.op->name),
                      .category = is_wait ? "wait" : std::string(to_string(lane)),
-                     .scope = of.scope,
+                     .scope = std::string(of.scope),
                      .action = action,
                      .step = step});
 }
