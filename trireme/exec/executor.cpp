@@ -127,7 +127,9 @@ struct Executor::State {
       invariant(tier != Tier::kDisk || view.memory == Memory::kDisk,
                 "input '{}' lies on the disk; the memory given does not", input.name);
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
-        if (plan.values[i].buffer == value.buffer) views[i] = view.with(plan.values[i].type);
+        if (plan.values[i].buffer != value.buffer) continue;
+        views[i] = view.with(plan.values[i].type);
+        if (views[i].data != nullptr) views[i].data += plan.values[i].offset;
       }
     }
   }
@@ -191,7 +193,8 @@ struct Executor::State {
 
   void bind_work(Bound& bound) {
     const Action& action = *bound.action;
-    if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
+    if (action.op->traits.joins_in_place) return;
+    if (action.op->traits.zero_cost_view && are_in_one_buffer(action.in[0], action.out[0])) return;
     if (is_message(*action.op)) return bind_message(bound);
     if (is_move(*action.op)) {
       bound.background = movers->bind(action, bound.in[0], bound.out[0], bound.scratch, *stream);
@@ -212,6 +215,10 @@ struct Executor::State {
     carry(bound, collective_scratch(*action.op, {in, out, action.attrs}), [&](const Staging& at) {
       return std::make_unique<BoundCollective>(*action.op, action.attrs, at.in, at.out, at.scratch, ranks);
     });
+  }
+
+  bool are_in_one_buffer(int a, int b) const {
+    return plan.values[static_cast<size_t>(a)].buffer == plan.values[static_cast<size_t>(b)].buffer;
   }
 
   void bind_kernel(Bound& bound) {

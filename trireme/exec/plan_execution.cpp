@@ -7,6 +7,7 @@
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/disk/blocks.h"
+#include "trireme/exec/parts.h"
 #include "trireme/exec/place_buffers.h"
 #include "trireme/exec/plan.h"
 #include "trireme/op/call_kinds.h"
@@ -44,8 +45,10 @@ class Planner {
     plan_.by_hand = program_.by_hand;
     plan_.micro_batches = program_.micro_batches;
     plan_.seq_chunks = program_.seq_chunks;
+    plan_.disk_blocks = options_.disk_blocks;
     add_actions();
     find_replaced();
+    joined_ = joined_parts(graph_, replaces_);
     find_kept_results();
     find_last_uses();
     note_uses();
@@ -57,6 +60,7 @@ class Planner {
     plan_.values.reserve(graph_.values().size());
     for (size_t id = 0; id < graph_.values().size(); ++id) {
       plan_.values.push_back({graph_.values()[id].type, program_.layouts[id], program_.whole[id], buffer_of_[id]});
+      plan_.values.back().offset = joined_.offset[id];
       plan_.values.back().part_of = program_.part_of(static_cast<ValueId>(id));
     }
     place_buffers(plan_, together_, options_.external_parameters);
@@ -93,7 +97,7 @@ class Planner {
       if (is_move(*action.op)) {
         const Move move = move_of(n.attrs);
         home_[static_cast<size_t>(n.inputs[0])] = move.from;
-        if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes());
+        if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes(), options_.disk_blocks);
       }
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
@@ -252,11 +256,14 @@ class Planner {
   void add_results(int i) {
     const Node& n = node(i);
     if (is_view(i)) {
-      put(n.outputs[0], buffer_of_[static_cast<size_t>(n.inputs[0])]);
+      const auto from = static_cast<size_t>(n.inputs[0]), part = static_cast<size_t>(n.outputs[0]);
+      joined_.offset[part] = joined_.offset[from] + bytes_before_part(*n.op, n.attrs, graph_.type(n.inputs[0]));
+      put(n.outputs[0], buffer_of_[from]);
       return;
     }
     for (size_t k = 0; k < n.outputs.size(); ++k) {
-      int buffer = overwritten(i, static_cast<int>(k));
+      const ValueId whole = joined_.into[static_cast<size_t>(n.outputs[k])];
+      int buffer = whole == kNoValue ? overwritten(i, static_cast<int>(k)) : buffer_of_[static_cast<size_t>(whole)];
       if (buffer < 0) {
         buffer = new_buffer(holding_of(i), graph_.type(n.outputs[k]).bytes(), i, i);
         plan_.buffers[static_cast<size_t>(buffer)].tier = tier_of_results(i);
@@ -430,7 +437,9 @@ class Planner {
     };
     const auto range_of = [&](int action, int value) {
       const PlanValue& v = plan_.values[static_cast<size_t>(value)];
-      return range(action, v.buffer, v.type.bytes());
+      Sent out = range(action, v.buffer, v.type.bytes());
+      if (out.begin >= 0) out.begin += v.offset, out.end += v.offset;
+      return out;
     };
     for (int i = 0; i < end_; ++i) {
       Action& action = plan_.actions[static_cast<size_t>(i)];
@@ -460,6 +469,7 @@ class Planner {
   int end_;
   std::vector<int> last_use_;
   std::vector<int> buffer_of_;
+  JoinedParts joined_;  // the offsets are those of all values in their buffers
   std::vector<int> producer_;
   std::vector<int> last_read_;
   std::vector<std::vector<int>> sent_by_;

@@ -64,6 +64,7 @@ class Movers {
   void write(int value, const View& from);
 
  private:
+  DiskTransfer transfer(bool stores, const View& value, int on_disk, std::span<std::byte> staging);
   void carry(DiskTransfer transfer);
 
   const ExecutionPlan& plan_;

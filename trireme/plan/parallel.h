@@ -24,6 +24,7 @@
 #include "trireme/plan/fusion.h"
 #include "trireme/plan/homes.h"
 #include "trireme/plan/op_homes.h"
+#include "trireme/plan/tier_ways.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/search_options.h"
 #include "trireme/plan/stages.h"
@@ -95,6 +96,7 @@ struct Parallel {
   std::vector<HomeRule> homes;
   OnHost on_host;
   TierSizes tiers;  // that a rank may take
+  TierWays tier_ways;
   // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
   // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
   bool by_hand = false;

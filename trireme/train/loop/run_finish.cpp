@@ -11,6 +11,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/train/report/late_lane.h"
 #include "trireme/train/report/utilisation.h"
 #include "trireme/version.h"
 
@@ -162,6 +163,12 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     const Timeline modelled = modelled_timeline(session_.compiled());
     report.headline.emplace_back("Bubble", fmt::format("{:.1f} %", 100 * timeline_->bubble()));
     report.timeline = timeline_chart(modelled, *timeline_);
+  }
+  if (const std::string missed =
+          missed_prediction(session_.compiled(), session_.step().times(), result_.step - first_, steps_s_);
+      failure.empty() && !missed.empty()) {
+    TRIREME_LOG(kWarn, "train", "{}", missed);
+    report.facts.emplace_back("Prediction", missed);
   }
   report.memory = memory_by_holding(largest_plan(session_.compiled()));
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
