@@ -7,12 +7,14 @@
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/disk/blocks.h"
+#include "trireme/exec/end_sends.h"
 #include "trireme/exec/parts.h"
 #include "trireme/exec/place_buffers.h"
 #include "trireme/exec/plan.h"
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/overwrites.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -64,7 +66,7 @@ class Planner {
       plan_.values.back().part_of = program_.part_of(static_cast<ValueId>(id));
     }
     place_buffers(plan_, together_, options_.external_parameters);
-    end_sends();
+    end_sends(plan_);
     if (options_.reuse.limit > 0) reuse_collectives(plan_, options_.reuse);
     return std::move(plan_);
   }
@@ -97,6 +99,8 @@ class Planner {
       if (is_move(*action.op)) {
         const Move move = move_of(n.attrs);
         home_[static_cast<size_t>(n.inputs[0])] = move.from;
+        if (const ValueId whole = seen_in_part(n.inputs[0]); whole != kNoValue)
+          home_[static_cast<size_t>(whole)] = move.from;
         if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes(), options_.disk_blocks);
       }
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
@@ -114,6 +118,14 @@ class Planner {
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
     }
+  }
+
+  // The input that a value is a part of, or kNoValue.
+  ValueId seen_in_part(ValueId id) const {
+    const int from = producer_[static_cast<size_t>(id)];
+    if (from < 0 || node(from).op != &structural().part) return kNoValue;
+    const ValueId whole = node(from).inputs[0];
+    return producer_[static_cast<size_t>(whole)] < 0 ? whole : kNoValue;
   }
 
   // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
@@ -421,45 +433,6 @@ class Planner {
       members.push_back(buffer);
     }
     together_.push_back(std::move(members));
-  }
-
-  // A send has ended when the first action writes where its operand lies.
-  void end_sends() {
-    struct Sent {
-      int action;
-      Tier tier;
-      int64_t begin, end;
-    };
-    std::vector<Sent> under_way;
-    const auto range = [&](int action, int id, int64_t bytes) {
-      const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-      return Sent{action, buffer.tier, buffer.offset, buffer.offset + bytes};
-    };
-    const auto range_of = [&](int action, int value) {
-      const PlanValue& v = plan_.values[static_cast<size_t>(value)];
-      Sent out = range(action, v.buffer, v.type.bytes());
-      if (out.begin >= 0) out.begin += v.offset, out.end += v.offset;
-      return out;
-    };
-    for (int i = 0; i < end_; ++i) {
-      Action& action = plan_.actions[static_cast<size_t>(i)];
-      const auto end = [&](const Sent& written) {
-        if (written.begin < 0) return;  // not in the arena
-        std::erase_if(under_way, [&](const Sent& sent) {
-          const bool apart = sent.tier != written.tier || sent.end <= written.begin || written.end <= sent.begin;
-          if (apart) return false;
-          if (std::ranges::find(action.waits, sent.action) == action.waits.end()) action.waits.push_back(sent.action);
-          return true;
-        });
-      };
-      for (const int id : action.out) {
-        if (!is_view(i)) end(range_of(i, id));
-      }
-      if (action.scratch >= 0) {
-        end(range(i, action.scratch, plan_.buffers[static_cast<size_t>(action.scratch)].bytes));
-      }
-      if (is_send(i) && range_of(i, action.in[0]).begin >= 0) under_way.push_back(range_of(i, action.in[0]));
-    }
   }
 
   const Program& program_;
