@@ -374,8 +374,8 @@ std::string to_string(const Case& test) {
       "invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.fusion, test.reuse, test.passes,
       test.all_to_all, test.transport, test.threads, test.recompute, test.homes, test.homed, test.home_tier,
-      test.update_part, test.prefetch, test.on_host, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa, test.device, test.lingers,
-      test.interleave, test.crews, test.schedule, test.slices, test.by_hand, test.evaluates,
+      test.update_part, test.prefetch, test.on_host, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
+      test.device, test.lingers, test.interleave, test.crews, test.schedule, test.slices, test.by_hand, test.evaluates,
       test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
 }
 

@@ -8,8 +8,8 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/thread_pool.h"
+#include "trireme/base/work_queue.h"
 #include "trireme/exec/background.h"
-#include "trireme/exec/lane_queue.h"
 
 namespace trireme {
 
@@ -36,7 +36,7 @@ class HostLane {
 
   std::unique_ptr<DeviceStream> arrivals_;  // of the lane's thread: where it waits for the device
   std::unique_ptr<ThreadPool> pool_;        // null: one thread, the lane's
-  LaneQueue<HostWork> queue_;
+  WorkQueue<HostWork> queue_;
 };
 
 // One op of a plan that runs on the host, bound to its memory there. It comes after the device's work before it, and

@@ -9,9 +9,10 @@
 //   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
 //   output "loss" value=9 updates=-1
 //
-// A value that begins after its buffer does ends its line with offset=4096. An arena that has no bytes has no line. Actions of a call have "call=3" instead of an op, kernel="..." and
-// attrs={...}; a plan without calls has no lines of them. A plan for a device other than cpu ends its first line with
-// device="..." alignment=64, one of chunks of positions, or with other blocks of the disk than usual, ends it with more.
+// A value that begins after its buffer does ends its line with offset=4096. An arena that has no bytes has no line.
+// Actions of a call have "call=3" instead of an op, kernel="..." and attrs={...}; a plan without calls has no lines of
+// them. A plan for a device other than cpu ends its first line with device="..." alignment=64, one of chunks of
+// positions, or with other blocks of the disk than usual, ends it with more.
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -221,7 +222,8 @@ class PlanReader {
       v.part_of = std::make_shared<PartOf>(part_of(f, v.type.shape.rank(), part));
     if (!f.at_end()) v.offset = f.get<int64_t>("offset");
     const int64_t room = plan_.buffers[static_cast<size_t>(v.buffer)].bytes;
-    if (v.offset < 0 || v.offset > room) f.wrong(fmt::format("offset={} is not in a buffer of {} bytes", v.offset, room));
+    if (v.offset < 0 || v.offset > room)
+      f.wrong(fmt::format("offset={} is not in a buffer of {} bytes", v.offset, room));
     plan_.values.push_back(std::move(v));
   }
   PartOf part_of(Fields& f, int rank, int part) {

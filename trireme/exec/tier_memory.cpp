@@ -6,6 +6,7 @@
 #include "trireme/exec/bound_disk_move.h"
 #include "trireme/exec/bound_move.h"
 #include "trireme/exec/disk/blocks.h"
+#include "trireme/exec/memory_plan.h"
 
 namespace trireme {
 
@@ -62,8 +63,8 @@ void TierMemory::place_disk_values(TierMemory* beside) {
     }
     std::ranges::sort(cuts[i]);
     cuts[i].erase(std::ranges::unique(cuts[i]).begin(), cuts[i].end());
-    disk_values_[i] = &own_disk_values_.emplace_back(name, buffer.offset, buffer.bytes, cuts[i],
-                                                     plan_.disk_blocks.bytes);
+    disk_values_[i] =
+        &own_disk_values_.emplace_back(name, buffer.offset, buffer.bytes, cuts[i], plan_.disk_blocks.bytes);
   }
 }
 
@@ -87,6 +88,26 @@ View TierMemory::view_of(int value) const {
   if (buffer.tier == Tier::kDisk) return {nullptr, type, Memory::kDisk};
   return {arena(buffer.tier).data() + plan_.offset_of(value), type,
           buffer.tier == Tier::kDevice ? device_.memory() : Memory::kHost};
+}
+
+std::span<std::byte> idle_between_steps(const ExecutionPlan& plan, std::span<std::byte> arena) {
+  std::vector<std::pair<int64_t, int64_t>> taken{{0, plan.arena().persistent},
+                                                 {plan.arena().bytes, plan.arena().bytes}};
+  const auto take = [&](int value) {
+    const Buffer& buffer = plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(value)].buffer)];
+    if (buffer.tier == Tier::kDevice && buffer.offset >= 0)
+      taken.emplace_back(buffer.offset, buffer.offset + buffer.bytes);
+  };
+  for (const PlanInput& input : plan.inputs) take(input.value);
+  for (const PlanOutput& output : plan.outputs) take(output.value);
+  std::ranges::sort(taken);
+  std::pair<int64_t, int64_t> best{0, 0};
+  int64_t free_from = 0;
+  for (const auto& [begin, end] : taken) {
+    if (begin - free_from > best.second - best.first) best = {free_from, begin};
+    free_from = std::max(free_from, align_buffer(end, plan.alignment));
+  }
+  return arena.subspan(static_cast<size_t>(best.first), static_cast<size_t>(best.second - best.first));
 }
 
 Movers::Movers(const ExecutionPlan& plan, TierMemory& memory, Device& device)

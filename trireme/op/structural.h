@@ -68,12 +68,14 @@ struct FullAttrs {
   }
 };
 
-// part: a tensor's rows, counted by its first dimension, where they lie; join: the tensor of all its rows, which are made
-// where they belong. An input that is updated in parts is so without being anywhere whole.
+// part: a tensor's rows, counted by its first dimension, where they lie; join: the tensor of all its rows, which are
+// made where they belong. An input that is updated in parts is so without being anywhere whole.
 struct PartAttrs {
   int64_t first = 0;
   int64_t rows = 1;
-  static constexpr auto fields() { return std::tuple{field("first", &PartAttrs::first), field("rows", &PartAttrs::rows)}; }
+  static constexpr auto fields() {
+    return std::tuple{field("first", &PartAttrs::first), field("rows", &PartAttrs::rows)};
+  }
 };
 
 struct ReshapeAttrs {

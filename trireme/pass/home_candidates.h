@@ -18,9 +18,9 @@ struct HomeCandidate {
   enum class Kind { kParameters, kState, kGradients, kKept };
   Kind kind = Kind::kState;
   std::string part;
-  int64_t bytes = 0;  // on a rank
-  int64_t moves = 2;  // of each byte in a step, on its way and back
-  double idle_s = 0;  // that they lie there between two uses, in a step as it is modelled; the mean by bytes
+  int64_t bytes = 0;    // on a rank
+  int64_t moves = 2;    // of each byte in a step, on its way and back
+  double idle_s = 0;    // that they lie there between two uses, in a step as it is modelled; the mean by bytes
   double again_s = -1;  // that computing them again takes instead; below 0: they cannot be
 
   // Bytes that are away for how long, for each byte that moves: what leaves first where memory is short.

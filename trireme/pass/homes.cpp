@@ -8,8 +8,8 @@
 //
 // A parameter that has come goes again when a few others have been read without it, and comes anew for its next reader;
 // so do gradients, which leave once. Rows of an input that an update takes alone (updates_in_parts.cpp) come and go as
-// inputs do. The moves run beside the ops. Those for one reader are begun before a reader that stands before it: the last
-// one from which on the ops take as long as they do, by the machine's rates, but not more readers ahead than
+// inputs do. The moves run beside the ops. Those for one reader are begun before a reader that stands before it: the
+// last one from which on the ops take as long as they do, by the machine's rates, but not more readers ahead than
 // parallel.prefetch says, four without. What would have to come back before it has left stays. The pass runs last, when
 // the ops stand where they will run.
 #include <algorithm>

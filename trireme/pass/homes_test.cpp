@@ -183,7 +183,8 @@ Program program_in_parts(Tier tier, std::string_view part, const std::vector<Pre
                     {.homes = homes, .tier_ways = {.update_part = part, .prefetch = prefetch}});
 }
 
-// Of each parameter and its state, on the device or not, each part of an update reads a part and makes one in its place.
+// Of each parameter and its state, on the device or not, each part of an update reads a part and makes one in its
+// place.
 TEST(UpdatesInParts, have_their_rows_alone_on_the_device) {
   for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
     const Program program = program_in_parts(tier, "4KiB");

@@ -1,11 +1,11 @@
-// Updates of large tensors whose homes are elsewhere, in parts: of the parameter and the optimizer's state that lie there
-// only the rows of one part are on the device at a time, which come from home and go back.
+// Updates of large tensors whose homes are elsewhere, in parts: of the parameter and the optimizer's state that lie
+// there only the rows of one part are on the device at a time, which come from home and go back.
 //
-// Before: an update reads all of a parameter, its gradient and its state, which is the most that a step has on the device
-// where these are large. After: it is an update for each few rows. A part is a look at its rows where the whole lies, and
-// what replaces the whole is joined from parts that are made where they belong, so nothing is copied for it. Rows of an
-// update depend on the same rows alone, so no bit changes. What others read after the update, or what it makes for others
-// than the next step, stays whole. So do updates on the host, which move neither.
+// Before: an update reads all of a parameter, its gradient and its state, which is the most that a step has on the
+// device where these are large. After: it is an update for each few rows. A part is a look at its rows where the whole
+// lies, and what replaces the whole is joined from parts that are made where they belong, so nothing is copied for it.
+// Rows of an update depend on the same rows alone, so no bit changes. What others read after the update, or what it
+// makes for others than the next step, stays whole. So do updates on the host, which move neither.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -22,8 +22,8 @@
 namespace trireme {
 namespace {
 
-// Parts begin at a multiple of so many bytes in their whole: a file's sectors are of one part alone, and so are lines of
-// the cache.
+// Parts begin at a multiple of so many bytes in their whole: a file's sectors are of one part alone, and so are lines
+// of the cache.
 constexpr int64_t kOnDisk = 4096, kInMemory = 64;
 
 struct InParts {
@@ -161,8 +161,8 @@ class UpdatesInParts {
           is_communication(def_of(node)) || def_of(node).traits.message || def_of(node).traits.zero_cost_view;
       if (!goes_on) return false;
       return node.outputs.empty() || std::ranges::any_of(node.outputs, [&](ValueId made) {
-        return readers_[at(made)].empty() || is_read_later(made, update) || is_output(made);
-      });
+               return readers_[at(made)].empty() || is_read_later(made, update) || is_output(made);
+             });
     });
   }
 

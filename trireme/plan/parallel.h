@@ -24,13 +24,13 @@
 #include "trireme/plan/fusion.h"
 #include "trireme/plan/homes.h"
 #include "trireme/plan/op_homes.h"
-#include "trireme/plan/tier_ways.h"
 #include "trireme/plan/propagate.h"
 #include "trireme/plan/search_options.h"
 #include "trireme/plan/stages.h"
 #include "trireme/plan/strategy.h"
 #include "trireme/plan/strategy_file.h"
 #include "trireme/plan/tier_sizes.h"
+#include "trireme/plan/tier_ways.h"
 
 namespace trireme {
 

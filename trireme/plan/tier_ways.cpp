@@ -24,11 +24,12 @@ PrefetchRule parse_prefetch_rule(const std::string& text) {
     scope = scope.substr(0, slash);
   }
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.readers);
-  require(!scope.empty() && (slash == std::string_view::npos || !out.op.empty()) && !number.empty() &&
-              error == std::errc() && end == number.data() + number.size() && out.readers >= 1 && out.readers <= 64,
-          "'{}' is not \"scope = readers\" or \"scope/op = readers\", like \"h.* = 2\": what its ops read begins to come "
-          "so many readers before, 1 to 64",
-          text);
+  require(
+      !scope.empty() && (slash == std::string_view::npos || !out.op.empty()) && !number.empty() &&
+          error == std::errc() && end == number.data() + number.size() && out.readers >= 1 && out.readers <= 64,
+      "'{}' is not \"scope = readers\" or \"scope/op = readers\", like \"h.* = 2\": what its ops read begins to come "
+      "so many readers before, 1 to 64",
+      text);
   out.scope = scope;
   return out;
 }

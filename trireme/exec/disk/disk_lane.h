@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/work_queue.h"
 #include "trireme/exec/disk/block_io.h"
 #include "trireme/exec/disk/blocks.h"
-#include "trireme/exec/lane_queue.h"
 
 namespace trireme {
 
@@ -58,7 +58,7 @@ class DiskLane {
   DiskBlocks blocks_;
   std::unique_ptr<DeviceStream> copies_;  // of the lane's thread
   std::unique_ptr<BlockIo> io_;
-  LaneQueue<DiskTransfer> queue_;
+  WorkQueue<DiskTransfer> queue_;
 };
 
 }  // namespace trireme

@@ -89,8 +89,9 @@ TEST_P(EveryWay, parts_of_a_value_go_and_come_alone_and_together) {
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
     const HostTensor part = random_bytes(begins[i + 1] - begins[i], 3);
     disk.carry(false, part, at, begins[i]);
-    EXPECT_TRUE(std::ranges::equal(part.view().raw(), want.view().raw().subspan(static_cast<size_t>(begins[i]),
-                                                                               static_cast<size_t>(part.view().bytes()))))
+    EXPECT_TRUE(std::ranges::equal(
+        part.view().raw(),
+        want.view().raw().subspan(static_cast<size_t>(begins[i]), static_cast<size_t>(part.view().bytes()))))
         << i;
   }
   EXPECT_THROW(disk.carry(false, random_bytes(100, 4), at, 0), Error);  // the middle of a block

@@ -335,8 +335,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
   for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
   for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);
   for (const std::vector<Key>& rows :
-       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_kept(c), keys_of_tiers(c), keys_of_cuts(c),
-        keys_of(c.parallel.zero), keys_of(c.parallel.search), keys_of(c.parallel.communication),
+       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_kept(c), keys_of_tiers(c),
+        keys_of_cuts(c), keys_of(c.parallel.zero), keys_of(c.parallel.search), keys_of(c.parallel.communication),
         keys_of(c.parallel.communication.fusion), keys_of_fusion(c)})
     add_keys(keys, "parallel", rows);
   return keys;

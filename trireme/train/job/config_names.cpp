@@ -86,7 +86,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 71> kOtherNa
 // Names of settings that other systems have and this one does without, and why.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kWithoutNeed{{
     {"host_mem_block_size",
-     "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first step"},
+     "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first "
+     "step"},
     {"enable_pinned_mem",
      "the devices that there are work in the host's memory, or in memory beside it, and no bus lies between"},
     {"enable_aio",

@@ -15,9 +15,8 @@ void check_ratio(const std::string& name, const KeyTarget& target) {
   require(share > 0 && share <= 1, "{} = {}; it must be above 0 and at most 1", name, share);
 }
 
-}  // namespace
-
-std::vector<Key> keys_of_tiers(JobConfig& c) {
+// What lies and runs where.
+std::vector<Key> keys_of_places(JobConfig& c) {
   auto& p = c.parallel;
   return {
       {.name = "home",
@@ -36,7 +35,13 @@ std::vector<Key> keys_of_tiers(JobConfig& c) {
        .doc = "device, or host: parameters are updated on the host, where the optimizer's state then lies; gradients "
               "leave as they are made, and weights come back",
        .flag = "--optimizer-on",
-       .in_bench = true},
+       .in_bench = true}};
+}
+
+// How much there is.
+std::vector<Key> keys_of_sizes(JobConfig& c) {
+  auto& p = c.parallel;
+  return {
       {.name = "device_memory",
        .target = as_text(&p.tiers.device),
        .doc = "the most of the device's memory that a rank may take, like 2GB or 512MiB; none: all",
@@ -60,7 +65,13 @@ std::vector<Key> keys_of_tiers(JobConfig& c) {
        .target = as_text(&p.tiers.disk),
        .doc = "directory of the file in which a rank has what has its home on the disk, and after a colon how large "
               "that may be, like /scratch:40GB; none: the run's folder, or without one that of temporary files",
-       .flag = "--disk"},
+       .flag = "--disk"}};
+}
+
+// How what lies elsewhere comes and goes.
+std::vector<Key> keys_of_ways(JobConfig& c) {
+  auto& p = c.parallel;
+  return {
       {.name = "update_part",
        .target = as_text(&p.tier_ways.update_part),
        .doc = "of a tensor with another home than the device's memory, the most that its update takes at a time, like "
@@ -85,6 +96,15 @@ std::vector<Key> keys_of_tiers(JobConfig& c) {
        .target = one_of(&p.tier_ways.offload_to, kOffloadTo),
        .doc = "device, host or disk: where parameters and the optimizer's state lie that home says nothing of, with "
               "auto_offload = false"}};
+}
+
+}  // namespace
+
+std::vector<Key> keys_of_tiers(JobConfig& config) {
+  std::vector<Key> out;
+  for (const std::vector<Key>& keys : {keys_of_places(config), keys_of_sizes(config), keys_of_ways(config)})
+    out.insert(out.end(), keys.begin(), keys.end());
+  return out;
 }
 
 }  // namespace trireme

@@ -88,7 +88,8 @@ TEST(ParallelConfig, keys_of_tiers_are_read_and_refused_by_name) {
   EXPECT_THAT(error_of([] { parallel_of(with("offload_to = \"disk\"\n"), 1); }),
               HasSubstr("with parallel.auto_offload = true the plan chooses that"));
   EXPECT_THAT(error_of([] { with("device_ratio = 1.5\n"); }), HasSubstr("it must be above 0 and at most 1"));
-  EXPECT_THAT(error_of([] { with("disk_queue = 0\n"); }), HasSubstr("parallel.disk_queue = 0; it must be from 1 to 64"));
+  EXPECT_THAT(error_of([] { with("disk_queue = 0\n"); }),
+              HasSubstr("parallel.disk_queue = 0; it must be from 1 to 64"));
   EXPECT_THAT(error_of([] { with("prefetch = [\"h.*\"]\n"); }), HasSubstr("is not \"scope = readers\""));
   EXPECT_THAT(error_of([] { with("host_mem_block_size = \"1GB\"\n"); }), HasSubstr("the host's memory is no pool"));
   EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }), HasSubstr("and no need of one"));

@@ -28,8 +28,7 @@ LaneSeconds modelled_lanes(const RankTime& rank) {
 
 LaneSeconds measured_lanes(std::span<const ActionTime> times, int64_t steps) {
   LaneSeconds out{};
-  for (const ActionTime& time : times)
-    out[static_cast<size_t>(time.lane)] += time.seconds / static_cast<double>(steps);
+  for (const ActionTime& time : times) out[static_cast<size_t>(time.lane)] += time.seconds / static_cast<double>(steps);
   return out;
 }
 
@@ -49,10 +48,11 @@ std::string missed_prediction(const Compiled& compiled, std::span<const ActionTi
     if (got[i] - wanted[i] > got[late] - wanted[late]) late = i;
   }
   const Lane lane = static_cast<Lane>(late);
-  return fmt::format("a step takes {:.4g} s, {:.0f} % more than the {:.4g} s that its plan predicts; the lane '{}' is late: "
-                     "{} {:.4g} s instead of {:.4g} s",
-                     step_s, 100 * (step_s / time.makespan_s - 1), time.makespan_s, to_string(lane),
-                     in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late]);
+  return fmt::format(
+      "a step takes {:.4g} s, {:.0f} % more than the {:.4g} s that its plan predicts; the lane '{}' is late: "
+      "{} {:.4g} s instead of {:.4g} s",
+      step_s, 100 * (step_s / time.makespan_s - 1), time.makespan_s, to_string(lane),
+      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late]);
 }
 
 }  // namespace trireme

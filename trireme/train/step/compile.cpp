@@ -204,8 +204,8 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
 
 // Whether what leaves the device's memory follows from how much there is.
 bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
-  return options.parallel.tiers.device.is_given() && options.parallel.tier_ways.auto_offload && !options.external_parameters && passes.stop_after.empty() &&
-         std::ranges::count(passes.disabled, "homes") == 0;
+  return options.parallel.tiers.device.is_given() && options.parallel.tier_ways.auto_offload &&
+         !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
 }
 
 std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,

@@ -46,7 +46,8 @@ class FitTiers {
     require(taken(best, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice)),
             "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between its "
             "uses; parallel.device_memory allows {}: the smallest that fits is {}B",
-            best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)), taken(best, Tier::kDevice));
+            best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)),
+            taken(best, Tier::kDevice));
     while (enough - too_few > 1) {
       const size_t middle = too_few + (enough - too_few) / 2;
       FittedHomes other = with(middle, limit_of(sizes_.of(Tier::kHost)));
@@ -67,7 +68,8 @@ class FitTiers {
   FittedHomes within_host(size_t count, FittedHomes best) const {
     constexpr int kRounds = 8;
     int64_t room = limit_of(sizes_.of(Tier::kHost));
-    for (int round = 0; round < kRounds && taken(best, Tier::kHost) > limit_of(sizes_.of(Tier::kHost)) && room > 0; ++round) {
+    for (int round = 0; round < kRounds && taken(best, Tier::kHost) > limit_of(sizes_.of(Tier::kHost)) && room > 0;
+         ++round) {
       room = std::max<int64_t>(0, room - (taken(best, Tier::kHost) - limit_of(sizes_.of(Tier::kHost))));
       best = with(count, room);
     }

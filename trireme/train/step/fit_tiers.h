@@ -26,9 +26,9 @@ struct WaysToPlan {
 };
 
 // The fewest parts of the model leave that do, those first that are away longest for each byte that moves; of these,
-// what is read soonest lies on the host, as far as that has room, and the rest on the disk, if sizes.disk is given; what
-// is kept for the backward pass is computed again instead, where that takes less than waiting for it. Where the plan fits
-// without, nothing is chosen. Throws kInvalidArgument, with a size that fits, where no choice does.
+// what is read soonest lies on the host, as far as that has room, and the rest on the disk, if sizes.disk is given;
+// what is kept for the backward pass is computed again instead, where that takes less than waiting for it. Where the
+// plan fits without, nothing is chosen. Throws kInvalidArgument, with a size that fits, where no choice does.
 FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways);
 
 }  // namespace trireme

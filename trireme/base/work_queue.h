@@ -1,5 +1,5 @@
-// LaneQueue: a thread that does one work after the other beside the thread that puts them in, and numbers them. What a
-// work is, the lane says that has the queue.
+// WorkQueue: a thread that does one work after the other beside the thread that puts them in, and numbers them. What a
+// work is, its owner says: a lane of a plan.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@
 namespace trireme {
 
 template <class Work>
-class LaneQueue {
+class WorkQueue {
  public:
   // `do_one` is called on the queue's thread.
-  explicit LaneQueue(std::function<void(const Work&)> do_one) : do_one_(std::move(do_one)) {
+  explicit WorkQueue(std::function<void(const Work&)> do_one) : do_one_(std::move(do_one)) {
     thread_ = std::thread([this] { run(); });
   }
-  LaneQueue(const LaneQueue&) = delete;
-  LaneQueue& operator=(const LaneQueue&) = delete;
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
   // What is not begun by then is left out.
-  ~LaneQueue() {
+  ~WorkQueue() {
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
