@@ -108,6 +108,8 @@ void add_options(Case& test, Draw& draw) {
     test.homed = std::array{"parameters", "gradients", "all", "all"}[static_cast<size_t>(own.below(4))];
   if (Draw own(test.seed * 2246822519U + 47); own.chance(30))
     test.on_host = std::array{"updates", "updates", "parts", "kinds", "all"}[static_cast<size_t>(own.below(5))];
+  if (Draw own(test.seed * 2246822519U + 53); own.chance(60)) test.update_part = own.of({32, 64, 200, 600});
+  if (Draw own(test.seed * 2246822519U + 59); own.chance(50)) test.prefetch = own.of({1, 2, 9});
   if (test.numerics == Numerics::kInvariant) return;  // has threads of its own, and takes no loss in pieces
   if (draw.chance(8)) test.threads = static_cast<int>(draw.of({2, 3}));
   if (draw.chance(40)) test.loss_pieces = draw.of({2, 3});
@@ -380,7 +382,7 @@ std::string to_string(const Case& test) {
   return fmt::format(
       "case seed={} steps={} bucket={} ends={} fusion={} reuse={} passes={:d} alltoall={:d} transport={} threads={} "
       "recompute={} "
-      "homes={} homed={} tier={} onhost={} "
+      "homes={} homed={} tier={} part={} prefetch={} onhost={} "
       "pieces={} "
       "saved={:d} sums={} rates={} isa={} device={} lingers={:d} interleave={} crews={} schedule={} slices={:d} "
       "byhand={:d} "
@@ -388,8 +390,8 @@ std::string to_string(const Case& test) {
       "invariant={:d}\n{}{}",
       test.seed, test.steps, test.bucket_bytes, fmt::join(test.bucket_ends, ","), test.fusion, test.reuse, test.passes,
       test.all_to_all, test.transport, test.threads, test.recompute, test.homes, test.homed, test.home_tier,
-      test.on_host, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa, test.device, test.lingers,
-      test.interleave, test.crews, test.schedule, test.slices, test.by_hand, test.evaluates,
+      test.update_part, test.prefetch, test.on_host, test.loss_pieces, test.is_saved, test.sums, test.rates, test.isa,
+      test.device, test.lingers, test.interleave, test.crews, test.schedule, test.slices, test.by_hand, test.evaluates,
       test.numerics == Numerics::kInvariant, to_string(test.graph), to_string(test.graph, test.strategy));
 }
 
@@ -416,6 +418,8 @@ Case parse_case(std::string_view text) {
   out.homes = word_after(line, "homes", "device");
   out.homed = word_after(line, "homed", "state");
   out.home_tier = word_after(line, "tier", "host");
+  out.update_part = number_after(line, "part", 0);
+  out.prefetch = number_after(line, "prefetch", 0);
   out.on_host = word_after(line, "onhost", "none");
   out.loss_pieces = number_after(line, "pieces", 1);
   out.is_saved = number_after(line, "saved", 0) != 0;

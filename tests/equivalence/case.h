@@ -36,6 +36,8 @@ struct Case {
                                    // what is kept for the backward pass too
   std::string homed = "state";     // the optimizer's; or parameters, gradients, all of them
   std::string home_tier = "host";  // what `homes` calls the host: or disk; or both, one after the other
+  int64_t update_part = 0;         // bytes of a tensor that an update takes at a time; 0: all
+  int64_t prefetch = 0;            // how many readers ahead all comes, at most; 0: what usual is
   // What runs on the host: "none"; "updates" of parameters; ops of some "parts" of the graph, some "kinds" of ops, or
   // "all" of both
   std::string on_host = "none";

@@ -37,11 +37,12 @@ class Draw {
   std::mt19937 bits_;
 };
 
-// All ops but those that stand in programs alone: messages between plans, and moves between tiers of memory.
+// All ops but those that stand in programs alone: messages between plans, moves between tiers of memory, and looks at
+// parts of values, and their joins.
 inline const std::vector<const OpDef*>& ops_of_one_plan() {
   static const std::vector<const OpDef*> kOps = [] {
     std::vector<const OpDef*> ops(all_ops().begin(), all_ops().end());
-    std::erase_if(ops, [](const OpDef* op) { return op->traits.message || op->traits.move; });
+    std::erase_if(ops, [](const OpDef* op) { return op->traits.message || (!op->kernel && !op->collective); });
     return ops;
   }();
   return kOps;

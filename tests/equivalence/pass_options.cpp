@@ -86,6 +86,12 @@ OnHost on_host_of(const Case& test) {
   return out;
 }
 
+TierWays ways_of(const Case& test) {
+  TierWays out{.update_part = MemorySize(test.update_part)};
+  if (test.prefetch > 0) out.prefetch.push_back({.scope = "", .op = "", .readers = test.prefetch});
+  return out;
+}
+
 }  // namespace
 
 PassOptions pass_options(const Case& test) {
@@ -94,6 +100,7 @@ PassOptions pass_options(const Case& test) {
           .recompute = recompute_of(test),
           .on_host = on_host_of(test),
           .homes = homes_of(test),
+          .tier_ways = ways_of(test),
           .loss_pieces = test.loss_pieces};
 }
 

@@ -93,6 +93,42 @@ TEST(Budget, too_little_is_refused_with_what_fits) {
             "");
 }
 
+// By a disk that is slow, and by one that is not.
+TEST(Budget, what_is_kept_is_computed_again_where_that_takes_less_than_to_wait_for_it) {
+  const int64_t whole = planned(compiled_within({}), Tier::kDevice);
+  const auto chosen_with = [&](double disk_bytes_per_s) {
+    Parallel parallel;
+    parallel.tiers = {MemorySize(whole * 4 / 10), MemorySize(5000), DiskSpace("/scratch:1GB")};
+    parallel.communication.machine =
+        Machine{.memory_bytes_per_s = 1e10, .disk_bytes_per_s = disk_bytes_per_s, .flops_per_s = {{"f32", 1e11}}};
+    const Compiled made = compile(deep_step(), {.parallel = parallel, .passes = keeping_small()});
+    EXPECT_LE(planned(made, Tier::kDevice), whole * 4 / 10);
+    return made.crews[0].chosen_homes;
+  };
+  EXPECT_THAT(chosen_with(1e6), testing::Contains(ContainsRegex("kept of h.[0-9] = again")));
+  EXPECT_THAT(chosen_with(1e13), testing::Not(testing::Contains(HasSubstr("again"))));
+}
+
+TEST(Budget, shares_of_what_there_is_are_kept) {
+  const int64_t whole = planned(compiled_within({}), Tier::kDevice);
+  const Compiled made = compiled_within({.device = MemorySize(whole), .device_ratio = 0.5});
+  EXPECT_LE(planned(made, Tier::kDevice), whole / 2);
+  EXPECT_THAT(made.crews[0].chosen_homes, testing::Not(IsEmpty()));
+}
+
+// Contract 14.2 (4).
+TEST(Budget, without_a_choice_all_lies_where_it_is_said) {
+  const int64_t whole = planned(compiled_within({}), Tier::kDevice);
+  Parallel parallel;
+  parallel.tier_ways = {.auto_offload = false, .offload_to = Tier::kDisk};
+  const Compiled made = compiled_within({.device = MemorySize(whole)}, 1, parallel);
+  EXPECT_THAT(made.crews[0].chosen_homes, IsEmpty());
+  EXPECT_EQ(made.plan().arena().persistent, 0);
+  EXPECT_GT(made.plan().arena(Tier::kDisk).persistent, 0);
+  const Graph graph = deep_step();
+  EXPECT_EQ(other_bits(train_curves(graph, 1, {}, 0.1F), train_curves(graph, 1, parallel, 0.1F)), "");
+}
+
 TEST(Budget, changes_no_bits) {
   const Graph graph = deep_step();
   for (const int ranks : {1, 2}) {

@@ -72,6 +72,22 @@ TEST_P(HomesOnRanks, ops_on_the_host_change_no_bits) {
   EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, mixed, 0.1F)), "");
 }
 
+// Tensors of several parts, uneven ones among them.
+TEST_P(HomesOnRanks, updates_in_parts_change_no_bits) {
+  const HomesCase& of = GetParam();
+  nn::Gpt gpt({.vocabulary = 76, .context = 8, .layers = 2, .width = 64, .heads = 4});
+  const Graph graph = language_step(gpt, AdamW{}, false, 1);
+  const auto usual = train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F);
+  for (const char* const tier : {"host", "disk"}) {
+    Parallel parts = parallel_with(
+        of, {parse_home_rule(fmt::format("* = {}", tier)), parse_home_rule(fmt::format("*/state = {}", tier)),
+             parse_home_rule("wpe/state = device"), parse_home_rule("h.0 = device")});
+    parts.tier_ways.update_part = "5KiB";
+    parts.tier_ways.prefetch = {parse_prefetch_rule("h.* = 1"), parse_prefetch_rule("wte = 9")};
+    EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parts, 0.1F)), "") << tier;
+  }
+}
+
 PassOptions kept_in(Recompute::Rule::Keep keep) {
   return {.recompute = {.rules = {{.pattern = "*", .keep = keep}}, .fewest_bytes = 1}};
 }

@@ -265,6 +265,9 @@ Result pass_box(const Pass& pass, Case& test) {
   options.loss_pieces = number(test.take("loss_pieces", "2"));
   options.fusion = fusion_asked(test);
   options.homes = homes_asked(test);
+  options.tier_ways.update_part = test.take("update_part", "8MiB");
+  if (const std::string prefetch = test.take("prefetch"); !prefetch.empty())
+    options.tier_ways.prefetch.push_back(parse_prefetch_rule(prefetch));
   options.on_host = on_host_asked(test);
   options.rates = fixed_rates(test);
   const Program after = pass.run(program, options);
@@ -294,7 +297,7 @@ Result fit_tiers_box(Case& test) {
   sizes.device = MemorySize(test.take("device_memory"));
   PassOptions options;
   options.rates = fixed_rates(test);
-  const FittedHomes fitted = fit_tiers(program, options, sizes, plan_of);
+  const FittedHomes fitted = fit_tiers(options, sizes, {[&](const PassOptions&) { return program; }, plan_of});
   std::string out;
   for (const std::string& home : fitted.chosen) out += fmt::format("chosen: {}\n", home);
   return {to_string(program), out + fmt::format("the device's memory holds {} bytes\n", fitted.plan.arena().bytes) +

@@ -21,6 +21,12 @@
 
 namespace trireme::ckpt {
 
+// Bytes as they are read to be written: where they are until the next are read, or their own.
+struct ReadBytes {
+  View view;
+  HostTensor own = {};
+};
+
 // A box of a tensor that this rank is to write. All ranks' pieces together must cover every tensor
 // exactly once: of replicas, one rank has the piece (assign_writers deals them out).
 struct Piece {
@@ -30,7 +36,7 @@ struct Piece {
   Box box;
   View data;  // of shape box.size; must not change until save returns
   // Gives the bytes, once, when they are written, where memory does not have them; then `data` is a type without bytes.
-  std::function<HostTensor()> read = {};
+  std::function<ReadBytes()> read = {};
 };
 
 struct SaveInfo {

@@ -150,8 +150,8 @@ class Save {
     file.write(plan.header);
     for (const size_t i : plan.order) {
       Chunk chunk{file_name, entries[i].name, pieces[i]->box, {}};
-      const HostTensor come = pieces[i]->read ? pieces[i]->read() : HostTensor();
-      const View data = pieces[i]->read ? come.view() : pieces[i]->data;
+      const ReadBytes come = pieces[i]->read ? pieces[i]->read() : ReadBytes{pieces[i]->data};
+      const View data = come.view;
       invariant(data.bytes() == pieces[i]->data.bytes(), "{} bytes are read of a piece of '{}', which has {}",
                 data.bytes(), pieces[i]->name, pieces[i]->data.bytes());
       auto rest = std::span<const std::byte>(data.raw());

@@ -69,6 +69,7 @@ struct Executor::State {
   TierMemory memory;
   std::vector<DeviceMemory> copied;  // of external parameters that the host has
   std::vector<View> views;           // per value
+  std::span<std::byte> idle;         // between steps
   std::vector<Bound> actions;
   std::vector<std::optional<BoundCollective::Ranks>> ranks_of_call;
   Binding binding;
@@ -101,6 +102,7 @@ struct Executor::State {
     bind_values();
     bind_actions();
     copies = end_copies(plan, views);
+    if (device.memory() == Memory::kHost) idle = idle_between_steps(plan, memory.arena(Tier::kDevice));
   }
 
   void bind_values() {
@@ -127,7 +129,9 @@ struct Executor::State {
       invariant(tier != Tier::kDisk || view.memory == Memory::kDisk,
                 "input '{}' lies on the disk; the memory given does not", input.name);
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
-        if (plan.values[i].buffer == value.buffer) views[i] = view.with(plan.values[i].type);
+        if (plan.values[i].buffer != value.buffer) continue;
+        views[i] = view.with(plan.values[i].type);
+        if (views[i].data != nullptr) views[i].data += plan.values[i].offset;
       }
     }
   }
@@ -191,7 +195,8 @@ struct Executor::State {
 
   void bind_work(Bound& bound) {
     const Action& action = *bound.action;
-    if (action.op->traits.zero_cost_view && bound.in[0].data == bound.out[0].data) return;
+    if (action.op->traits.joins_in_place) return;
+    if (action.op->traits.zero_cost_view && are_in_one_buffer(action.in[0], action.out[0])) return;
     if (is_message(*action.op)) return bind_message(bound);
     if (is_move(*action.op)) {
       bound.background = movers->bind(action, bound.in[0], bound.out[0], bound.scratch, *stream);
@@ -212,6 +217,10 @@ struct Executor::State {
     carry(bound, collective_scratch(*action.op, {in, out, action.attrs}), [&](const Staging& at) {
       return std::make_unique<BoundCollective>(*action.op, action.attrs, at.in, at.out, at.scratch, ranks);
     });
+  }
+
+  bool are_in_one_buffer(int a, int b) const {
+    return plan.values[static_cast<size_t>(a)].buffer == plan.values[static_cast<size_t>(b)].buffer;
   }
 
   void bind_kernel(Bound& bound) {
@@ -367,6 +376,22 @@ struct Executor::State {
     return {copy.view(), std::move(copy)};
   }
 
+  // Memory for a value between steps: of the step's own, if it has room there, else `own`.
+  View between_steps(const TensorType& type, HostTensor& own) const {
+    if (static_cast<int64_t>(idle.size()) >= type.bytes()) return {idle.data(), type};
+    own = HostTensor(type);
+    return own.view();
+  }
+
+  HostPiece borrow(int value) {
+    const View& piece = views[static_cast<size_t>(value)];
+    if (piece.memory != Memory::kDisk) return read(value);
+    HostPiece out;
+    out.view = between_steps(piece.type, out.copy);
+    movers->read(value, out.view);
+    return out;
+  }
+
   void write(int value, const View& from) {
     const View& to = views[static_cast<size_t>(value)];
     if (to.memory == Memory::kDisk) return movers->write(value, from);
@@ -414,7 +439,10 @@ void Executor::fill_inputs(std::span<const std::string> names, const std::functi
   std::vector<HostTensor> copies;
   for (const std::string& name : names) {
     const View view = input(name);
-    views.push_back(view.memory == Memory::kHost ? view : copies.emplace_back(view.type).view());
+    const bool is_one = names.size() == 1 && view.memory == Memory::kDisk;
+    views.push_back(view.memory == Memory::kHost ? view
+                    : is_one                     ? state_->between_steps(view.type, copies.emplace_back())
+                                                 : copies.emplace_back(view.type).view());
   }
   fill(views);
   for (size_t i = 0; i < names.size(); ++i) {
@@ -425,6 +453,9 @@ void Executor::fill_inputs(std::span<const std::string> names, const std::functi
 
 HostPiece Executor::read_input(std::string_view name) const {
   return state_->read(state_->plan.input(name).value);
+}
+HostPiece Executor::borrow_input(std::string_view name) const {
+  return state_->borrow(state_->plan.input(name).value);
 }
 HostPiece Executor::read_output(std::string_view name) const {
   return state_->read(state_->plan.output(name).value);

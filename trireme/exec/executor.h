@@ -91,6 +91,9 @@ class Executor {
   void write_input(std::string_view name, const View& from);
   HostPiece read_input(std::string_view name) const;
   HostPiece read_output(std::string_view name) const;
+  // As read_input, for one after the other: what the host must copy is copied to where the step works, which nobody
+  // does between steps, if it has room. The piece stays until the next one is borrowed, filled or a step runs.
+  HostPiece borrow_input(std::string_view name) const;
   // Lets `fill` write all bytes of these inputs, given in their order: in place where the host can touch them,
   // otherwise in memory of the host that is copied when `fill` returns.
   void fill_inputs(std::span<const std::string> names, const std::function<void(std::span<const View>)>& fill);

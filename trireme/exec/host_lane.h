@@ -2,17 +2,13 @@
 // threads of its own, as many as the rank has.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/thread_pool.h"
+#include "trireme/base/work_queue.h"
 #include "trireme/exec/background.h"
 
 namespace trireme {
@@ -29,28 +25,18 @@ class HostLane {
  public:
   // `device` outlives it. `works`: the most that are put in before the first of them is waited for.
   HostLane(Device& device, int threads, size_t works);
-  HostLane(const HostLane&) = delete;
-  HostLane& operator=(const HostLane&) = delete;
-  ~HostLane();  // what is not begun by then is left out
 
   // Returns its number. The work, and what it names, stays until it has been waited for. Throws as wait().
-  uint64_t put(const HostWork& work);
+  uint64_t put(const HostWork& work) { return queue_.put(work); }
   // Returns when it has ended. Throws what went wrong in it or in one before, after which none is begun any more.
-  void wait(uint64_t number);
+  void wait(uint64_t number) { queue_.wait(number); }
 
  private:
-  void run();
   void carry_out(const HostWork& work);
 
   std::unique_ptr<DeviceStream> arrivals_;  // of the lane's thread: where it waits for the device
   std::unique_ptr<ThreadPool> pool_;        // null: one thread, the lane's
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<const HostWork*> ring_;  // works done_ to put_ - 1, at their numbers modulo its size
-  uint64_t put_ = 0, done_ = 0;
-  std::exception_ptr error_;
-  bool ends_ = false;
-  std::thread thread_;
+  WorkQueue<HostWork> queue_;
 };
 
 // One op of a plan that runs on the host, bound to its memory there. It comes after the device's work before it, and

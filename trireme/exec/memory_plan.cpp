@@ -293,9 +293,10 @@ struct PlacingOrder {
 
 // What lives for a similar time is of one kind, as activations of micro-batches are, and the gradients of one: placed
 // along time, in one direction, it lies tight, as on a stack.
-constexpr std::array kByBytes{PlacingOrder{PlacingOrder::By::kBytes, true}, PlacingOrder{PlacingOrder::By::kLength, true},
-                              PlacingOrder{PlacingOrder::By::kBoth, true}, PlacingOrder{PlacingOrder::By::kBytes},
-                              PlacingOrder{PlacingOrder::By::kLength}, PlacingOrder{PlacingOrder::By::kBoth}};
+constexpr std::array kByBytes{
+    PlacingOrder{PlacingOrder::By::kBytes, true}, PlacingOrder{PlacingOrder::By::kLength, true},
+    PlacingOrder{PlacingOrder::By::kBoth, true},  PlacingOrder{PlacingOrder::By::kBytes},
+    PlacingOrder{PlacingOrder::By::kLength},      PlacingOrder{PlacingOrder::By::kBoth}};
 constexpr std::array kByTime{PlacingOrder{PlacingOrder::By::kLater}, PlacingOrder{PlacingOrder::By::kEarlier},
                              PlacingOrder{PlacingOrder::By::kLater, false, 2},
                              PlacingOrder{PlacingOrder::By::kLater, false, 4}};

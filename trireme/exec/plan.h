@@ -17,6 +17,7 @@
 
 #include "trireme/base/few.h"
 #include "trireme/base/shared_text.h"
+#include "trireme/exec/disk/blocks.h"
 #include "trireme/ir/program.h"
 #include "trireme/op/move.h"
 #include "trireme/op/numerics.h"
@@ -70,12 +71,13 @@ struct Buffer {
   int first = 0, last = 0;  // actions between which its bytes are in use; persistent buffers: the whole step
 };
 
-// A local piece of a tensor, at a buffer's start.
+// A local piece of a tensor.
 struct PlanValue {
   TensorType type;
   Shared<Layout> layout;
   Shared<Shape> whole;
   int buffer = 0;
+  int64_t offset = 0;  // in the buffer, of rows of what lies there whole (op/structural.h: part)
   std::shared_ptr<const PartOf> part_of = {};  // of the value for the whole batch, where it is one micro-batch's
 };
 
@@ -127,6 +129,7 @@ struct ExecutionPlan {
   std::array<Arena, kTiers> arenas;
   int64_t micro_batches = 1;  // that a rank's step consists of
   int64_t seq_chunks = 1;     // of which so many are chunks of one's positions
+  DiskBlocks disk_blocks;     // in which the disk is read and written; moves have staging for these
   bool by_hand = false;       // kernels work on pieces as on whole tensors (ir/program.h)
   std::vector<Buffer> buffers;
   std::vector<PlanValue> values;
@@ -141,7 +144,8 @@ struct ExecutionPlan {
   const PlanInput& input(std::string_view name) const;  // throws kNotFound with candidates
   const PlanOutput& output(std::string_view name) const;
   int64_t offset_of(int value) const {
-    return buffers[static_cast<size_t>(values[static_cast<size_t>(value)].buffer)].offset;
+    const PlanValue& of = values[static_cast<size_t>(value)];
+    return buffers[static_cast<size_t>(of.buffer)].offset + of.offset;
   }
 };
 
@@ -174,6 +178,7 @@ struct PlanOptions {
   // Parameters and state by name that lie in another tier than the device's; kernels work on them there.
   std::map<std::string, Tier, std::less<>> homes = {};
   ReuseOptions reuse = {};
+  DiskBlocks disk_blocks = {};
 };
 
 // Chooses kernels, merges values into buffers (views, results written over operands, gradients of one

@@ -8,11 +8,14 @@
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/disk/blocks.h"
+#include "trireme/exec/end_sends.h"
+#include "trireme/exec/parts.h"
 #include "trireme/exec/place_buffers.h"
 #include "trireme/exec/plan.h"
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/overwrites.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -45,8 +48,10 @@ class Planner {
     plan_.by_hand = program_.by_hand;
     plan_.micro_batches = program_.micro_batches;
     plan_.seq_chunks = program_.seq_chunks;
+    plan_.disk_blocks = options_.disk_blocks;
     add_actions();
     find_replaced();
+    joined_ = joined_parts(graph_, replaces_);
     find_kept_results();
     find_last_uses();
     note_uses();
@@ -58,10 +63,11 @@ class Planner {
     plan_.values.reserve(graph_.values().size());
     for (size_t id = 0; id < graph_.values().size(); ++id) {
       plan_.values.push_back({graph_.values()[id].type, program_.layouts[id], program_.whole[id], buffer_of_[id]});
+      plan_.values.back().offset = joined_.offset[id];
       plan_.values.back().part_of = program_.part_of(static_cast<ValueId>(id));
     }
     place_buffers(plan_, together_, options_.external_parameters);
-    end_sends();
+    end_sends(plan_);
     if (options_.reuse.limit > 0) reuse_collectives(plan_, options_.reuse);
     return std::move(plan_);
   }
@@ -92,7 +98,9 @@ class Planner {
       if (is_move(*action.op)) {
         const Move move = move_of(n.attrs);
         home_[static_cast<size_t>(n.inputs[0])] = move.from;
-        if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes());
+        if (const ValueId whole = seen_in_part(n.inputs[0]); whole != kNoValue)
+          home_[static_cast<size_t>(whole)] = move.from;
+        if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes(), options_.disk_blocks);
       }
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
@@ -118,6 +126,13 @@ class Planner {
     return scopes_[at];
   }
   const SharedText& shared(const std::string& name) { return names_.try_emplace(name, name).first->second; }
+  // The input that a value is a part of, or kNoValue.
+  ValueId seen_in_part(ValueId id) const {
+    const int from = producer_[static_cast<size_t>(id)];
+    if (from < 0 || node(from).op != &structural().part) return kNoValue;
+    const ValueId whole = node(from).inputs[0];
+    return producer_[static_cast<size_t>(whole)] < 0 ? whole : kNoValue;
+  }
 
   // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
   // which may be the end of the backward pass; a move from the device's memory does so until the step's end. Two of
@@ -259,11 +274,14 @@ class Planner {
   void add_results(int i) {
     const Node& n = node(i);
     if (is_view(i)) {
-      put(n.outputs[0], buffer_of_[static_cast<size_t>(n.inputs[0])]);
+      const auto from = static_cast<size_t>(n.inputs[0]), part = static_cast<size_t>(n.outputs[0]);
+      joined_.offset[part] = joined_.offset[from] + bytes_before_part(*n.op, n.attrs, graph_.type(n.inputs[0]));
+      put(n.outputs[0], buffer_of_[from]);
       return;
     }
     for (size_t k = 0; k < n.outputs.size(); ++k) {
-      int buffer = overwritten(i, static_cast<int>(k));
+      const ValueId whole = joined_.into[static_cast<size_t>(n.outputs[k])];
+      int buffer = whole == kNoValue ? overwritten(i, static_cast<int>(k)) : buffer_of_[static_cast<size_t>(whole)];
       if (buffer < 0) {
         buffer = new_buffer(holding_of(i), graph_.type(n.outputs[k]).bytes(), i, i);
         plan_.buffers[static_cast<size_t>(buffer)].tier = tier_of_results(i);
@@ -423,43 +441,6 @@ class Planner {
     together_.push_back(std::move(members));
   }
 
-  // A send has ended when the first action writes where its operand lies.
-  void end_sends() {
-    struct Sent {
-      int action;
-      Tier tier;
-      int64_t begin, end;
-    };
-    std::vector<Sent> under_way;
-    const auto range = [&](int action, int id, int64_t bytes) {
-      const Buffer& buffer = plan_.buffers[static_cast<size_t>(id)];
-      return Sent{action, buffer.tier, buffer.offset, buffer.offset + bytes};
-    };
-    const auto range_of = [&](int action, int value) {
-      const PlanValue& v = plan_.values[static_cast<size_t>(value)];
-      return range(action, v.buffer, v.type.bytes());
-    };
-    for (int i = 0; i < end_; ++i) {
-      Action& action = plan_.actions[static_cast<size_t>(i)];
-      const auto end = [&](const Sent& written) {
-        if (written.begin < 0) return;  // not in the arena
-        std::erase_if(under_way, [&](const Sent& sent) {
-          const bool apart = sent.tier != written.tier || sent.end <= written.begin || written.end <= sent.begin;
-          if (apart) return false;
-          if (std::ranges::find(action.waits, sent.action) == action.waits.end()) action.waits.push_back(sent.action);
-          return true;
-        });
-      };
-      for (const int id : action.out) {
-        if (!is_view(i)) end(range_of(i, id));
-      }
-      if (action.scratch >= 0) {
-        end(range(i, action.scratch, plan_.buffers[static_cast<size_t>(action.scratch)].bytes));
-      }
-      if (is_send(i) && range_of(i, action.in[0]).begin >= 0) under_way.push_back(range_of(i, action.in[0]));
-    }
-  }
-
   const Program& program_;
   const Graph& graph_;
   const PlanOptions& options_;
@@ -467,6 +448,7 @@ class Planner {
   int end_;
   std::vector<int> last_use_;
   std::vector<int> buffer_of_;
+  JoinedParts joined_;  // the offsets are those of all values in their buffers
   std::vector<int> producer_;
   std::vector<int> last_read_;
   std::vector<Few<int, 2>> sent_by_;
@@ -484,9 +466,9 @@ class Planner {
   std::vector<int> kind_of_;  // of actions
   OfKind<int64_t> scratch_;   // of collectives
   OfKind<KernelChoice> kernels_, host_kernels_;
-  std::vector<SharedText> scopes_;                      // by number
+  std::vector<SharedText> scopes_;                     // by number
   std::unordered_map<std::string, SharedText> names_;  // of kernels
-  KernelChoice invariant_kernel_;  // the one that was chosen last
+  KernelChoice invariant_kernel_;                      // the one that was chosen last
   OfKind<std::vector<std::pair<int, int>>> aliases_;
   ExecutionPlan plan_;
 };

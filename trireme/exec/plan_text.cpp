@@ -9,9 +9,10 @@
 //   action compute matmul kernel="matmul.sgemm" in=[0,1] out=[2] waits=[] scratch=-1 scope="up" attrs={...}
 //   output "loss" value=9 updates=-1
 //
-// An arena that has no bytes has no line. Actions of a call have "call=3" instead of an op, kernel="..." and
-// attrs={...}; a plan without calls has no lines of them. A plan for a device other than cpu ends its first line with
-// device="..." alignment=64.
+// A value that begins after its buffer does ends its line with offset=4096. An arena that has no bytes has no line.
+// Actions of a call have "call=3" instead of an op, kernel="..." and attrs={...}; a plan without calls has no lines of
+// them. A plan for a device other than cpu ends its first line with device="..." alignment=64, one of chunks of
+// positions, or with other blocks of the disk than usual, ends it with more.
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -186,6 +187,10 @@ class PlanReader {
     if (f.at_end()) return;
     plan_.seq_chunks = f.integer("seq_chunks", 1, static_cast<int>(plan_.micro_batches));
     if (plan_.micro_batches % plan_.seq_chunks != 0) f.wrong("micro-batches of another number of chunks");
+    if (f.at_end()) return;
+    plan_.disk_blocks.bytes = f.integer("disk_block", kSectorBytes, 1 << 30);
+    plan_.disk_blocks.under_way = f.integer("disk_queue", 1, kMostBlocksUnderWay + 1);
+    if (plan_.disk_blocks.bytes % kSectorBytes != 0) f.wrong("a block of the disk is no number of sectors");
   }
   void arena(Fields& f) {
     Arena& arena = plan_.arena(static_cast<Tier>(f.one_of(kTierNames)));
@@ -215,6 +220,10 @@ class PlanReader {
     v.buffer = f.integer("buffer", 0, static_cast<int64_t>(plan_.buffers.size()));
     if (const int part = f.integer("micro_batch", -1, plan_.micro_batches); part >= 0)
       v.part_of = std::make_shared<PartOf>(part_of(f, v.type.shape.rank(), part));
+    if (!f.at_end()) v.offset = f.get<int64_t>("offset");
+    const int64_t room = plan_.buffers[static_cast<size_t>(v.buffer)].bytes;
+    if (v.offset < 0 || v.offset > room)
+      f.wrong(fmt::format("offset={} is not in a buffer of {} bytes", v.offset, room));
     plan_.values.push_back(std::move(v));
   }
   PartOf part_of(Fields& f, int rank, int part) {
@@ -313,9 +322,12 @@ std::string to_string(const ExecutionPlan& plan) {
   std::string out = fmt::format("plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}",
                                 quote(plan.name), to_string(plan.mesh), plan.crew, plan.crews, plan.threads,
                                 quote(plan.bits), plan.micro_batches, plan.by_hand);
-  if (plan.device != "cpu" || plan.seq_chunks > 1)
+  const bool has_blocks = plan.disk_blocks != DiskBlocks();
+  if (plan.device != "cpu" || plan.seq_chunks > 1 || has_blocks)
     out += fmt::format(" device={} alignment={}", quote(plan.device), plan.alignment);
-  if (plan.seq_chunks > 1) out += fmt::format(" seq_chunks={}", plan.seq_chunks);
+  if (plan.seq_chunks > 1 || has_blocks) out += fmt::format(" seq_chunks={}", plan.seq_chunks);
+  if (has_blocks)
+    out += fmt::format(" disk_block={} disk_queue={}", plan.disk_blocks.bytes, plan.disk_blocks.under_way);
   out += '\n';
   for (const Tier tier : kEveryTier) {
     const Arena& arena = plan.arena(tier);
@@ -337,7 +349,7 @@ std::string to_string(const ExecutionPlan& plan) {
                       to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches, plan.seq_chunks)),
                       to_string(v.part_of->whole));
     }
-    out += '\n';
+    out += v.offset > 0 ? fmt::format(" offset={}\n", v.offset) : "\n";
   }
   for (const PlanInput& in : plan.inputs) {
     out += fmt::format("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value,

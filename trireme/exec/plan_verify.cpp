@@ -4,6 +4,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/exec/parts.h"
 #include "trireme/exec/plan.h"
 
 namespace trireme {
@@ -80,8 +81,9 @@ class Flights {
       const Action& action = plan_.actions[i];
       at_ = static_cast<int>(i);
       for (const int wait : action.waits) end(wait);
-      const bool looks_only = action.op->traits.zero_cost_view && !action.in.empty() && !action.out.empty() &&
-                              range_of(action.in[0]).begin == range_of(action.out[0]).begin;
+      const bool looks_only =
+          action.op->traits.joins_in_place ||
+          (action.op->traits.zero_cost_view && !action.in.empty() && !action.out.empty() && is_of(action));
       for (const int id : action.in) check(range_of(id), false);
       if (!looks_only) {
         for (const int id : action.out) check(range_of(id), true);
@@ -112,8 +114,14 @@ class Flights {
   Range range_of(int value) const {
     const PlanValue& v = plan_.values[static_cast<size_t>(value)];
     Range range = range_of_buffer(v.buffer);
+    range.begin += v.offset;
     range.end = range.begin + v.type.bytes();
     return range;
+  }
+  // Whether the result is bytes of the operand.
+  bool is_of(const Action& action) const {
+    const Range in = range_of(action.in[0]), out = range_of(action.out[0]);
+    return in.tier == out.tier && in.outside == out.outside && in.begin <= out.begin && out.end <= in.end;
   }
 
   void begin(const Action& action) {
@@ -215,10 +223,11 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
   Flights(plan, out).run();
   verify_moves(plan, out);
   verify_host_ops(plan, out);
+  verify_parts(plan, out);
   verify_calls(plan, out);
   for (size_t id = 0; id < plan.values.size(); ++id) {
     const PlanValue& value = plan.values[id];
-    if (value.type.bytes() > plan.buffers[static_cast<size_t>(value.buffer)].bytes) {
+    if (value.type.bytes() > plan.buffers[static_cast<size_t>(value.buffer)].bytes - value.offset) {
       out.push_back(fmt::format("value {} of {} bytes is larger than its buffer", id, value.type.bytes()));
     }
   }

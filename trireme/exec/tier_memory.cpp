@@ -6,6 +6,7 @@
 #include "trireme/exec/bound_disk_move.h"
 #include "trireme/exec/bound_move.h"
 #include "trireme/exec/disk/blocks.h"
+#include "trireme/exec/memory_plan.h"
 
 namespace trireme {
 
@@ -48,14 +49,22 @@ void TierMemory::take(Tier tier, const TierOptions& options) {
 
 void TierMemory::place_disk_values(TierMemory* beside) {
   disk_values_.resize(plan_.buffers.size(), nullptr);
+  std::vector<std::vector<int64_t>> cuts(plan_.buffers.size());
+  for (const PlanValue& value : plan_.values) {
+    if (value.offset > 0) cuts[static_cast<size_t>(value.buffer)].push_back(value.offset);
+  }
   for (size_t i = 0; i < plan_.buffers.size(); ++i) {
     const Buffer& buffer = plan_.buffers[i];
     if (buffer.tier != Tier::kDisk) continue;
     const std::string name = name_of(static_cast<int>(i));
+    if (buffer.offset < 0) {
+      disk_values_[i] = &beside->on_disk(beside->plan_.input(name).value);
+      continue;
+    }
+    std::ranges::sort(cuts[i]);
+    cuts[i].erase(std::ranges::unique(cuts[i]).begin(), cuts[i].end());
     disk_values_[i] =
-        buffer.offset < 0
-            ? &beside->on_disk(beside->plan_.input(name).value)
-            : &own_disk_values_.emplace_back(DiskValue{.name = name, .offset = buffer.offset, .bytes = buffer.bytes});
+        &own_disk_values_.emplace_back(name, buffer.offset, buffer.bytes, cuts[i], plan_.disk_blocks.bytes);
   }
 }
 
@@ -77,8 +86,28 @@ View TierMemory::view_of(int value) const {
   const Buffer& buffer = plan_.buffers[static_cast<size_t>(buffer_of(value))];
   const TensorType& type = plan_.values[static_cast<size_t>(value)].type;
   if (buffer.tier == Tier::kDisk) return {nullptr, type, Memory::kDisk};
-  return {arena(buffer.tier).data() + buffer.offset, type,
+  return {arena(buffer.tier).data() + plan_.offset_of(value), type,
           buffer.tier == Tier::kDevice ? device_.memory() : Memory::kHost};
+}
+
+std::span<std::byte> idle_between_steps(const ExecutionPlan& plan, std::span<std::byte> arena) {
+  std::vector<std::pair<int64_t, int64_t>> taken{{0, plan.arena().persistent},
+                                                 {plan.arena().bytes, plan.arena().bytes}};
+  const auto take = [&](int value) {
+    const Buffer& buffer = plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(value)].buffer)];
+    if (buffer.tier == Tier::kDevice && buffer.offset >= 0)
+      taken.emplace_back(buffer.offset, buffer.offset + buffer.bytes);
+  };
+  for (const PlanInput& input : plan.inputs) take(input.value);
+  for (const PlanOutput& output : plan.outputs) take(output.value);
+  std::ranges::sort(taken);
+  std::pair<int64_t, int64_t> best{0, 0};
+  int64_t free_from = 0;
+  for (const auto& [begin, end] : taken) {
+    if (begin - free_from > best.second - best.first) best = {free_from, begin};
+    free_from = std::max(free_from, align_buffer(end, plan.alignment));
+  }
+  return arena.subspan(static_cast<size_t>(best.first), static_cast<size_t>(best.second - best.first));
 }
 
 Movers::Movers(const ExecutionPlan& plan, TierMemory& memory, Device& device)
@@ -89,8 +118,8 @@ Movers::Movers(const ExecutionPlan& plan, TierMemory& memory, Device& device)
   if (moves(Lane::kIn) > 0) in_ = device.copy_stream();
   if (moves(Lane::kOut) > 0) out_ = device.copy_stream();
   if (memory.file() == nullptr) return;
-  load_ = std::make_unique<DiskLane>(memory.file()->file(), device);
-  store_ = std::make_unique<DiskLane>(memory.file()->file(), device);
+  load_ = std::make_unique<DiskLane>(memory.file()->file(), device, plan.disk_blocks);
+  store_ = std::make_unique<DiskLane>(memory.file()->file(), device, plan.disk_blocks);
   load_->reserve(1 + moves(Lane::kLoad));
   store_->reserve(1 + moves(Lane::kStore));
 }
@@ -103,14 +132,18 @@ std::unique_ptr<Background> Movers::bind(const Action& action, const View& from,
     case Lane::kOut:
       return std::make_unique<BoundMove>(from, to, device_, compute, *out_);
     case Lane::kLoad:
-      return std::make_unique<BoundDiskMove>(
-          DiskTransfer{.stores = false, .value = to, .at = &memory_.on_disk(action.in[0]), .staging = staging}, device_,
-          compute, *load_);
+      return std::make_unique<BoundDiskMove>(transfer(false, to, action.in[0], staging), device_, compute, *load_);
     default:
-      return std::make_unique<BoundDiskMove>(
-          DiskTransfer{.stores = true, .value = from, .at = &memory_.on_disk(action.out[0]), .staging = staging},
-          device_, compute, *store_);
+      return std::make_unique<BoundDiskMove>(transfer(true, from, action.out[0], staging), device_, compute, *store_);
   }
+}
+
+DiskTransfer Movers::transfer(bool stores, const View& value, int on_disk, std::span<std::byte> staging) {
+  return {.stores = stores,
+          .value = value,
+          .at = &memory_.on_disk(on_disk),
+          .begin = plan_.values[static_cast<size_t>(on_disk)].offset,
+          .staging = staging};
 }
 
 std::string Movers::disk() const {
@@ -121,15 +154,15 @@ std::string Movers::disk() const {
 }
 
 void Movers::read(int value, const View& to) {
-  carry({.stores = false, .value = to, .at = &memory_.on_disk(value)});
+  carry(transfer(false, to, value, {}));
 }
 
 void Movers::write(int value, const View& from) {
-  carry({.stores = true, .value = from, .at = &memory_.on_disk(value)});
+  carry(transfer(true, from, value, {}));
 }
 
 void Movers::carry(DiskTransfer transfer) {
-  const HostTensor staging({DType::kU8, {staged_by_disk(transfer.at->bytes)}});
+  const HostTensor staging({DType::kU8, {staged_by_disk(transfer.value.bytes(), plan_.disk_blocks)}});
   transfer.staging = staging.view().raw();
   DiskLane& lane = transfer.stores ? *store_ : *load_;
   lane.wait(lane.put(transfer));

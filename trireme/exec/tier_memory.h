@@ -50,6 +50,10 @@ class TierMemory {
   std::vector<DiskValue*> disk_values_;  // by buffer
 };
 
+// The longest run of the arena's bytes in which nothing lies between steps: nothing that stays, is fed to a step or is
+// its result.
+std::span<std::byte> idle_between_steps(const ExecutionPlan& plan, std::span<std::byte> arena);
+
 // Who carries values between the tiers, beside the kernels: a stream or a lane for each way, where the plan has moves.
 class Movers {
  public:
@@ -64,6 +68,7 @@ class Movers {
   void write(int value, const View& from);
 
  private:
+  DiskTransfer transfer(bool stores, const View& value, int on_disk, std::span<std::byte> staging);
   void carry(DiskTransfer transfer);
 
   const ExecutionPlan& plan_;

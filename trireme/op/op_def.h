@@ -121,7 +121,8 @@ struct Example {
 
 struct Traits {
   bool elementwise = false;  // operands broadcast to the results' shape; each element depends on its own position only
-  bool zero_cost_view = false;  // the result is the operand's bytes under another shape
+  bool zero_cost_view = false;  // the result is bytes of the operand under another shape
+  bool joins_in_place = false;  // the result is the operands' bytes, which are made side by side
   bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
   bool message = false;         // between plans: one rank sends, another receives (op/message.h)
   bool move = false;            // between tiers of a rank's memory (op/move.h)

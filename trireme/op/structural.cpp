@@ -23,7 +23,9 @@ const Structural& structural() {
                                .fused_rows = op("fused_rows"),
                                .send = op("send"),
                                .recv = op("recv"),
-                               .move = op("move")};
+                               .move = op("move"),
+                               .part = op("part"),
+                               .join = op("join")};
   return kOps;
 }
 

@@ -25,6 +25,8 @@ struct Structural {
   const OpDef& send;
   const OpDef& recv;
   const OpDef& move;
+  const OpDef& part;
+  const OpDef& join;
 
   // Of two terms.
   const OpDef& reduced(Reduction reduction) const;
@@ -63,6 +65,16 @@ struct FullAttrs {
   static constexpr auto fields() {
     return std::tuple{field("dtype", &FullAttrs::dtype), field("shape", &FullAttrs::shape),
                       field("value", &FullAttrs::value)};
+  }
+};
+
+// part: a tensor's rows, counted by its first dimension, where they lie; join: the tensor of all its rows, which are
+// made where they belong. An input that is updated in parts is so without being anywhere whole.
+struct PartAttrs {
+  int64_t first = 0;
+  int64_t rows = 1;
+  static constexpr auto fields() {
+    return std::tuple{field("first", &PartAttrs::first), field("rows", &PartAttrs::rows)};
   }
 };
 

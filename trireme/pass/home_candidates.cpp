@@ -1,6 +1,7 @@
 #include "trireme/pass/home_candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 
@@ -43,6 +44,7 @@ class Candidates {
 
   std::vector<HomeCandidate> take() {
     std::vector<HomeCandidate> out;
+    find_again();
     for (auto& [key, candidate] : found_) {
       candidate.idle_s /= static_cast<double>(std::max<int64_t>(1, candidate.bytes));
       if (candidate.bytes > 0) out.push_back(std::move(candidate));
@@ -137,6 +139,21 @@ class Candidates {
     }
   }
 
+  // What the ops of modules that have a number take in the forward pass: they are what is computed again.
+  void find_again() {
+    std::map<std::string, double> seconds;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.phase == Phase::kForward && !is_for_backward(node))
+        seconds[part_of_model(graph_.scope_of(node))] += between(id, id + 1);
+    }
+    for (auto& [key, candidate] : found_) {
+      const auto known = seconds.find(candidate.part);
+      if (candidate.kind == HomeKind::kKept && candidate.part.find('.') != std::string::npos && known != seconds.end())
+        candidate.again_s = known->second;
+    }
+  }
+
   const Graph& graph_;
   const PassOptions& passes_;
   std::vector<double> starts_;
@@ -155,19 +172,41 @@ std::vector<HomeCandidate> home_candidates(const Program& program, const PassOpt
   return Candidates(program, passes).take();
 }
 
-void add_home(const HomeCandidate& candidate, Tier tier, PassOptions& passes) {
+void choose_again(std::vector<Leaving>& leaving, double step_s, const Machine& machine) {
+  std::array<double, kTiers> busy_s{};  // of the lane that brings it back, which has as much to do or more
+  const auto take = [&](const Leaving& of) {
+    const double times = of.candidate->kind == HomeKind::kParameters ? 2 : 1;
+    return times * move_seconds({of.tier, Tier::kDevice}, of.candidate->bytes, machine);
+  };
+  for (const Leaving& of : leaving) {
+    if (of.candidate->again_s < 0) busy_s[static_cast<size_t>(of.tier)] += take(of);
+  }
+  for (Leaving& of : leaving) {
+    if (of.candidate->again_s < 0) continue;
+    double& busy = busy_s[static_cast<size_t>(of.tier)];
+    const double waited_s = std::max(0.0, busy + take(of) - step_s) - std::max(0.0, busy - step_s);
+    of.again = of.candidate->again_s < waited_s;
+    if (!of.again) busy += take(of);
+  }
+}
+
+void add_home(const Leaving& leaving, PassOptions& passes) {
+  const HomeCandidate& candidate = *leaving.candidate;
   if (candidate.kind != HomeKind::kKept) {
-    passes.homes.insert(passes.homes.begin(), {candidate.part, held_of(candidate.kind), tier});
+    passes.homes.insert(passes.homes.begin(), {candidate.part, held_of(candidate.kind), leaving.tier});
     return;
   }
   using Keep = Recompute::Rule::Keep;
+  const Keep away = leaving.tier == Tier::kDisk ? Keep::kDisk : Keep::kHost;
   passes.recompute.rules.insert(passes.recompute.rules.begin(),
-                                {.pattern = candidate.part, .keep = tier == Tier::kDisk ? Keep::kDisk : Keep::kHost});
+                                {.pattern = candidate.part, .keep = leaving.again ? Keep::kAgain : away});
 }
 
-std::string home_text(const HomeCandidate& candidate, Tier tier) {
-  if (candidate.kind == HomeKind::kKept) return fmt::format("kept of {} = {}", candidate.part, to_string(tier));
-  return to_string(HomeRule{candidate.part, held_of(candidate.kind), tier});
+std::string home_text(const Leaving& leaving) {
+  const HomeCandidate& candidate = *leaving.candidate;
+  if (candidate.kind != HomeKind::kKept)
+    return to_string(HomeRule{candidate.part, held_of(candidate.kind), leaving.tier});
+  return fmt::format("kept of {} = {}", candidate.part, leaving.again ? "again" : to_string(leaving.tier));
 }
 
 }  // namespace trireme

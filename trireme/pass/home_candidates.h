@@ -18,9 +18,10 @@ struct HomeCandidate {
   enum class Kind { kParameters, kState, kGradients, kKept };
   Kind kind = Kind::kState;
   std::string part;
-  int64_t bytes = 0;  // on a rank
-  int64_t moves = 2;  // of each byte in a step, on its way and back
-  double idle_s = 0;  // that they lie there between two uses, in a step as it is modelled; the mean by bytes
+  int64_t bytes = 0;    // on a rank
+  int64_t moves = 2;    // of each byte in a step, on its way and back
+  double idle_s = 0;    // that they lie there between two uses, in a step as it is modelled; the mean by bytes
+  double again_s = -1;  // that computing them again takes instead; below 0: they cannot be
 
   // Bytes that are away for how long, for each byte that moves: what leaves first where memory is short.
   double worth() const { return idle_s / static_cast<double>(moves); }
@@ -29,8 +30,18 @@ struct HomeCandidate {
 // The best first. `program` has no moves yet; what rules of `passes` give a home or keep otherwise is left out.
 std::vector<HomeCandidate> home_candidates(const Program& program, const PassOptions& passes);
 
-// Adds the rule that puts it into the tier, before those that are there.
-void add_home(const HomeCandidate& candidate, Tier tier, PassOptions& passes);
-std::string home_text(const HomeCandidate& candidate, Tier tier);  // "h.3/state = disk", "kept of h.3 = host"
+// What becomes of a candidate.
+struct Leaving {
+  const HomeCandidate* candidate = nullptr;
+  Tier tier = Tier::kHost;
+  bool again = false;  // instead it is computed again
+};
+// The first of them are the best to leave. Of what is kept, that is computed again which would take longer to move than
+// computing it again, where the moves of all, each tier's in its lanes, have no room beside the computing.
+void choose_again(std::vector<Leaving>& leaving, double step_s, const Machine& machine);
+
+// Adds the rule for it, before those that are there.
+void add_home(const Leaving& leaving, PassOptions& passes);
+std::string home_text(const Leaving& leaving);  // "h.3/state = disk", "kept of h.3 = host", "kept of h.3 = again"
 
 }  // namespace trireme

@@ -7,10 +7,11 @@
 // and comes back before its first reader after that.
 //
 // A parameter that has come goes again when a few others have been read without it, and comes anew for its next reader;
-// so do gradients, which leave once. The moves run beside the ops. Those for one reader are begun before a reader that
-// stands before it: the last one from which on the ops take as long as they do, by the machine's rates, but not more
-// than four readers ahead. What would have to come back before it has left stays. The pass runs last, when the ops
-// stand where they will run.
+// so do gradients, which leave once. Rows of an input that an update takes alone (updates_in_parts.cpp) come and go as
+// inputs do. The moves run beside the ops. Those for one reader are begun before a reader that stands before it: the
+// last one from which on the ops take as long as they do, by the machine's rates, but not more readers ahead than
+// parallel.prefetch says, four without. What would have to come back before it has left stays. The pass runs last, when
+// the ops stand where they will run.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -49,9 +50,6 @@ struct Return {
 // A visit ends when more ops than these have read parameters or state, and not this value.
 constexpr int64_t kReadersPassedBy = 3;
 
-// What comes is begun before a reader that is so many readers ahead of its own, at most.
-constexpr std::ptrdiff_t kMostReadersAhead = 4;
-
 bool is_late(const Node& node) {
   return is_for_backward(node) || node.phase == Phase::kUpdate;
 }
@@ -65,6 +63,7 @@ class Homes {
         rewrite_(program),
         homes_(homes_of_inputs(graph_, options.homes, host_nodes(graph_))),
         uses_(graph_.values().size()) {
+    find_parts();
     find_uses();
     number_readers();
     add_inputs();
@@ -107,10 +106,27 @@ class Homes {
   };
   static size_t at(ValueId id) { return static_cast<size_t>(id); }
 
+  // Rows of inputs that lie elsewhere, and what is joined to replace one of these.
+  void find_parts() {
+    const std::map<ValueId, Tier> elsewhere = homes_of_inputs_elsewhere();
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op != &structural().part) continue;
+      if (const auto whole = elsewhere.find(node.inputs[0]); whole != elsewhere.end())
+        parts_.emplace(node.outputs[0], whole->second);
+    }
+    for (const Output& output : graph_.outputs()) {
+      const NodeId producer = graph_.value(output.value).producer;
+      if (producer < 0 || !def_of(graph_.node(producer)).traits.joins_in_place) continue;
+      if (const auto whole = elsewhere.find(output.updates); whole != elsewhere.end())
+        joins_.emplace(producer, whole->second);
+    }
+  }
+
   void find_uses() {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
-      if (!is_on_device(node)) continue;
+      if (!is_on_device(id)) continue;
       const auto use = [&](ValueId value) {
         std::vector<NodeId>& nodes = uses_[at(value)].nodes;
         if (nodes.empty() || nodes.back() != id) nodes.push_back(id);
@@ -121,9 +137,11 @@ class Homes {
     for (const Output& output : graph_.outputs()) uses_[at(output.value)].is_output = true;
   }
 
-  // Not an op on the host, or a move for one, which find inputs at home.
-  bool is_on_device(const Node& node) const {
-    if (node.on_host) return false;
+  // Not an op on the host, or a move for one, which find inputs at home, nor a look at a part of one there.
+  bool is_on_device(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (node.on_host || joins_.contains(id)) return false;
+    if (node.outputs.size() == 1 && parts_.contains(node.outputs[0])) return false;
     return !is_move(def_of(node)) || move_of(node.attrs).from == Tier::kDevice;
   }
 
@@ -152,6 +170,7 @@ class Homes {
       const std::vector<NodeId>& nodes = uses_[at(input.value)].nodes;
       readers.insert(nodes.begin(), nodes.end());
     }
+    for (const auto& [part, home] : parts_) readers.insert(uses_[at(part)].nodes.begin(), uses_[at(part)].nodes.end());
     for (const NodeId id : readers) number_of_reader_.emplace(id, static_cast<int64_t>(number_of_reader_.size()));
   }
 
@@ -202,6 +221,14 @@ class Homes {
           returns_.emplace(output.value, Return{home, uses_[at(output.value)].nodes.back()});
       }
     }
+    for (const auto& [part, home] : parts_) {
+      const std::vector<NodeId>& uses = uses_[at(part)].nodes;
+      if (!uses.empty()) trips_.push_back({.value = part, .home = home, .visits = visits_of(uses)});
+    }
+    for (const auto& [join, home] : joins_) {
+      for (const ValueId part : graph_.node(join).inputs)
+        returns_.emplace(part, Return{home, uses_[at(part)].nodes.back()});
+    }
   }
 
   // Gradients until their updates read them, and the parts of sums over micro-batches.
@@ -239,7 +266,8 @@ class Homes {
   // By an op on the device. What comes from the host, or leaves for it, has its place (on_host.cpp).
   bool is_made_here(ValueId id) const {
     const NodeId producer = graph_.value(id).producer;
-    return producer >= 0 && !graph_.node(producer).on_host && !is_move(def_of(graph_.node(producer)));
+    return producer >= 0 && !graph_.node(producer).on_host && !is_move(def_of(graph_.node(producer))) &&
+           !joins_.contains(producer);
   }
 
   // Not what a step reports, what is one of a collective's results, which may be of several phases, or a look at an
@@ -300,9 +328,10 @@ class Homes {
     const auto ahead_s = [&](NodeId id) {
       return starts_[static_cast<size_t>(visit.first)] - starts_[static_cast<size_t>(id)];
     };
+    const Node& node = graph_.node(visit.first);
+    const std::ptrdiff_t most = readers_ahead(options_.tier_ways.prefetch, graph_.scope_of(node), node.op->name);
     auto begin = reader - 1;
-    while (begin != readers_.begin() && reader - begin < kMostReadersAhead && ahead_s(begin->first) < reader->second)
-      --begin;
+    while (begin != readers_.begin() && reader - begin < most && ahead_s(begin->first) < reader->second) --begin;
     return begin->first;
   }
 
@@ -366,7 +395,8 @@ class Homes {
   void copy(NodeId id) {
     Few<ValueId, 4> in = graph_.node(id).inputs;
     for (ValueId& operand : in) {
-      if (!is_on_device(graph_.node(id))) continue;
+      if (joins_.contains(id)) operand = at_home_.at(operand);
+      if (!is_on_device(id)) continue;
       if (const auto here = here_.find(operand); here != here_.end()) operand = here->second;
     }
     rewrite_.copy(id, in, graph_.node(id).outputs);
@@ -377,6 +407,8 @@ class Homes {
   Machine machine_;
   Rewrite rewrite_;
   std::vector<Tier> homes_;                     // of inputs
+  std::map<ValueId, Tier> parts_;               // looks at rows of inputs that lie elsewhere, and where
+  std::map<NodeId, Tier> joins_;                // what makes those that replace such inputs of parts, and where
   std::vector<Uses> uses_;                      // by value
   std::map<NodeId, int64_t> number_of_reader_;  // of ops that read parameters and state
   std::vector<Trip> trips_;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/error.h"
 #include "trireme/exec/executor.h"
 #include "trireme/exec/virtual_time.h"
 #include "trireme/grad/gradients.h"
@@ -170,6 +171,84 @@ TEST(Homes, change_no_bits) {
     EXPECT_EQ(trained(plan_execution(program_with(all_on_host()), {.device = device.get()}), *device), usual) << name;
     EXPECT_EQ(trained(plan_execution(program_with(on_disk), {.device = device.get()}), *device), usual) << name;
   }
+}
+
+// Everything but gradients, and updates of so many bytes of a tensor at a time.
+Program program_in_parts(Tier tier, std::string_view part, const std::vector<PrefetchRule>& prefetch = {}) {
+  const Graph graph = layers_with_state();
+  const std::vector<HomeRule> homes{parse_home_rule(fmt::format("* = {}", to_string(tier))),
+                                    parse_home_rule(fmt::format("*/state = {}", to_string(tier))),
+                                    parse_home_rule("w4 = device"), parse_home_rule("w1/state = device")};
+  return run_passes(partition(graph, data_parallel(graph, 1)),
+                    {.homes = homes, .tier_ways = {.update_part = part, .prefetch = prefetch}});
+}
+
+// Of each parameter and its state, on the device or not, each part of an update reads a part and makes one in its
+// place.
+TEST(UpdatesInParts, have_their_rows_alone_on_the_device) {
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    const Program program = program_in_parts(tier, "4KiB");
+    EXPECT_THAT(verify(program), IsEmpty());
+    const ExecutionPlan plan = plan_execution(program);
+    EXPECT_THAT(verify(plan), IsEmpty());
+    EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+    int updates = 0;
+    for (const Action& action : plan.actions) {
+      if (action.op->name != "adam_update") continue;
+      ++updates;
+      for (const int id : action.out) EXPECT_EQ(plan.values[static_cast<size_t>(id)].type.bytes(), kBytes / 4);
+    }
+    EXPECT_EQ(updates, 4 * kWeights);
+    EXPECT_EQ(plan.arena(tier).persistent, (kWeights - 1) * kBytes + (2 * kWeights - 2) * kBytes) << "w4, and of w1";
+  }
+  const auto device_bytes = [](const Program& program) { return plan_execution(program).arena().bytes; };
+  EXPECT_LT(device_bytes(program_in_parts(Tier::kDisk, "2KiB")), device_bytes(program_in_parts(Tier::kDisk, "0")));
+}
+
+TEST(UpdatesInParts, change_no_bits) {
+  const std::vector<std::string> usual = trained(plan_execution(program_with({})), cpu_device());
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    for (const char* const part : {"4KiB", "5KiB", "1KiB"})
+      EXPECT_EQ(trained(plan_execution(program_in_parts(tier, part)), cpu_device()), usual) << part;
+    const std::shared_ptr<Device> device = make_device("guarded:2");
+    EXPECT_EQ(trained(plan_execution(program_in_parts(tier, "4KiB"), {.device = device.get()}), *device), usual);
+    const DiskBlocks small{.bytes = 4096, .under_way = 2};
+    EXPECT_EQ(trained(plan_execution(program_in_parts(tier, "7KiB"), {.disk_blocks = small}), cpu_device()), usual);
+  }
+}
+
+TEST(UpdatesInParts, a_plan_whose_parts_lie_elsewhere_is_unsound) {
+  ExecutionPlan plan = plan_execution(program_in_parts(Tier::kHost, "4KiB"));
+  const auto look = std::ranges::find_if(plan.actions, [](const Action& action) {
+    return action.op == &structural().part && action.attrs.as<PartAttrs>().first > 0;
+  });
+  ASSERT_NE(look, plan.actions.end());
+  plan.values[static_cast<size_t>(look->out[0])].offset += 256;
+  EXPECT_THAT(verify(plan), testing::Contains(HasSubstr("does not lie where its rows of value")));
+}
+
+// A part is on the device earlier, the more readers before its own it may begin.
+TEST(Prefetch, begins_as_many_readers_before_as_is_said) {
+  const auto most_here = [](const std::vector<PrefetchRule>& rules) {
+    int64_t here = 0, most = 0;
+    for (const Node& node : program_in_parts(Tier::kHost, "0", rules).graph.nodes()) {
+      if (!is_move(def_of(node))) continue;
+      here += move_of(node.attrs).to == Tier::kDevice ? 1 : -1;
+      most = std::max(most, here);
+    }
+    return most;
+  };
+  const int64_t one = most_here({parse_prefetch_rule("* = 1")});
+  EXPECT_LE(one, most_here({parse_prefetch_rule("* = 2")}));
+  EXPECT_LT(one, most_here({parse_prefetch_rule("* = 9")}));
+  EXPECT_EQ(one, most_here({parse_prefetch_rule("* = 9"), parse_prefetch_rule("* = 1")})) << "the last counts";
+  const std::vector<PrefetchRule> rules{parse_prefetch_rule("h.* = 2"), parse_prefetch_rule("h.0..1/matmul = 7")};
+  EXPECT_EQ(readers_ahead(rules, "h.1.mlp", "matmul"), 7);
+  EXPECT_EQ(readers_ahead(rules, "grad/h.1.mlp", "gelu"), 2);
+  EXPECT_EQ(readers_ahead(rules, "wte", "matmul"), 4);
+  EXPECT_EQ(to_string(rules[1]), "h.0..1/matmul = 7");
+  for (const char* const wrong : {"h.*", "= 2", "h.* = ", "h.* = 0", "h.* = 65", "h.* = 2x", "h.*/ = 2"})
+    EXPECT_THROW(parse_prefetch_rule(wrong), Error) << wrong;
 }
 
 TEST(Homes, moves_hide_under_ops_but_for_the_last) {

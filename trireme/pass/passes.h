@@ -13,6 +13,7 @@
 #include "trireme/plan/asked/fusion.h"
 #include "trireme/plan/asked/homes.h"
 #include "trireme/plan/asked/op_homes.h"
+#include "trireme/plan/asked/tier_ways.h"
 
 namespace trireme {
 
@@ -53,6 +54,7 @@ struct PassOptions {
   Recompute recompute = {};           // the pass runs if any is asked for
   OnHost on_host = {};                // on_host.cpp runs if any is asked for
   std::vector<HomeRule> homes = {};   // homes.cpp runs if any is given, or ops run on the host
+  TierWays tier_ways = {};            // how what has its home elsewhere comes and goes
   int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all

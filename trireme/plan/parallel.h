@@ -27,6 +27,7 @@
 #include "trireme/plan/asked/search_options.h"
 #include "trireme/plan/asked/stages.h"
 #include "trireme/plan/asked/tier_sizes.h"
+#include "trireme/plan/asked/tier_ways.h"
 #include "trireme/plan/propagate/propagate.h"
 #include "trireme/plan/strategy/strategy.h"
 #include "trireme/plan/strategy/strategy_file.h"
@@ -99,6 +100,7 @@ struct Parallel {
   std::vector<HomeRule> homes;
   OnHost on_host;
   TierSizes tiers;  // that a rank may take
+  TierWays tier_ways;
   // The graph is cut by hand: it is what each rank runs, with collectives of the model's own code (ir/graph.h,
   // Input::piece). Of the rest, `mesh` counts, and `dataset` for the batch that a rank is given.
   bool by_hand = false;

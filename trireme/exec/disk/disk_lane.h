@@ -2,32 +2,37 @@
 // under way at a time. Every block has a checksum, which the reading compares.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/work_queue.h"
 #include "trireme/exec/disk/block_io.h"
+#include "trireme/exec/disk/blocks.h"
 
 namespace trireme {
 
 // Where a value lies in the file, and the checksums of what was written there last.
 struct DiskValue {
+  // `cuts`: at which of its bytes, whole sectors, parts begin that are carried alone. No block has bytes of two.
+  DiskValue(std::string value_name, int64_t at_offset, int64_t size, const std::vector<int64_t>& cuts = {},
+            int64_t block_bytes = DiskBlocks().bytes);
+
   std::string name;  // for errors
   int64_t offset = 0, bytes = 0;
-  std::vector<uint64_t> sums = {};  // of each block; none before the first writing
+  std::vector<int64_t> blocks;                // where each begins, and the end of the last
+  std::vector<std::optional<uint64_t>> sums;  // of each block; none before it is written first
 };
 
 struct DiskTransfer {
   bool stores = false;
   View value;                          // in the device's memory or the host's
-  DiskValue* at = nullptr;             // of as many bytes
+  DiskValue* at = nullptr;             // of as many bytes, or more
+  int64_t begin = 0;                   // at which of its bytes the value begins, a whole number of blocks
   std::span<std::byte> staging = {};   // of the host's memory, as blocks.h says
   const DeviceEvent* after = nullptr;  // that comes before the value is read or written; null: nothing does
 };
@@ -35,35 +40,25 @@ struct DiskTransfer {
 class DiskLane {
  public:
   // `file` and `device` outlive it.
-  DiskLane(int file, Device& device, const BlockIoMaker& make_io = block_io);
-  DiskLane(const DiskLane&) = delete;
-  DiskLane& operator=(const DiskLane&) = delete;
-  ~DiskLane();  // what is not begun by then is left out
-
+  DiskLane(int file, Device& device, const DiskBlocks& blocks = {}, const BlockIoMaker& make_io = block_io);
   std::string_view way() const { return io_->name(); }  // "io_uring"
   // So many transfers may be put in before the first of them is waited for; put() takes no memory then.
-  void reserve(size_t transfers);
+  void reserve(size_t transfers) { queue_.reserve(transfers); }
   // Returns its number. The transfer, and what it names, stays until it has been waited for. Throws as wait().
-  uint64_t put(const DiskTransfer& transfer);
+  uint64_t put(const DiskTransfer& transfer) { return queue_.put(transfer); }
   // Returns when it has ended: what it stores has been written, what it loads has come. Throws what went wrong in it or
   // in one before, after which none is begun any more: kIo for the system's errors, kCorrupt for bytes that are not
   // those that were written.
-  void wait(uint64_t number);
+  void wait(uint64_t number) { queue_.wait(number); }
 
  private:
-  void run();
   void carry(const DiskTransfer& transfer);
   class Blocks;
 
+  DiskBlocks blocks_;
   std::unique_ptr<DeviceStream> copies_;  // of the lane's thread
   std::unique_ptr<BlockIo> io_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<const DiskTransfer*> ring_;  // transfers done_ to put_ - 1, at their numbers modulo its size
-  uint64_t put_ = 0, done_ = 0;
-  std::exception_ptr error_;
-  bool ends_ = false;
-  std::thread thread_;
+  WorkQueue<DiskTransfer> queue_;
 };
 
 }  // namespace trireme

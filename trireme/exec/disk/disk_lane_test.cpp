@@ -20,6 +20,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr int64_t kBlockBytes = DiskBlocks().bytes, kBlocksUnderWay = DiskBlocks().under_way;
+
 HostTensor random_bytes(int64_t bytes, uint32_t seed) {
   HostTensor out({DType::kU8, {bytes}});
   std::minstd_rand random(seed);
@@ -45,14 +47,15 @@ std::string disk_error(Call&& call) {
 class Stored {
  public:
   explicit Stored(const BlockIoMaker& make_io = block_io, int64_t bytes = 8 << 20)
-      : file_("", bytes), lane_(file_.file(), cpu_device(), make_io) {
+      : file_("", bytes), lane_(file_.file(), cpu_device(), {}, make_io) {
     lane_.reserve(1);
   }
   int file() const { return file_.file(); }
   const DiskLane& lane() const { return lane_; }
-  void carry(bool stores, const HostTensor& value, DiskValue& at) {
-    const HostTensor staging({DType::kU8, {staged_by_disk(at.bytes)}});
-    const DiskTransfer transfer{.stores = stores, .value = value.view(), .at = &at, .staging = staging.view().raw()};
+  void carry(bool stores, const HostTensor& value, DiskValue& at, int64_t begin = 0) {
+    const HostTensor staging({DType::kU8, {staged_by_disk(value.view().bytes(), {})}});
+    const DiskTransfer transfer{
+        .stores = stores, .value = value.view(), .at = &at, .begin = begin, .staging = staging.view().raw()};
     lane_.wait(lane_.put(transfer));
   }
 
@@ -67,6 +70,33 @@ std::unique_ptr<BlockIo> by_threads(int file, int most) {
 
 class EveryWay : public testing::TestWithParam<bool> {};
 
+// Parts are carried by themselves and with others, in whatever order.
+TEST_P(EveryWay, parts_of_a_value_go_and_come_alone_and_together) {
+  Stored disk(GetParam() ? BlockIoMaker(by_threads) : BlockIoMaker(block_io));
+  const int64_t bytes = 3 * kBlockBytes + 777;
+  const std::vector<int64_t> begins{0, kSectorBytes, 3 * kSectorBytes, kBlockBytes + 5 * kSectorBytes, bytes};
+  DiskValue at("w", kSectorBytes, bytes, {begins.begin() + 1, begins.end() - 1});
+  HostTensor want = random_bytes(bytes, 1);
+  disk.carry(true, want, at);
+  for (const size_t i : {size_t{2}, size_t{0}, size_t{3}}) {
+    const HostTensor part = random_bytes(begins[i + 1] - begins[i], static_cast<uint32_t>(7 + i));
+    disk.carry(true, part, at, begins[i]);
+    std::ranges::copy(part.view().raw(), want.view().raw().begin() + begins[i]);
+  }
+  HostTensor whole = random_bytes(bytes, 2);
+  disk.carry(false, whole, at);
+  EXPECT_TRUE(are_equal(whole, want));
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    const HostTensor part = random_bytes(begins[i + 1] - begins[i], 3);
+    disk.carry(false, part, at, begins[i]);
+    EXPECT_TRUE(std::ranges::equal(
+        part.view().raw(),
+        want.view().raw().subspan(static_cast<size_t>(begins[i]), static_cast<size_t>(part.view().bytes()))))
+        << i;
+  }
+  EXPECT_THROW(disk.carry(false, random_bytes(100, 4), at, 0), Error);  // the middle of a block
+}
+
 TEST_P(EveryWay, what_is_stored_comes_back_whatever_its_size) {
   Stored disk(GetParam() ? BlockIoMaker(by_threads) : BlockIoMaker(block_io));
   if (GetParam()) EXPECT_EQ(disk.lane().way(), "threads");
@@ -76,7 +106,7 @@ TEST_P(EveryWay, what_is_stored_comes_back_whatever_its_size) {
   for (const int64_t bytes : {int64_t{1}, kSectorBytes - 1, kSectorBytes, kBlockBytes, kBlockBytes + 1,
                               kBlocksUnderWay * kBlockBytes, 6 * kBlockBytes + 12345}) {
     values.push_back(random_bytes(bytes, static_cast<uint32_t>(bytes)));
-    disk.carry(true, values.back(), places.emplace_back(DiskValue{.name = "v", .offset = offset, .bytes = bytes}));
+    disk.carry(true, values.back(), places.emplace_back("v", offset, bytes));
     offset += bytes_on_disk(bytes);
   }
   for (size_t i = 0; i < values.size(); ++i) {
@@ -92,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, EveryWay, testing::Bool(),
 TEST(DiskLane, bytes_that_were_changed_name_the_value_and_end_the_run) {
   Stored disk;
   const HostTensor value = random_bytes(3 * kBlockBytes, 1), come(value.type());
-  DiskValue at{.name = "h.0.w.m", .offset = kBlockBytes, .bytes = 3 * kBlockBytes};
+  DiskValue at("h.0.w.m", kBlockBytes, 3 * kBlockBytes);
   disk.carry(true, value, at);
   const HostTensor older = random_bytes(2 * kSectorBytes, 2);
   const auto address = reinterpret_cast<uintptr_t>(older.view().data);
@@ -106,7 +136,7 @@ TEST(DiskLane, bytes_that_were_changed_name_the_value_and_end_the_run) {
 
 TEST(DiskLane, what_was_never_written_is_not_read) {
   Stored disk;
-  DiskValue at{.name = "w", .offset = 0, .bytes = 100};
+  DiskValue at("w", 0, 100);
   EXPECT_THAT(disk_error([&] { disk.carry(false, random_bytes(100, 1), at); }),
               HasSubstr("'w' is read from the disk before it was written there"));
 }
@@ -149,7 +179,7 @@ TEST(DiskLane, errors_of_the_system_say_what_was_to_be_done_with_which_value) {
   const HostTensor value = random_bytes(9 * kBlockBytes, 1);
   const auto stored = [&](int64_t answer) {
     Stored disk(answering(6, answer));
-    DiskValue at{.name = "wte.v", .offset = 0, .bytes = value.view().bytes()};
+    DiskValue at("wte.v", 0, value.view().bytes());
     return disk_error([&] { disk.carry(true, value, at); });
   };
   EXPECT_THAT(stored(-ENOSPC), HasSubstr("cannot write 'wte.v' to the tier 'disk': No space left on device; free "
@@ -157,17 +187,43 @@ TEST(DiskLane, errors_of_the_system_say_what_was_to_be_done_with_which_value) {
   EXPECT_THAT(stored(-EIO), HasSubstr("cannot write 'wte.v' to the tier 'disk': Input/output error"));
   EXPECT_THAT(stored(0), HasSubstr("its file ends too early"));
   Stored disk(answering(9, -EIO));
-  DiskValue at{.name = "wte.v", .offset = 0, .bytes = value.view().bytes()};
+  DiskValue at("wte.v", 0, value.view().bytes());
   disk.carry(true, value, at);
   EXPECT_THAT(disk_error([&] { disk.carry(false, value, at); }),
               HasSubstr("cannot read 'wte.v' from the tier 'disk': Input/output error"));
+}
+
+// A disk that does nothing until it is waited for, and then what it was asked for last.
+class LateIo : public BlockIo {
+ public:
+  LateIo(int file, int most) : inner_(io_by_threads(file, most)) {}
+  std::string_view name() const override { return "late"; }
+  void begin(const BlockRequest& request) override { asked_.push_back(request); }
+  BlockEnd end() override {
+    inner_->begin(asked_.back());
+    asked_.pop_back();
+    return inner_->end();
+  }
+
+ private:
+  std::unique_ptr<BlockIo> inner_;
+  std::vector<BlockRequest> asked_;
+};
+
+TEST(DiskLane, a_disk_that_is_late_and_answers_in_another_order_changes_no_byte) {
+  Stored disk([](int file, int most) { return std::make_unique<LateIo>(file, most); });
+  const HostTensor value = random_bytes(9 * kBlockBytes + 5, 5), come(value.type());
+  DiskValue at("w", kSectorBytes, value.view().bytes(), {kSectorBytes, 4 * kBlockBytes});
+  disk.carry(true, value, at);
+  disk.carry(false, come, at);
+  EXPECT_TRUE(are_equal(come, value));
 }
 
 TEST(DiskLane, what_the_system_does_in_part_or_wants_again_is_done_whole) {
   const HostTensor value = random_bytes(5 * kBlockBytes + 77, 3), come(value.type());
   for (const int64_t answer : {int64_t{3 * kSectorBytes}, int64_t{-EAGAIN}, int64_t{-EINTR}}) {
     Stored disk(answering(answer > 0 ? 1 << 20 : 2, answer));
-    DiskValue at{.name = "w", .offset = kSectorBytes, .bytes = value.view().bytes()};
+    DiskValue at("w", kSectorBytes, value.view().bytes());
     disk.carry(true, value, at);
     disk.carry(false, come, at);
     EXPECT_TRUE(are_equal(come, value)) << answer;

@@ -35,11 +35,10 @@ DiskRate measure_disk(const std::string& directory, int64_t bytes) {
   const SwapFile file(directory, count * kValueBytes);
   DiskLane lane(file.file(), cpu_device());
   lane.reserve(1);
-  const HostTensor value({DType::kU8, {kValueBytes}}), staging({DType::kU8, {staged_by_disk(kValueBytes)}});
+  const HostTensor value({DType::kU8, {kValueBytes}}), staging({DType::kU8, {staged_by_disk(kValueBytes, {})}});
   std::ranges::fill(value.view().raw(), std::byte{0x5A});
   std::deque<DiskValue> values;
-  for (int64_t i = 0; i < count; ++i)
-    values.push_back({.name = "a value to measure by", .offset = i * kValueBytes, .bytes = kValueBytes});
+  for (int64_t i = 0; i < count; ++i) values.emplace_back("a value to measure by", i * kValueBytes, kValueBytes);
   DiskRate out{.way = std::string(lane.way()), .is_direct = file.is_direct()};
   out.written_bytes_per_s = carry_all(lane, true, value, staging, values);
   out.read_bytes_per_s = carry_all(lane, false, value, staging, values);

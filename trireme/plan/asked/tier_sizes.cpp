@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -54,6 +55,14 @@ std::string to_string(const MemorySize& size) {
     if (size.bytes() % unit.bytes == 0 && unit.bytes > best->bytes) best = &unit;
   }
   return fmt::format("{}{}", size.bytes() / best->bytes, best->name);
+}
+
+MemorySize TierSizes::of(Tier tier) const {
+  if (tier == Tier::kDisk) return disk.size();
+  const MemorySize& given = tier == Tier::kDevice ? device : host;
+  const double ratio = tier == Tier::kDevice ? device_ratio : host_ratio;
+  if (!given.is_given() || ratio == 1) return given;
+  return MemorySize(std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(given.bytes()) * ratio)));
 }
 
 DiskSpace DiskSpace::read(std::string_view text) {

@@ -52,11 +52,10 @@ std::string to_string(const DiskSpace& space);
 struct TierSizes {
   MemorySize device, host;
   DiskSpace disk;
+  double device_ratio = 1, host_ratio = 1;  // the shares of the first two that may be taken
 
-  const MemorySize& of(Tier tier) const {
-    if (tier == Tier::kDisk) return disk.size();
-    return tier == Tier::kDevice ? device : host;
-  }
+  // What may be taken.
+  MemorySize of(Tier tier) const;
 };
 
 }  // namespace trireme

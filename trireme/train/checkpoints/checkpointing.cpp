@@ -227,9 +227,11 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
                .data = data};
       if (data.memory != Memory::kHost) {
         piece.data = {nullptr, data.type};
-        piece.read = [&session, name = input.name, box, inner = part.inner] {
-          HostPiece held = session.step().read_input(name);
-          return inner == box ? std::move(held.copy) : part_of(held.view, box, inner);
+        piece.read = [&session, name = input.name, box, inner = part.inner]() -> ckpt::ReadBytes {
+          HostPiece held = session.step().borrow_input(name);
+          if (inner == box) return {held.view, std::move(held.copy)};
+          HostTensor own = part_of(held.view, box, inner);
+          return {own.view(), std::move(own)};
         };
       } else if (part.inner != box) {
         piece.data = copies.emplace_back(part_of(data, box, part.inner)).view();

@@ -67,6 +67,7 @@ struct JobConfig {
     std::vector<HomeRule> homes;
     OnHost on_host;
     TierSizes tiers;
+    TierWays tier_ways;
     bool recompute_communication = true, optimizer_comm_recompute = true, recompute_slice_activation = false;
     int64_t gradient_accumulation_steps = 1, interleave = 1;
     bool sum_micro_batch_losses = false;

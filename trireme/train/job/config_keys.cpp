@@ -13,8 +13,6 @@ namespace {
 constexpr NameOf<SliceCrossings> kSliceCrossings[] = {
     {"auto", SliceCrossings::kAuto}, {"always", SliceCrossings::kAlways}, {"never", SliceCrossings::kNever}};
 
-constexpr NameOf<bool> kUpdatesOn[] = {{"device", false}, {"host", true}};
-
 constexpr int64_t kMostFusionMb = int64_t{1} << 20;
 constexpr std::string_view kSemiAuto = "mode=semi_auto_parallel";
 
@@ -252,37 +250,6 @@ std::vector<Key> keys_of_kept(JobConfig& c) {
               "again), \"scope/op = memory\" (it is, whatever train.recompute says), \"scope = slices\" (ranks "
               "that have the same keep slices of it), \"scope = host\" (in the host's memory, until it is read), or "
               "\"scope = disk\""},
-      {.name = "home",
-       .target = as_texts(&p.homes),
-       .doc = "where parameters lie while nothing reads them, \"parameters = host\" or \"= disk\", like \"h.* = "
-              "disk\": they are moved to the device's memory before they are read, and back after their update; "
-              "\"parameters/state = host\" is of the optimizer's state of them, and \"parameters/gradient = host\" of "
-              "their gradients; none: the device's memory"},
-      {.name = "on",
-       .target = as_texts(&p.on_host.rules),
-       .doc = "which ops run on the host, \"scope = host\", like \"wte = host\", or \"scope/op = host\"; \"= device\" "
-              "takes some back: forward and backward, on what lies in the host's memory, beside those of the device. "
-              "Parameters that they alone read lie there and are updated there; none: all run on the device"},
-      {.name = "optimizer_on",
-       .target = one_of(&p.on_host.updates, kUpdatesOn),
-       .doc = "device, or host: parameters are updated on the host, where the optimizer's state then lies; gradients "
-              "leave as they are made, and weights come back",
-       .flag = "--optimizer-on",
-       .in_bench = true},
-      {.name = "device_memory",
-       .target = as_text(&p.tiers.device),
-       .doc = "the most of the device's memory that a rank may take, like 2GB or 512MiB; none: all",
-       .flag = "--device-memory"},
-      {.name = "host_memory",
-       .target = as_text(&p.tiers.host),
-       .doc = "the most of the host's memory that a rank may take beside the device's, for what has its home there "
-              "and what is on its way; none: all",
-       .flag = "--host-memory"},
-      {.name = "disk",
-       .target = as_text(&p.tiers.disk),
-       .doc = "directory of the file in which a rank has what has its home on the disk, and after a colon how large "
-              "that may be, like /scratch:40GB; none: the run's folder, or without one that of temporary files",
-       .flag = "--disk"},
       {.name = "recompute_communication",
        .target = &p.recompute_communication,
        .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},
@@ -368,8 +335,8 @@ std::vector<ConfigKey> config_keys(JobConfig& c) {
   for (ConfigKey& key : optimizer_keys(c)) keys.push_back(std::move(key));
   for (const std::vector<Key>& rows : {keys_of(c.train.schedule), keys_of_run(c)}) add_keys(keys, "train", rows);
   for (const std::vector<Key>& rows :
-       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_kept(c), keys_of_cuts(c),
-        keys_of(c.parallel.zero), keys_of(c.parallel.search), keys_of(c.parallel.communication),
+       {keys_of_ranks(c), keys_of_ready_made(c), keys_of_pipeline(c), keys_of_kept(c), keys_of_tiers(c),
+        keys_of_cuts(c), keys_of(c.parallel.zero), keys_of(c.parallel.search), keys_of(c.parallel.communication),
         keys_of(c.parallel.communication.fusion), keys_of_fusion(c)})
     add_keys(keys, "parallel", rows);
   return keys;

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 62> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 71> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},
@@ -72,6 +72,26 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 62> kOtherNa
     {"zero_stage", "parallel.zero"},
     {"parallel_mode", "parallel.mode"},
     {"dataset_strategy", "parallel.dataset"},
+    {"max_device_memory", "parallel.device_memory"},
+    {"offload_cpu_size", "parallel.host_memory"},
+    {"offload_disk_size", "parallel.disk"},
+    {"offload_path", "parallel.disk"},
+    {"offload_param", "parallel.offload_to"},
+    {"hbm_ratio", "parallel.device_ratio"},
+    {"cpu_ratio", "parallel.host_ratio"},
+    {"aio_block_size", "parallel.disk_block"},
+    {"aio_queue_size", "parallel.disk_queue"},
+}};
+
+// Names of settings that other systems have and this one does without, and why.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kWithoutNeed{{
+    {"host_mem_block_size",
+     "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first "
+     "step"},
+    {"enable_pinned_mem",
+     "the devices that there are work in the host's memory, or in memory beside it, and no bus lies between"},
+    {"enable_aio",
+     "the disk is always read and written beside the computing, by io_uring or, where that is forbidden, by threads"},
 }};
 
 std::string_view last_part(std::string_view name) {
@@ -82,6 +102,13 @@ std::string_view last_part(std::string_view name) {
 
 std::span<const std::pair<std::string_view, std::string_view>> other_names_of_keys() {
   return kOtherNames;
+}
+
+std::string_view why_no_key(const std::string& name) {
+  for (const auto& [other, why] : kWithoutNeed) {
+    if (other == last_part(name)) return why;
+  }
+  return "";
 }
 
 std::string meant_by(const std::string& name, const std::vector<ConfigKey>& keys) {

@@ -74,6 +74,28 @@ TEST(ParallelConfig, values_out_of_range_are_refused_with_the_range) {
               HasSubstr("Did you mean 'parallel.gradient_fp32_sync'?"));
 }
 
+TEST(ParallelConfig, keys_of_tiers_are_read_and_refused_by_name) {
+  const JobConfig c = with(
+      "device_memory = \"1GB\"\ndevice_ratio = 0.5\nauto_offload = false\noffload_to = \"disk\"\ndisk_block = "
+      "\"64KiB\"\ndisk_queue = 8\nupdate_part = \"1MiB\"\nprefetch = [\"h.* = 2\"]\n");
+  const Parallel p = parallel_of(c, 1);
+  EXPECT_EQ(p.tiers.of(Tier::kDevice), MemorySize("500MB"));
+  EXPECT_EQ(p.tier_ways.offload_to, Tier::kDisk);
+  EXPECT_EQ(p.tier_ways.disk_block, MemorySize(64 << 10));
+  EXPECT_EQ(p.tier_ways.disk_queue, 8);
+  EXPECT_EQ(p.tier_ways.update_part, MemorySize(1 << 20));
+  EXPECT_EQ(to_string(p.tier_ways.prefetch.at(0)), "h.* = 2");
+  EXPECT_THAT(error_of([] { parallel_of(with("offload_to = \"disk\"\n"), 1); }),
+              HasSubstr("with parallel.auto_offload = true the plan chooses that"));
+  EXPECT_THAT(error_of([] { with("device_ratio = 1.5\n"); }), HasSubstr("it must be above 0 and at most 1"));
+  EXPECT_THAT(error_of([] { with("disk_queue = 0\n"); }),
+              HasSubstr("parallel.disk_queue = 0; it must be from 1 to 64"));
+  EXPECT_THAT(error_of([] { with("prefetch = [\"h.*\"]\n"); }), HasSubstr("is not \"scope = readers\""));
+  EXPECT_THAT(error_of([] { with("host_mem_block_size = \"1GB\"\n"); }), HasSubstr("the host's memory is no pool"));
+  EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }), HasSubstr("and no need of one"));
+  EXPECT_THAT(error_of([] { with("enable_aio = true\n"); }), HasSubstr("by io_uring or, where that is forbidden"));
+}
+
 TEST(ParallelConfig, the_number_of_ranks_must_be_the_one_asked_for) {
   EXPECT_NO_THROW(parallel_of(with("device_num = 2\n"), 2));
   EXPECT_THAT(error_of([] { parallel_of(with("device_num = 2\n"), 4); }),

@@ -363,6 +363,12 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);
   check_degree(config);
+  require(
+      p.tier_ways.offload_to == Tier::kDevice || !p.tier_ways.auto_offload,
+      "configuration: parallel.offload_to = '{}' says where parameters and state lie while nothing reads them; with "
+      "parallel.auto_offload = true the plan chooses that, from the first step on: set it to false, or leave "
+      "offload_to out",
+      to_string(p.tier_ways.offload_to));
   require(p.device_num == -1 || p.device_num == ranks,
           "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key",
           p.device_num, ranks, p.device_num);
@@ -380,6 +386,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.homes = p.homes;
   out.on_host = p.on_host;
   out.tiers = p.tiers;
+  out.tier_ways = p.tier_ways;
   out.communication = p.communication;
   out.communication.fusion = fusion_of(config);
   add_links(config, ranks, out.communication);

@@ -94,6 +94,10 @@ std::string print_host_rule(const HostRule& rule) {
   return to_string(rule);
 }
 
+std::string print_prefetch_rule(const PrefetchRule& rule) {
+  return to_string(rule);
+}
+
 std::string print_fusion_rule(const FusionRule& rule) {
   return fmt::format("{} = {}", rule.pattern.text(), rule.id);
 }
@@ -126,6 +130,10 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules) {
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<HostRule>* rules) {
   return as_texts(rules, parse_host_rule, print_host_rule);
+}
+
+std::shared_ptr<const TextsOf> as_texts(std::vector<PrefetchRule>* rules) {
+  return as_texts(rules, parse_prefetch_rule, print_prefetch_rule);
 }
 
 std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules) {

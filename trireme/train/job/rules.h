@@ -24,6 +24,8 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<FusionRule>* rules);
 std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules);
 // "wte = host", "h.*/gelu = host"
 std::shared_ptr<const TextsOf> as_texts(std::vector<HostRule>* rules);
+// "h.* = 2", "h.*/matmul = 1"
+std::shared_ptr<const TextsOf> as_texts(std::vector<PrefetchRule>* rules);
 // "h.* = again", "h.*/matmul = memory", "h.* = slices"
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules);
 

@@ -11,6 +11,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/train/report/late_lane.h"
 #include "trireme/train/report/utilisation.h"
 #include "trireme/version.h"
 
@@ -140,6 +141,14 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
   return out;
 }
 
+void Run::add_missed_prediction(ReportData& report) const {
+  const std::string missed =
+      missed_prediction(session_.compiled(), session_.step().times(), result_.step - first_, steps_s_);
+  if (missed.empty()) return;
+  TRIREME_LOG(kWarn, "train", "{}", missed);
+  report.facts.emplace_back("Prediction", missed);
+}
+
 void Run::finish(Recorder& recorder, double total_s, const std::string& failure) {
   if (job_.rank() != 0) return;
   const int64_t steps = std::max<int64_t>(1, result_.step - first_);
@@ -179,6 +188,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     report.headline.emplace_back("Bubble", fmt::format("{:.1f} %", 100 * timeline_->bubble()));
     report.timeline = timeline_chart(modelled, *timeline_);
   }
+  if (failure.empty()) add_missed_prediction(report);
   report.memory = memory_by_holding(largest_plan(session_.compiled()));
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);

@@ -100,6 +100,7 @@ class Run {
   bool sample_is_quick();  // so that it is worth its time; says when not
   void summarise_communication();
   double utilisation() const;  // of all ranks' peak by a mean step (train/report/utilisation.h)
+  void add_missed_prediction(ReportData& report) const;  // (train/report/late_lane.h)
   // The report. `failure`: why the run ended before its last step, "": it did not.
   void finish(Recorder& recorder, double total_s, const std::string& failure = "");
   std::vector<std::pair<std::string, std::string>> facts() const;  // about the run, for the report

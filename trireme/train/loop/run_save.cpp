@@ -53,7 +53,7 @@ void Run::move_earlier_run_away() {
 bool Run::parameters_are_finite() {
   const bool finite = std::ranges::all_of(session_.persistent(), [&](const PlanInput& input) {
     if (input.role != Role::kParameter || session_.step().input(input.name).type.dtype != DType::kF32) return true;
-    return all_finite(session_.step().read_input(input.name).as<float>());
+    return all_finite(session_.step().borrow_input(input.name).as<float>());
   });
   return !any_rank(job_.world(), !finite);
 }

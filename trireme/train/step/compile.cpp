@@ -178,6 +178,15 @@ void log_reuse(const ExecutionPlan& plan, const CompileOptions& options) {
               saved.streams_before);
 }
 
+DiskBlocks disk_blocks_of(const TierWays& ways) {
+  const int64_t bytes = ways.disk_block.bytes();
+  require(bytes >= kSectorBytes && bytes <= 1 << 30 && bytes % kSectorBytes == 0,
+          "parallel.disk_block is {} bytes; a block of the disk is a multiple of {}, up to 1GiB", bytes, kSectorBytes);
+  require(ways.disk_queue >= 1 && ways.disk_queue <= kMostBlocksUnderWay,
+          "parallel.disk_queue = {}; it must be from 1 to {}", ways.disk_queue, kMostBlocksUnderWay);
+  return {.bytes = bytes, .under_way = ways.disk_queue};
+}
+
 ExecutionPlan planned(const Program& program, const CompileOptions& options, int crew, int crews) {
   ExecutionPlan out = plan_execution(program, {.threads = options.threads,
                                                .device = options.device.get(),
@@ -185,7 +194,8 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
                                                .external_parameters = options.external_parameters,
                                                .crew = crew,
                                                .crews = crews,
-                                               .reuse = reuse_of(options.parallel.communication)});
+                                               .reuse = reuse_of(options.parallel.communication),
+                                               .disk_blocks = disk_blocks_of(options.parallel.tier_ways)});
   if (options.parallel.communication.reuse != 0) log_reuse(out, options);
   const std::vector<std::string> unsound = verify(out);
   invariant(unsound.empty(), "plan '{}': {}", out.name, unsound.empty() ? "" : unsound.front());
@@ -194,8 +204,8 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
 
 // Whether what leaves the device's memory follows from how much there is.
 bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
-  return options.parallel.tiers.device.is_given() && !options.external_parameters && passes.stop_after.empty() &&
-         std::ranges::count(passes.disabled, "homes") == 0;
+  return options.parallel.tiers.device.is_given() && options.parallel.tier_ways.auto_offload &&
+         !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
 }
 
 std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,
@@ -214,8 +224,12 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
       made.homes = with_own_homes(passes, made.plan);
       return;
     }
-    own.disabled.insert(own.disabled.end(), {"on_host", "homes"});
-    FittedHomes fitted = fit_tiers(run_passes(std::move(program), own), passes, options.parallel.tiers, plan_of);
+    const auto program_of = [&](PassOptions of) {
+      of.disabled.insert(of.disabled.end(), {"updates_in_parts", "on_host", "homes"});
+      of.dump_name = own.dump_name;
+      return run_passes(program, of);
+    };
+    FittedHomes fitted = fit_tiers(passes, options.parallel.tiers, {program_of, plan_of});
     std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
     made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen)};
   };
@@ -254,6 +268,21 @@ const ExecutionPlan& largest_plan(const Compiled& compiled) {
   return std::ranges::max_element(compiled.crews, {}, bytes)->plan;
 }
 
+namespace {
+
+// Without a rule of their own, parameters and state lie where all do. An optimizer without state is none to refuse.
+std::vector<HomeRule> homes_asked(const Parallel& parallel) {
+  std::vector<HomeRule> out;
+  if (const Tier all = parallel.tier_ways.offload_to; all != Tier::kDevice) {
+    for (const Held what : {Held::kParameter, Held::kState})
+      out.push_back({.parameters = "*", .of = what, .home = all});
+  }
+  out.insert(out.end(), parallel.homes.begin(), parallel.homes.end());
+  return out;
+}
+
+}  // namespace
+
 Compiled compile(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = verify(graph);
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
@@ -280,7 +309,8 @@ Compiled compile(Graph graph, const CompileOptions& options) {
     check_host_rules(out.graph, options.parallel.on_host.rules);
   }
   passes.on_host = with_requests(out.graph, options.parallel.on_host);
-  passes.homes = options.parallel.homes;
+  passes.homes = homes_asked(options.parallel);
+  passes.tier_ways = options.parallel.tier_ways;
   Program whole =
       in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
   std::vector<Program> programs;
@@ -318,7 +348,7 @@ void require_within(const ExecutionPlan& plan, const TierSizes& sizes) {
       "docs/howto/train_in_less_memory.md has other ways",
       "give homes to less, or on the disk (parallel.home, parallel.keep)", "give homes on the disk to less"};
   for (const Tier tier : kEveryTier) {
-    const MemorySize& size = sizes.of(tier);
+    const MemorySize size = sizes.of(tier);
     const auto at = static_cast<size_t>(tier);
     require(!size.is_given() || plan.arena(tier).bytes <= size.bytes(),
             "'{}' takes {} bytes of the tier '{}' on each rank{}; parallel.{} allows {} ({} bytes); allow more, or {}",

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/home_candidates.h"
+#include "trireme/pass/step_times.h"
 
 namespace trireme {
 namespace {
@@ -27,27 +29,29 @@ Program run_if_asked(std::string_view name, Program program, const PassOptions& 
 
 class FitTiers {
  public:
-  FitTiers(const Program& program, const PassOptions& passes, const TierSizes& sizes,
-           const std::function<ExecutionPlan(const Program&)>& plan_of)
-      : program_(program),
-        passes_(passes),
+  FitTiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways)
+      : passes_(passes),
         sizes_(sizes),
-        plan_of_(plan_of),
-        candidates_(home_candidates(run_if_asked("on_host", program, passes), passes)) {}
+        ways_(ways),
+        program_(ways.program_of(passes)),
+        step_s_(start_times(program_, passes.rates).back()),
+        machine_(passes.rates.machine ? *passes.rates.machine : Machine::this_host()),
+        candidates_(home_candidates(run_if_asked("on_host", program_, passes), passes)) {}
 
   FittedHomes run() {
     FittedHomes best = with(0, 0);
-    if (taken(best, Tier::kDevice) <= limit_of(sizes_.device)) return best;
+    if (taken(best, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice))) return best;
     size_t too_few = 0, enough = candidates_.size();
-    best = with(enough, limit_of(sizes_.host));
-    require(taken(best, Tier::kDevice) <= limit_of(sizes_.device),
+    best = with(enough, limit_of(sizes_.of(Tier::kHost)));
+    require(taken(best, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice)),
             "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between its "
             "uses; parallel.device_memory allows {}: the smallest that fits is {}B",
-            best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.device), taken(best, Tier::kDevice));
+            best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)),
+            taken(best, Tier::kDevice));
     while (enough - too_few > 1) {
       const size_t middle = too_few + (enough - too_few) / 2;
-      FittedHomes other = with(middle, limit_of(sizes_.host));
-      if (taken(other, Tier::kDevice) <= limit_of(sizes_.device)) {
+      FittedHomes other = with(middle, limit_of(sizes_.of(Tier::kHost)));
+      if (taken(other, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice))) {
         enough = middle;
         best = std::move(other);
       } else {
@@ -63,9 +67,10 @@ class FitTiers {
   // Staging of what goes to the disk takes room on the host as well, which the plan alone knows.
   FittedHomes within_host(size_t count, FittedHomes best) const {
     constexpr int kRounds = 8;
-    int64_t room = limit_of(sizes_.host);
-    for (int round = 0; round < kRounds && taken(best, Tier::kHost) > limit_of(sizes_.host) && room > 0; ++round) {
-      room = std::max<int64_t>(0, room - (taken(best, Tier::kHost) - limit_of(sizes_.host)));
+    int64_t room = limit_of(sizes_.of(Tier::kHost));
+    for (int round = 0; round < kRounds && taken(best, Tier::kHost) > limit_of(sizes_.of(Tier::kHost)) && room > 0;
+         ++round) {
+      room = std::max<int64_t>(0, room - (taken(best, Tier::kHost) - limit_of(sizes_.of(Tier::kHost))));
       best = with(count, room);
     }
     const auto require_fits = [&](Tier tier, std::string_view key, const std::string& more) {
@@ -74,7 +79,7 @@ class FitTiers {
           taken(best, tier) <= limit,
           "'{}' fits into {} of the device's memory with {} bytes on the {}; parallel.{} allows {} bytes{}: it fits "
           "with {}B",
-          best.plan.name, to_string(sizes_.device), taken(best, tier), to_string(tier), key, limit, more,
+          best.plan.name, to_string(sizes_.of(Tier::kDevice)), taken(best, tier), to_string(tier), key, limit, more,
           taken(best, tier));
     };
     require_fits(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
@@ -88,33 +93,44 @@ class FitTiers {
   FittedHomes with(size_t count, int64_t room) const {
     FittedHomes out;
     out.passes = passes_;
-    std::vector<const HomeCandidate*> leaving;
-    for (size_t i = 0; i < count; ++i) leaving.push_back(&candidates_[i]);
-    std::ranges::stable_sort(leaving, {}, &HomeCandidate::idle_s);
-    for (const HomeCandidate* candidate : leaving) {
+    std::vector<const HomeCandidate*> nearest;
+    for (size_t i = 0; i < count; ++i) nearest.push_back(&candidates_[i]);
+    std::ranges::stable_sort(nearest, {}, &HomeCandidate::idle_s);
+    std::map<const HomeCandidate*, Tier> tiers;
+    for (const HomeCandidate* candidate : nearest) {
       const bool is_near = !uses_disk() || candidate->bytes <= room;
       if (is_near) room -= candidate->bytes;
-      const Tier tier = is_near ? Tier::kHost : Tier::kDisk;
-      add_home(*candidate, tier, out.passes);
-      out.chosen.push_back(home_text(*candidate, tier));
+      tiers[candidate] = is_near ? Tier::kHost : Tier::kDisk;
     }
-    out.program = run_if_asked("homes", run_if_asked("on_host", program_, out.passes), out.passes);
-    out.plan = plan_of_(out.program);
+    std::vector<Leaving> leaving;
+    for (size_t i = 0; i < count; ++i) leaving.push_back({&candidates_[i], tiers.at(&candidates_[i])});
+    choose_again(leaving, step_s_, machine_);
+    bool any_again = false;
+    for (const Leaving& each : leaving) {
+      add_home(each, out.passes);
+      out.chosen.push_back(home_text(each));
+      any_again = any_again || each.again;
+    }
+    out.program = any_again ? ways_.program_of(out.passes) : program_;
+    for (const char* const pass : {"updates_in_parts", "on_host", "homes"})
+      out.program = run_if_asked(pass, std::move(out.program), out.passes);
+    out.plan = ways_.plan_of(out.program);
     return out;
   }
 
-  const Program& program_;
   const PassOptions& passes_;
   const TierSizes& sizes_;
-  const std::function<ExecutionPlan(const Program&)>& plan_of_;
+  const WaysToPlan& ways_;
+  Program program_;  // before anything leaves
+  double step_s_;    // that it takes to compute
+  Machine machine_;
   std::vector<HomeCandidate> candidates_;
 };
 
 }  // namespace
 
-FittedHomes fit_tiers(const Program& program, const PassOptions& passes, const TierSizes& sizes,
-                      const std::function<ExecutionPlan(const Program&)>& plan_of) {
-  return FitTiers(program, passes, sizes, plan_of).run();
+FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways) {
+  return FitTiers(passes, sizes, ways).run();
 }
 
 }  // namespace trireme

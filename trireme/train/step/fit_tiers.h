@@ -20,11 +20,15 @@ struct FittedHomes {
   std::vector<std::string> chosen;  // "h.3/state = disk"
 };
 
-// `program` is one after all passes but `homes`; `plan_of` plans it. The fewest parts of the model leave that do, those
-// first that are away longest for each byte that moves; of these, what is read soonest lies on the host, as far as that
-// has room, and the rest on the disk, if sizes.disk is given. Where the plan fits without, nothing is chosen. Throws
-// kInvalidArgument, with a size that fits, where no choice does.
-FittedHomes fit_tiers(const Program& program, const PassOptions& passes, const TierSizes& sizes,
-                      const std::function<ExecutionPlan(const Program&)>& plan_of);
+struct WaysToPlan {
+  std::function<Program(const PassOptions&)> program_of;  // after all passes before `updates_in_parts`
+  std::function<ExecutionPlan(const Program&)> plan_of;
+};
+
+// The fewest parts of the model leave that do, those first that are away longest for each byte that moves; of these,
+// what is read soonest lies on the host, as far as that has room, and the rest on the disk, if sizes.disk is given;
+// what is kept for the backward pass is computed again instead, where that takes less than waiting for it. Where the
+// plan fits without, nothing is chosen. Throws kInvalidArgument, with a size that fits, where no choice does.
+FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways);
 
 }  // namespace trireme
