@@ -28,7 +28,6 @@ struct Steps {
         columns(even_parts(n, kColumns, loops().tile_columns)),
         terms(even_parts(k, kTerms, 1)) {}
   int64_t a_floats() const { return rounded_up(rows * terms, kLine); }
-  int64_t b_floats() const { return columns * terms; }
 };
 
 // What the next part packs, a line of memory of all its terms at a time: first that of b, then that of a.
@@ -107,8 +106,14 @@ void add_part(const Gemm& g, const Steps& steps, int64_t j, int64_t first, float
 }  // namespace
 
 int64_t blocked_floats(int64_t m, int64_t n, int64_t k) {
-  const Steps steps(m, n, k);
-  return steps.a_floats() + steps.b_floats();
+  // The most that any smaller product takes: one that is cut into fewer parts may have longer ones.
+  const auto most = [](int64_t size, int64_t of_part, int64_t step) {
+    return std::min(of_part, rounded_up(std::max<int64_t>(size, 1), step));
+  };
+  const int64_t terms = most(k, kTerms, 1);
+  const int64_t tile_rows = loops().tile_rows;
+  return rounded_up(most(m, kTilesDown * tile_rows, tile_rows) * terms, kLine) +
+         most(n, kColumns, loops().tile_columns) * terms;
 }
 
 void multiply_in_blocks(const Gemm& g, float* room) {
