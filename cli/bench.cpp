@@ -21,6 +21,7 @@
 #include "trireme/base/rng.h"
 #include "trireme/comm/world/bench.h"
 #include "trireme/exec/soundness.h"
+#include "trireme/exec/step_bytes.h"
 #include "trireme/exec/traffic.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/job/config.h"
@@ -150,6 +151,16 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
   return out;
 }
 
+// Of this rank, as planned: what ops move, what it holds, what it sends.
+Json bytes_of(const Session& session) {
+  const StepBytes moves = step_bytes(session.compiled().program(), session.plan());
+  return {{"moved_bytes", static_cast<int64_t>(moves.moved)},
+          {"least_bytes", static_cast<int64_t>(moves.least)},
+          {"arena_bytes", session.plan().arena().bytes},
+          {"arena_lower_bound", session.plan().arena().lower_bound},
+          {"planned_bytes", planned_bytes(session.plan())}};
+}
+
 int step(const StepArgs& args) {
   require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; give 1 or more, and 0 or more",
           args.steps, args.warmup);
@@ -179,35 +190,33 @@ int step(const StepArgs& args) {
   const double units = static_cast<double>(config.train.fit.batch * assembly.options.tokens_per_sample);
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(session.step(), args.steps);
-  print({{"model", args.model.model},
-         {"world", job.size()},
-         {"threads", job.pool().size()},
-         {"device", config.train.device},
-         {"dtype", to_string(config.train.step.compute)},
-         {"numerics", to_string(config.train.step.numerics)},
-         {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
-         {"batch", args.model.batch},
-         {"parameters", session.parameter_count()},
-         {"ms", median},
-         {"min_ms", steps.ms.front()},
-         {"per_s", units / median * 1e3},
-         {"unit", predicts_classes(config) ? "samples" : "tokens"},
-         {"comm_busy_ms", communication.busy_s * 1e3},
-         {"comm_exposed_ms", communication.exposed_s * 1e3},
-         {"comm_begin_ms", communication.begin_s * 1e3},
-         {"comm_hidden_percent", communication.hidden_percent()},
-         {"ready_s", ready_s},
-         {"first_step_s", first_step_s},
-         {"rss_mb", rss},
-         {"rss_of_session_mb", grown},
-         {"loss", session.step().read_number<float>("loss")},
-         {"flops", flops_per_step(session.compiled(), job.size())},
-         {"gflops_per_s", flops_per_step(session.compiled(), job.size()) / median / 1e6},
-         {"arena_bytes", session.plan().arena().bytes},
-         {"arena_lower_bound", session.plan().arena().lower_bound},
-         {"planned_bytes", planned_bytes(session.plan())},
-         {"sent_bytes", sent}},
-        args.json);
+  Json line{{"model", args.model.model},
+            {"world", job.size()},
+            {"threads", job.pool().size()},
+            {"device", config.train.device},
+            {"dtype", to_string(config.train.step.compute)},
+            {"numerics", to_string(config.train.step.numerics)},
+            {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
+            {"batch", args.model.batch},
+            {"parameters", session.parameter_count()},
+            {"ms", median},
+            {"min_ms", steps.ms.front()},
+            {"per_s", units / median * 1e3},
+            {"unit", predicts_classes(config) ? "samples" : "tokens"},
+            {"comm_busy_ms", communication.busy_s * 1e3},
+            {"comm_exposed_ms", communication.exposed_s * 1e3},
+            {"comm_begin_ms", communication.begin_s * 1e3},
+            {"comm_hidden_percent", communication.hidden_percent()},
+            {"ready_s", ready_s},
+            {"first_step_s", first_step_s},
+            {"rss_mb", rss},
+            {"rss_of_session_mb", grown},
+            {"loss", session.step().read_number<float>("loss")},
+            {"flops", flops_per_step(session.compiled(), job.size())},
+            {"gflops_per_s", flops_per_step(session.compiled(), job.size()) / median / 1e6}};
+  line.update(bytes_of(session));
+  line["sent_bytes"] = sent;
+  print(line, args.json);
   return 0;
 }
 
@@ -258,6 +267,12 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
   command->add_flag("--by-op", args->by_op, "Also the time of each op, on standard error");
   command->add_flag("--json", args->json, "One line of JSON");
+  command->footer(
+      "moved_bytes: what the ops of rank 0 read and write in a step; what fused ops hand each other does not count, "
+      "nor "
+      "what passes between ranks.\n"
+      "least_bytes: if all were fused as far as can be: parameters, state and batch read once, what the step replaces "
+      "written once, and what the backward pass reads of the forward pass written once and read once.");
   command->callback([=, &chosen] { chosen = [=] { return step(*args); }; });
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/layout/box.h"
+#include "trireme/mesh/tuning.h"
 #include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
@@ -57,6 +58,8 @@ struct KernelQuery {
   TypeArgs chosen_by;  // the choice goes by these: the same, or those of the whole tensors, so that no cut changes it
   Numerics numerics = Numerics::kFast;
   int threads = 1;
+  const Tuning* tuning =
+      nullptr;  // kFast: by which one of several ways to do the same is taken; null: the usual one is
 };
 
 // What the planner must know of it.
@@ -72,6 +75,12 @@ class Device {
 
   // The best kernel that it has. Throws kUnsupported when there is none, with the reason.
   virtual KernelChoice choose(const KernelQuery& query) const = 0;
+  // This device as a tuning names it; "": it has nothing to measure.
+  virtual std::string tuned_as() const { return ""; }
+  // What measuring would tell the choice: the work by which a tuning has it, "" for nothing. And what it tells, in
+  // about a tenth of a second, on the calling thread.
+  virtual std::string work_to_measure(const KernelQuery& /*query*/) const { return ""; }
+  virtual std::string quickest_way(const KernelQuery& /*query*/) const { return ""; }
   // The kernel that a plan names; null: the device has no such kernel.
   virtual KernelFn* kernel(const OpDef& op, std::string_view name) const = 0;
   // What bits come of kernels that are chosen so, and of which instructions: "fast on avx2", "invariant on avx512".

@@ -19,6 +19,7 @@
 #include "trireme/base/shared_text.h"
 #include "trireme/exec/disk/blocks.h"
 #include "trireme/ir/program.h"
+#include "trireme/mesh/tuning.h"
 #include "trireme/op/move.h"
 #include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
@@ -172,6 +173,7 @@ struct PlanOptions {
   const Device* device = nullptr;  // whose kernels run it; null: cpu
   // kInvariant: kernels are chosen by the whole types, so that no cut changes the choice.
   Numerics numerics = Numerics::kFast;
+  const Tuning* tuning = nullptr;  // as in KernelQuery
   // Parameters and state are not in the arena: another executor holds them. For programs that only read them.
   bool external_parameters = false;
   int crew = 0, crews = 1;  // as in ExecutionPlan

@@ -156,7 +156,7 @@ class Planner {
     const Device& device = n.on_host ? cpu_device() : device_;
     if (options_.numerics == Numerics::kFast) {
       return (n.on_host ? host_kernels_ : kernels_).get(kind, [&] {
-        return device.choose({def_of(n), local, local, Numerics::kFast, options_.threads});
+        return device.choose({def_of(n), local, local, Numerics::kFast, options_.threads, options_.tuning});
       });
     }
     std::vector<TensorType> in, out;

@@ -82,7 +82,8 @@ int64_t cols_bytes(const Windows& c, DType dtype) {
 
 void multiply(const Windows& c, const float* dy, const float* cols, const KernelArgs& args) {
   const auto used = static_cast<size_t>(cols_bytes(c, DType::kF32));
-  multiply_by_sgemm(c.product(), {dy, cols, args.out[0].as<float>().data()}, args.scratch.data() + used, args.pool);
+  multiply_f32(c.product(), Way::kSgemm, {dy, cols, args.out[0].as<float>().data()}, args.scratch.data() + used,
+               args.pool);
 }
 
 void multiply(const Windows& c, const Bf16* dy, const Bf16* cols, const KernelArgs& args) {
@@ -111,8 +112,8 @@ void run(const KernelArgs& args) {
 int64_t scratch_bytes(const TypeArgs& args, int threads) {
   const Windows c = windows_of(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs.as<Conv2dAttrs>());
   const DType dtype = args.in[0].dtype;
-  return cols_bytes(c, dtype) +
-         (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads) : sgemm_scratch(c.product()));
+  return cols_bytes(c, dtype) + (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads)
+                                                       : f32_scratch(c.product(), Way::kSgemm, threads));
 }
 
 std::string why_not(const TypeArgs& args) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "trireme/backend/cpu/copy_stream.h"
+#include "trireme/backend/cpu/cpu_model.h"
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/error.h"
@@ -43,8 +44,24 @@ class CpuDevice : public Device {
     return kName;
   }
   KernelChoice choose(const KernelQuery& query) const override {
-    const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
+    const bool tuned = query.tuning != nullptr && query.numerics == Numerics::kFast;
+    const Kernel& kernel = tuned ? choose_kernel(query.op, query.chosen_by, *query.tuning)
+                                 : choose_kernel(query.op, query.chosen_by, query.numerics);
     return {std::string(kernel.name), kernel.scratch_bytes(query.types, query.threads)};
+  }
+  std::string tuned_as() const override {
+    std::string model = cpu_model();
+    for (char& c : model) c = c < ' ' || c > '~' ? '?' : c;
+    return fmt::format("CPU {}, {}{}, oneDNN {}", model.substr(0, 200), to_string(isa()),
+                       cpu::onednn_has_amx() ? " and amx" : "", cpu::onednn_version());
+  }
+  std::string work_to_measure(const KernelQuery& query) const override {
+    const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
+    return query.numerics == Numerics::kFast && kernel.rivals != nullptr ? kernel.rivals->key(query.chosen_by) : "";
+  }
+  std::string quickest_way(const KernelQuery& query) const override {
+    const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
+    return kernel.rivals == nullptr ? "" : std::string(kernel.rivals->quickest(query.chosen_by));
   }
   KernelFn* kernel(const OpDef& op, std::string_view name) const override {
     for (const Kernel* kernel : kernels_of(op)) {

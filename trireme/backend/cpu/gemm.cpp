@@ -51,6 +51,11 @@ bool onednn_has_amx() {
   return (effective() & kAmx) == kAmx;
 }
 
+std::string onednn_version() {
+  const dnnl_version_t* const version = dnnl_version();
+  return fmt::format("{}.{}.{}", version->major, version->minor, version->patch);
+}
+
 void gemm(const Gemm& g) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {

@@ -94,7 +94,8 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({3, 0}), f32_of({3, 7})}},
             {.in = {f32_of({7, 11, 131}), f32_of({7, 11, 17})}},
             {.in = {f32_of({1031, 257}), f32_of({1031, 129})}},
-            {.in = {f32_of({2, 1039, 257}), f32_of({2, 1039, 263})}}};  // cut along the terms
+            {.in = {f32_of({2, 1039, 257}), f32_of({2, 1039, 263})}},  // cut along the terms
+            {.in = {f32_of({2318, 257}), f32_of({2318, 263})}}};       // and the last of them packs more at once
   }
   if (op == "linear_weight_grad_onto") {
     return {{.in = {f32_of({1, 1}), f32_of({1, 1}), f32_of({1, 1})}},

@@ -81,4 +81,17 @@ const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics num
   fail(ErrorKind::kUnsupported, "no kernel computes '{}': {}", def.name, def.kernel.reason());
 }
 
+const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, const Tuning& tuning) {
+  const Kernel& usual = choose_kernel(def, args);
+  if (usual.rivals == nullptr || tuning.ways.empty()) return usual;
+  const auto found = tuning.ways.find(usual.rivals->key(args));
+  if (found == tuning.ways.end()) return usual;
+  for (const Kernel* kernel : kernels_of(def)) {
+    if (kernel->rivals == usual.rivals && kernel->name.ends_with("." + found->second) &&
+        (kernel->why_not == nullptr || kernel->why_not(args).empty()))
+      return *kernel;
+  }
+  return usual;
+}
+
 }  // namespace trireme

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/mesh/tuning.h"
 #include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
@@ -20,6 +21,14 @@ enum class Bits {
   kShape,    // the sizes of the piece
 };
 
+// Kernels of an op that do the same in several ways, of which measuring finds the quickest (mesh/tuning.h).
+struct Rivals {
+  // What their times depend on, as one word; "": the call takes so little that it is not measured.
+  std::string (*key)(const TypeArgs& args);
+  // Measures: the way that takes the least time, the end of a kernel's name after its '.'.
+  std::string_view (*quickest)(const TypeArgs& args);
+};
+
 struct Kernel {
   std::string_view op;
   std::string_view name;  // "matmul.sgemm"; "reference" for the op's own
@@ -31,6 +40,7 @@ struct Kernel {
   Bits bits = Bits::kShape;  // what is not claimed is not kept
   // The factor of the op's rule that kLeaves speaks of; "": the first summed over that is longer than one element.
   std::string_view leaf_factor = "";
+  const Rivals* rivals = nullptr;  // the same of all of them
 
   int64_t scratch_bytes(const TypeArgs& args, int threads) const {
     return scratch == nullptr ? 0 : scratch(args, threads);
@@ -48,5 +58,7 @@ std::vector<const Kernel*> kernels_of(const OpDef& def);
 // refusal is logged (component `dispatch`, level debug). Throws kUnsupported when there is none,
 // with the op's reason. The result lives as long as the program.
 const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics numerics = Numerics::kFast);
+// As kFast, but of rivals the one that was found to be the quickest.
+const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, const Tuning& tuning);
 
 }  // namespace trireme

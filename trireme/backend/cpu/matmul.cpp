@@ -1,11 +1,12 @@
-// matmul, linear_weight_grad, that onto a sum, and multi_linear in f32 through gemm or in leaves, and on bf16 by oneDNN
-// or widened to f32.
+// matmul, linear_weight_grad, that onto a sum, and multi_linear in f32 through gemm, in blocks or in leaves, and on
+// bf16 by oneDNN or widened to f32.
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/leaves.h"
 #include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/product.h"
+#include "trireme/backend/cpu/product_rivals.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 
@@ -98,16 +99,26 @@ void put_start(const Product& p, const KernelArgs& args) {
   if (start != to) std::copy_n(start, p.m * p.n, to);
 }
 
-template <ProductFn product>
-void run_sgemm(const KernelArgs& args) {
+template <ProductFn product, Way way>
+void run_f32(const KernelArgs& args) {
   const Product p = product_of<product>(args);
   put_start(p, args);
-  multiply_by_sgemm(p, matrices_of<float>(args), args.scratch.data(), args.pool);
+  multiply_f32(p, way, matrices_of<float>(args), args.scratch.data(), args.pool);
+}
+
+template <ProductFn product, Way way>
+int64_t f32_bytes(const TypeArgs& args, int threads) {
+  return f32_scratch(product_of<product>(args), way, threads);
 }
 
 template <ProductFn product>
-int64_t sgemm_bytes(const TypeArgs& args, int) {
-  return sgemm_scratch(product_of<product>(args));
+std::string measured_as(const TypeArgs& args) {
+  return args.in[0].dtype == DType::kF32 ? measured_key(product_of<product>(args)) : "";
+}
+
+template <ProductFn product>
+std::string_view quickest(const TypeArgs& args) {
+  return quickest_way(product_of<product>(args));
 }
 
 template <ProductFn product, class C>
@@ -191,16 +202,20 @@ int64_t leaves_bytes(const TypeArgs& args, int threads) {
   return in_leaves_scratch(product_of<product>(args), threads);
 }
 
-// The four ways to make the product that an op is; with C the type of its result on bf16.
+// The ways to make the product that an op is; with C the type of its result on bf16.
 template <ProductFn product>
-constexpr Kernel sgemm(std::string_view op, std::string_view name) {
+constexpr Rivals kRivals{.key = measured_as<product>, .quickest = quickest<product>};
+
+template <ProductFn product, Way way>
+constexpr Kernel f32(std::string_view op, std::string_view name) {
   return {
       .op = op,
       .name = name,
       .why_not = not_all_f32,
-      .scratch = sgemm_bytes<product>,
-      .run = run_sgemm<product>,
+      .scratch = f32_bytes<product, way>,
+      .run = run_f32<product, way>,
       .bits = Bits::kShape,
+      .rivals = &kRivals<product>,
   };
 }
 template <ProductFn product, TermsFn terms>
@@ -242,27 +257,33 @@ constexpr Kernel widened(std::string_view op, std::string_view name) {
 
 std::span<const Kernel> matmul_kernels() {
   static constexpr Kernel kAll[] = {
-      sgemm<of_matmul>("matmul", "matmul.sgemm"),
+      f32<of_matmul, Way::kSgemm>("matmul", "matmul.sgemm"),
+      f32<of_matmul, Way::kBlocks>("matmul", "matmul.blocks"),
       onednn<of_matmul>("matmul", "matmul.bf16"),
       widened<of_matmul>("matmul", "matmul.widened"),
       leaves<of_matmul, terms_of_matmul>("matmul", "matmul.leaves"),
-      sgemm<of_weight_grad>("linear_weight_grad", "linear_weight_grad.sgemm"),
+      f32<of_weight_grad, Way::kSgemm>("linear_weight_grad", "linear_weight_grad.sgemm"),
+      f32<of_weight_grad, Way::kBlocks>("linear_weight_grad", "linear_weight_grad.blocks"),
       onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16"),
       widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened"),
       leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves"),
-      sgemm<of_weight_grad_onto>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm"),
+      f32<of_weight_grad_onto, Way::kSgemm>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm"),
+      f32<of_weight_grad_onto, Way::kBlocks>("linear_weight_grad_onto", "linear_weight_grad_onto.blocks"),
       onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16"),
       widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened"),
-      sgemm<of_multi_linear>("multi_linear", "multi_linear.sgemm"),
+      f32<of_multi_linear, Way::kSgemm>("multi_linear", "multi_linear.sgemm"),
+      f32<of_multi_linear, Way::kBlocks>("multi_linear", "multi_linear.blocks"),
       onednn<of_multi_linear>("multi_linear", "multi_linear.bf16"),
       widened<of_multi_linear>("multi_linear", "multi_linear.widened"),
       leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves"),
-      sgemm<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.sgemm"),
+      f32<of_multi_linear_input_grad, Way::kSgemm>("multi_linear_input_grad", "multi_linear_input_grad.sgemm"),
+      f32<of_multi_linear_input_grad, Way::kBlocks>("multi_linear_input_grad", "multi_linear_input_grad.blocks"),
       onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16"),
       widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened"),
       leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad",
                                                                            "multi_linear_input_grad.leaves", "n"),
-      sgemm<of_multi_linear_weight_grad>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm"),
+      f32<of_multi_linear_weight_grad, Way::kSgemm>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm"),
+      f32<of_multi_linear_weight_grad, Way::kBlocks>("multi_linear_weight_grad", "multi_linear_weight_grad.blocks"),
       onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16"),
       widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened"),
       leaves<of_multi_linear_weight_grad, terms_of_weight_grad>("multi_linear_weight_grad",

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/cpu/panels.h"
 #include "trireme/backend/cpu/tasks.h"
 
 namespace trireme::cpu {
@@ -15,10 +16,6 @@ constexpr int64_t kTilesTogether = 16;
 // Sides of a block at most; of one whose sums of leaves wait in memory between parts.
 constexpr int64_t kRows = 2048, kColumns = 1024, kSideThatWaits = 512;
 constexpr int64_t kCacheLine = 16;  // floats
-
-int64_t rounded_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 // How the result is cut into blocks, of which a task computes one. Bits do not depend on it.
 struct Blocking {
@@ -89,36 +86,9 @@ class TermsMaker {
   Terms terms_;
 };
 
-// One operand of a product: `lines` of them (rows of a, columns of b) and their terms.
-struct Operand {
-  const float* data;
-  int64_t stride;
-  bool lines_beside;  // the lines of a term lie side by side, terms `stride` apart; false: the other way around
-
-  Operand from_line(int64_t line) const { return {data + (lines_beside ? line : line * stride), stride, lines_beside}; }
-};
-
-// The terms of a part of some lines, as panels of `width` lines; the last one is filled up with zeros.
-void pack(const Operand& from, int64_t lines, int64_t width, std::span<const LeafRun> runs, int64_t length, float* to) {
-  constexpr int64_t kTermsTogether = 32;  // of all panels: their lines share pages of memory
-  const auto pack_panel = from.lines_beside ? loops().pack_beside : loops().pack_apart;
-  for (const LeafRun& run : runs) {
-    const int64_t together = from.lines_beside ? kTermsTogether : run.length;
-    for (int64_t first = 0; first < run.length; first += together) {
-      const int64_t terms = std::min(together, run.length - first);
-      const float* at = from.data + (run.start + first) * (from.lines_beside ? from.stride : 1);
-      for (int64_t line = 0; line < lines; line += width) {
-        pack_panel(width, std::min(width, lines - line), terms, at + (from.lines_beside ? line : line * from.stride),
-                   from.stride, to + line * length + first * width);
-      }
-    }
-    to += run.length * width;
-  }
-}
-
 // A block of the result on its way through the parts of its terms.
 struct Block {
-  Operand a, b;
+  PanelSource a, b;
   int64_t rows, columns;
   float* c;
   int64_t c_row;
@@ -140,10 +110,10 @@ void multiply_part(const Block& block, const Terms& terms, const Terms::Part& pa
                 .last = last};
   const int64_t kept_floats = kMaxLeafLevels * tile_rows * tile_columns;
   const int64_t tiles_across = (block.columns + tile_columns - 1) / tile_columns;
-  pack(block.b, block.columns, tile_columns, runs, part.length, block.b_room);
+  pack_panels(block.b, block.columns, tile_columns, runs, part.length, block.b_room);
   for (int64_t first = 0; first < block.rows; first += kTilesTogether * tile_rows) {
     const int64_t end = std::min(block.rows, first + kTilesTogether * tile_rows);
-    pack(block.a.from_line(first), end - first, tile_rows, runs, part.length, block.a_room);
+    pack_panels(block.a.from_line(first), end - first, tile_rows, runs, part.length, block.a_room);
     for (int64_t j = 0; j < block.columns; j += tile_columns) {
       tile.columns = std::min(tile_columns, block.columns - j);
       tile.b = block.b_room + j * part.length;
@@ -189,8 +159,8 @@ void multiply_in_leaves(const Product& p, const Terms& terms, const Matrices<flo
     const int64_t j = task / blocks.down % blocks.across * blocks.columns;
     const int64_t batch = task / blocks.down / blocks.across;
     float* const room = scratch + thread * blocks.floats();
-    const Block block{.a = Operand{at.a + batch * p.steps.a, p.lda(), p.transpose_a}.from_line(i),
-                      .b = Operand{at.b + batch * p.steps.b, p.ldb(), !p.transpose_b}.from_line(j),
+    const Block block{.a = PanelSource{at.a + batch * p.steps.a, p.lda(), p.transpose_a}.from_line(i),
+                      .b = PanelSource{at.b + batch * p.steps.b, p.ldb(), !p.transpose_b}.from_line(j),
                       .rows = std::min(blocks.rows, p.m - i),
                       .columns = std::min(blocks.columns, p.n - j),
                       .c = at.c + batch * p.steps.c + i * p.n + j,
@@ -210,7 +180,7 @@ int64_t packed_floats(int64_t n, int64_t k) {
 
 void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_t k, float* packed) {
   const LeafRun all{0, k, true};
-  pack({b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
+  pack_panels({b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
 }
 
 void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 
+#include "trireme/backend/cpu/blocked_product.h"
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/onednn.h"
 #include "trireme/backend/cpu/tasks.h"
@@ -72,6 +73,11 @@ void add_parts(const Blocks& blocks, const Product& p, std::byte* parts, float* 
     for (int64_t part = 1; part < blocks.count_k; ++part)
       loops().f32.add_scaled(n, c + begin, part_at(part, p, parts) + begin, 1.0F, c + begin);
   });
+}
+
+// Of a thread, for multiply_in_blocks.
+int64_t block_bytes(const Blocks& blocks) {
+  return aligned(blocked_floats(blocks.m, blocks.n, blocks.k) * static_cast<int64_t>(sizeof(float)));
 }
 
 // The block of a task.
@@ -243,34 +249,55 @@ void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int
 
 }  // namespace
 
-int64_t sgemm_scratch(const Product& product) {
-  return parts_bytes(blocks_of(product, true), product);
+Gemm largest_block(const Product& p) {
+  const Blocks blocks = blocks_of(p, true);
+  return {.m = std::min(blocks.m, p.m),
+          .n = std::min(blocks.n, p.n),
+          .k = std::min(blocks.k, p.k),
+          .lda = p.lda(),
+          .ldb = p.ldb(),
+          .ldc = p.n,
+          .transpose_a = p.transpose_a,
+          .transpose_b = p.transpose_b,
+          .beta = p.onto ? 1.0F : 0.0F};
 }
 
-void multiply_by_sgemm(const Product& p, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool) {
+int64_t f32_scratch(const Product& product, Way way, int threads) {
+  const Blocks blocks = blocks_of(product, true);
+  const int64_t parts = parts_bytes(blocks, product);
+  return way == Way::kSgemm ? parts : kAlign + aligned(parts) + threads * block_bytes(blocks);
+}
+
+void multiply_f32(const Product& p, Way way, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool) {
   if (is_empty(p)) return;
   const Blocks blocks = blocks_of(p, true);
+  std::byte* const rooms = way == Way::kSgemm ? nullptr : align(scratch + aligned(parts_bytes(blocks, p)));
   // Many small products make one task.
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
   const int64_t group =
       blocks.count() > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, p.batch);
   const int64_t items = p.batch * blocks.count();
-  run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int) {
+  run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int thread) {
     for (int64_t item = task * group; item < std::min(items, (task + 1) * group); ++item) {
       const Place place = place_of(blocks, item);
       float* c = place.part == 0 ? at.c + place.batch * p.steps.c : part_at(place.part, p, scratch);
-      gemm({.m = std::min(blocks.m, p.m - place.i),
-            .n = std::min(blocks.n, p.n - place.j),
-            .k = std::min(blocks.k, p.k - place.t),
-            .a = left_of(p, place, at.a),
-            .b = right_of(p, place, at.b),
-            .c = c + place.i * p.n + place.j,
-            .lda = p.lda(),
-            .ldb = p.ldb(),
-            .ldc = p.n,
-            .transpose_a = p.transpose_a,
-            .transpose_b = p.transpose_b,
-            .beta = p.onto && place.part == 0 ? 1.0F : 0.0F});
+      const Gemm block{.m = std::min(blocks.m, p.m - place.i),
+                       .n = std::min(blocks.n, p.n - place.j),
+                       .k = std::min(blocks.k, p.k - place.t),
+                       .a = left_of(p, place, at.a),
+                       .b = right_of(p, place, at.b),
+                       .c = c + place.i * p.n + place.j,
+                       .lda = p.lda(),
+                       .ldb = p.ldb(),
+                       .ldc = p.n,
+                       .transpose_a = p.transpose_a,
+                       .transpose_b = p.transpose_b,
+                       .beta = p.onto && place.part == 0 ? 1.0F : 0.0F};
+      if (way == Way::kSgemm) {
+        gemm(block);
+      } else {
+        multiply_in_blocks(block, reinterpret_cast<float*>(rooms + thread * block_bytes(blocks)));
+      }
     }
   });
   add_parts(blocks, p, scratch, at.c, pool);

@@ -1,8 +1,9 @@
-// The matrix product that matmul and linear_weight_grad compute, and its kernels by oneDNN and on bf16.
+// The matrix product that matmul and linear_weight_grad compute, and its kernels in f32 and bf16.
 #pragma once
 
 #include <cstdint>
 
+#include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/storage.h"
 
 namespace trireme::cpu {
@@ -31,9 +32,14 @@ struct Matrices {
   C* c;
 };
 
-// Of f32 matrices, by oneDNN's sgemm, with sgemm_scratch bytes of room.
-int64_t sgemm_scratch(const Product& product);
-void multiply_by_sgemm(const Product& product, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool);
+// How f32 matrices are multiplied: by oneDNN's sgemm, or by blocked_product.h.
+enum class Way { kSgemm, kBlocks };
+
+// With f32_scratch bytes of room.
+int64_t f32_scratch(const Product& product, Way way, int threads);
+void multiply_f32(const Product& product, Way way, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool);
+// The block of a product that most of its time goes into, on matrices of its own: as one thread multiplies it.
+Gemm largest_block(const Product& product);
 
 // Of bf16 matrices, with c bf16 or f32, by oneDNN, which keeps what it compiles in `state`.
 template <class C>

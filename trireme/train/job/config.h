@@ -39,7 +39,8 @@ struct JobConfig {
     Schedule schedule = {.kind = Schedule::Kind::kCosine};
     double label_smoothing = 0;
     int64_t sample_tokens = 320;
-    std::string trace;  // file
+    std::string tuning = "auto";  // or off, or a file
+    std::string trace;            // file
     int64_t trace_steps = 3;
   } train;
   struct {

@@ -31,6 +31,19 @@ std::vector<Key> keys_of_run(JobConfig& c) {
               "described:FILE, a machine's file, for which a job is planned and not run",
        .flag = "--device",
        .in_bench = true},
+      {.name = "tuning",
+       .target = &c.train.tuning,
+       .doc =
+           "which kernels are the quickest on this machine is measured when a shape is first met, in less than a "
+           "second or two in all, and kept in a file: its path, or auto for one in the user's cache folder; off takes "
+           "the usual kernels, whose last bits do not depend on what was measured",
+       .check =
+           [](const std::string& name, const KeyTarget& target) {
+             require(!std::get<std::string*>(target)->empty(), "{} is empty; it must be auto, off or a file", name);
+           },
+       .flag = "--tuning",
+       .in_bench = true,
+       .on_resume = OnResume::kTold},
       {.name = "label_smoothing",
        .target = &c.train.label_smoothing,
        .doc = "share of the target that is spread over all classes, at least 0 and below 1",

@@ -70,6 +70,7 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
   return {.step = step,
           .mode = config.parallel.mode,
           .device = config.train.device,
+          .tuning = config.train.tuning,
           .schedule = config.train.schedule,
           .tokens_per_sample = classes ? 1 : fields_of(config)[0].sample.elements(),
           .unit = classes ? "samples" : "tokens",

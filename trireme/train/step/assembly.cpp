@@ -5,6 +5,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/train/step/tune.h"
 
 namespace trireme {
 namespace {
@@ -68,11 +69,14 @@ Graph inference_of(const Assembly& assembly, int64_t ranks) {
 }
 
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {
+  const std::shared_ptr<Device> device = make_device(assembly.options.device);
+  const Numerics numerics = assembly.options.step.numerics;
   return {.ranks = ranks,
           .threads = threads,
-          .device = make_device(assembly.options.device),
+          .device = device,
           .parallel = parallel,
-          .numerics = assembly.options.step.numerics,
+          .numerics = numerics,
+          .tuning = numerics == Numerics::kFast ? known_tuning(assembly.options.tuning, *device) : nullptr,
           .passes = assembly.options.passes};
 }
 
@@ -88,6 +92,7 @@ Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* poo
                   .seed = assembly.options.step.seed,
                   .parameter_broadcast = assembly.options.parameter_broadcast,
                   .disk = disk_of(assembly.options),
+                  .tuning = assembly.options.tuning,
                   .compile = std::move(how)});
 }
 

@@ -191,6 +191,7 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
   ExecutionPlan out = plan_execution(program, {.threads = options.threads,
                                                .device = options.device.get(),
                                                .numerics = options.numerics,
+                                               .tuning = options.tuning.get(),
                                                .external_parameters = options.external_parameters,
                                                .crew = crew,
                                                .crews = crews,

@@ -23,6 +23,7 @@ struct CompileOptions {
   std::shared_ptr<Device> device = {};  // whose kernels and memory; null: cpu
   Parallel parallel = {};
   Numerics numerics = Numerics::kFast;
+  std::shared_ptr<const Tuning> tuning = {};  // of which kernels are the quickest; null: nobody has measured
   PassOptions passes = {};  // but for fusion and rates, which follow from parallel.communication and measure
   bool external_parameters = false;
   // Layouts of parameters that are there already, and the stages they are read on.

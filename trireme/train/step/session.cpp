@@ -1,6 +1,7 @@
 #include "trireme/train/step/session.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -9,6 +10,7 @@
 #include "trireme/exec/soundness.h"
 #include "trireme/train/step/initialise.h"
 #include "trireme/train/step/measure_rates.h"
+#include "trireme/train/step/tune.h"
 
 namespace trireme {
 
@@ -64,10 +66,8 @@ void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const 
 }  // namespace
 
 Session::Session(Graph step, std::optional<Graph> evaluation, const Options& options) : options_(options) {
-  const CompileOptions how = compile_options(options);
-  CompiledJob made = compile(std::move(step), std::move(evaluation), how);
-  compiled_ = std::move(made.step);
-  compiled_evaluation_ = std::move(made.evaluation);
+  CompileOptions how = compile_options(options);
+  compile_for(std::move(step), std::move(evaluation), how);
   if (options.world) crew_ = static_cast<int>(options.world->rank() / plan().mesh.devices());
   if (options.world && options.world->size() > 1) {
     agree(compiled_.plans(), *options.world);
@@ -97,6 +97,25 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   for (const PlanInput& input : plan().inputs) {
     if (input.role == Role::kParameter || input.role == Role::kState) persistent_.push_back(input);
   }
+}
+
+void Session::compile_for(Graph step, std::optional<Graph> evaluation, CompileOptions& how) {
+  if (how.tuning) how.tuning = agreed_tuning(how.tuning, options_.world);
+  CompiledJob made = compile(std::move(step), std::move(evaluation), how);
+  if (how.tuning && options_.tuning != "off") {
+    std::vector<const ExecutionPlan*> plans = made.step.plans();
+    if (made.evaluation) std::ranges::copy(made.evaluation->plans(), std::back_inserter(plans));
+    const Device& device = how.device ? *how.device : cpu_device();
+    if (auto found = tune(plans, device, *how.tuning, options_.tuning, options_.world)) {
+      how.tuning = std::move(found);
+      how.parallel.communication.measured = made.step.measured;
+      std::optional<Graph> again;
+      if (made.evaluation) again = std::move(made.evaluation->graph);
+      made = compile(std::move(made.step.graph), std::move(again), how);
+    }
+  }
+  compiled_ = std::move(made.step);
+  compiled_evaluation_ = std::move(made.evaluation);
 }
 
 void Session::initialise() {

@@ -23,6 +23,8 @@ class Session {
     // seeds are. What a rank alone holds stays as it made it.
     bool parameter_broadcast = false;
     std::string disk = {};  // directory for what has its home on the disk (ExecutorOptions::disk)
+    // The setting `tuning` (train/step/tune.h): where compile.tuning is given, what it lacks is measured.
+    std::string tuning = "off";
     // Of both graphs. Ranks, threads and pool follow from world and pool; so does `measure`, where it is not given.
     CompileOptions compile = {};
   };
@@ -50,6 +52,7 @@ class Session {
   std::vector<PlanInput> pieces_to_write(int64_t rank) const;
 
  private:
+  void compile_for(Graph step, std::optional<Graph> evaluation, CompileOptions& how);
   void broadcast_parameters();
 
   Options options_;

@@ -48,6 +48,9 @@ struct TrainerOptions {
   StepOptions step = {};
   Mode mode = Mode::kDataParallel;
   std::string device = "cpu";  // make_device (backend/device.h)
+  // Where it is kept which kernels are the quickest on this machine: a file, "auto", the usual one, or "off", for the
+  // usual kernels (docs/howto/measure_a_machine.md).
+  std::string tuning = "off";
   Schedule schedule = {};
   std::string out;                // folder for logs, report and checkpoints; "": none are written
   bool progress = true;           // the bar, on rank 0

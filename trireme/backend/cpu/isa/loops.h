@@ -37,6 +37,7 @@ struct Loops : AttentionLoops {
 
   // At most tile_rows rows and tile_columns columns.
   void (*leaf_tile)(const LeafTile& tile);
+  void (*block_tile)(const BlockTile& tile);
   int64_t tile_rows, tile_columns;
   // to[term][width]: some terms of n lines, filled up with zeros; `width` is tile_rows or tile_columns. In `from`, the
   // lines of a term lie side by side and terms `stride` apart, or the other way around.

@@ -8,6 +8,9 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 template <int width>
 void pack_beside(int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
   for (int64_t t = 0; t < terms; ++t, from += stride, to += width) {
+    // Of the panel beside, which is packed next.
+    __builtin_prefetch(from + width);
+    __builtin_prefetch(from + width + kLanes);
 #pragma GCC unroll 4
     for (int at = 0; at < width; at += kLanes) {
       const int64_t there = n - at;

@@ -67,6 +67,21 @@ struct LeafTile {
       nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
 };
 
+// A tile c[rows, columns] of a product, or added to c; a and b are packed, as wide as Loops::tile_rows and
+// tile_columns.
+struct BlockTile {
+  int64_t rows = 0, columns = 0;
+  int64_t terms = 0;
+  const float* a = nullptr;
+  const float* b = nullptr;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  bool add = false;
+  // Brought nearer meanwhile: a line of memory a term, so many floats apart.
+  const float* ahead = nullptr;
+  int64_t ahead_step = 0;
+};
+
 // For measuring: runs `turns` times as many independent multiply-adds of registers as `per_turn` says.
 struct MultiplyAdds {
   float (*run)(int64_t turns);

@@ -1,6 +1,7 @@
 // The table of loops of one instruction set.
 #pragma once
 
+#include "trireme/backend/cpu/isa/block_tile_impl.h"
 #include "trireme/backend/cpu/isa/exact_impl.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/isa/pack_impl.h"
@@ -26,6 +27,7 @@ constexpr cpu::Loops make_table() {
   table.pairs = make_pair_table();
 #endif
   table.leaf_tile = leaf_tile_of<>;
+  table.block_tile = block_tile_of<>;
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
   table.pack_beside = pack_beside;

@@ -1,0 +1,129 @@
+#include "trireme/backend/cpu/blocked_product.h"
+
+#include <algorithm>
+
+#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/panels.h"
+#include "trireme/base/error.h"
+
+namespace trireme::cpu {
+namespace {
+
+constexpr int64_t kTerms = 384;     // of a part at most: its panel of b then fills the first-level cache
+constexpr int64_t kTilesDown = 16;  // packed at once of a: half of the second-level cache
+constexpr int64_t kColumns = 1024;  // packed at once of b
+constexpr int64_t kLine = 16;       // floats of a cache line
+
+// Equal parts of n, none longer than `most`, but for the last one, in whole `step`s.
+int64_t even_parts(int64_t n, int64_t most, int64_t step) {
+  const int64_t parts = std::max<int64_t>(1, (n + most - 1) / most);
+  return rounded_up(std::max<int64_t>(1, (n + parts - 1) / parts), step);
+}
+
+struct Steps {
+  int64_t rows, columns, terms;
+
+  Steps(int64_t m, int64_t n, int64_t k)
+      : rows(even_parts(m, kTilesDown * loops().tile_rows, loops().tile_rows)),
+        columns(even_parts(n, kColumns, loops().tile_columns)),
+        terms(even_parts(k, kTerms, 1)) {}
+  int64_t a_floats() const { return rounded_up(rows * terms, kLine); }
+};
+
+// What the next part packs, a line of memory of all its terms at a time: first that of b, then that of a.
+class Ahead {
+ public:
+  Ahead(const Gemm& g, const PanelSource& b, int64_t columns, int64_t first, int64_t terms) : g_(&g) {
+    if (first + terms >= g.k) return;
+    if (b.lines_beside) {
+      b_ = b.data + (first + terms) * b.stride;
+      b_step_ = b.stride;
+      b_lines_ = (columns + kLine - 1) / kLine;
+    }
+    if (g.transpose_a) {
+      a_ = g.a + (first + terms) * g.lda;
+      a_lines_ = (g.m + kLine - 1) / kLine;
+    }
+  }
+
+  void take(BlockTile& tile) {
+    const int64_t line = taken_++;
+    if (line < b_lines_) {
+      tile.ahead = b_ + line * kLine;
+      tile.ahead_step = b_step_;
+    } else if (line < b_lines_ + a_lines_) {
+      tile.ahead = a_ + (line - b_lines_) * kLine;
+      tile.ahead_step = g_->lda;
+    } else {
+      tile.ahead = tile.a;
+      tile.ahead_step = 0;
+    }
+  }
+
+ private:
+  const Gemm* g_;
+  const float* a_ = nullptr;
+  const float* b_ = nullptr;
+  int64_t b_step_ = 0, a_lines_ = 0, b_lines_ = 0;
+  int64_t taken_ = 0;
+};
+
+void clear(const Gemm& g) {
+  for (int64_t i = 0; i < g.m && g.beta == 0; ++i) std::fill_n(g.c + i * g.ldc, g.n, 0.0F);
+}
+
+// The columns from j on and the terms from `first` on, of all rows.
+void add_part(const Gemm& g, const Steps& steps, int64_t j, int64_t first, float* room) {
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  const int64_t columns = std::min(steps.columns, g.n - j);
+  const LeafRun run{0, std::min(steps.terms, g.k - first), true};
+  const PanelSource whole_b = PanelSource{g.b, g.ldb, !g.transpose_b}.from_line(j);
+  const PanelSource a{g.a + (g.transpose_a ? first * g.lda : first), g.lda, g.transpose_a};
+  const PanelSource b{whole_b.data + (g.transpose_b ? first : first * g.ldb), g.ldb, !g.transpose_b};
+  float* const a_room = room;
+  float* const b_room = room + steps.a_floats();
+  Ahead ahead(g, whole_b, columns, first, run.length);
+  BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0 || g.beta != 0};
+  pack_panels(b, columns, tile_columns, {&run, 1}, run.length, b_room);
+  for (int64_t top = 0; top < g.m; top += steps.rows) {
+    const int64_t rows = std::min(steps.rows, g.m - top);
+    pack_panels(a.from_line(top), rows, tile_rows, {&run, 1}, run.length, a_room);
+    for (int64_t column = 0; column < columns; column += tile_columns) {
+      tile.columns = std::min(tile_columns, columns - column);
+      tile.b = b_room + column * run.length;
+      for (int64_t row = 0; row < rows; row += tile_rows) {
+        tile.rows = std::min(tile_rows, rows - row);
+        tile.a = a_room + row * run.length;
+        tile.c = g.c + (top + row) * g.ldc + j + column;
+        ahead.take(tile);
+        loops().block_tile(tile);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int64_t blocked_floats(int64_t m, int64_t n, int64_t k) {
+  // The most that any smaller product takes: one that is cut into fewer parts may have longer ones.
+  const auto most = [](int64_t size, int64_t of_part, int64_t step) {
+    return std::min(of_part, rounded_up(std::max<int64_t>(size, 1), step));
+  };
+  const int64_t terms = most(k, kTerms, 1);
+  const int64_t tile_rows = loops().tile_rows;
+  return rounded_up(most(m, kTilesDown * tile_rows, tile_rows) * terms, kLine) +
+         most(n, kColumns, loops().tile_columns) * terms;
+}
+
+void multiply_in_blocks(const Gemm& g, float* room) {
+  invariant(g.alpha == 1 && (g.beta == 0 || g.beta == 1), "a product in blocks with alpha {} and beta {}", g.alpha,
+            g.beta);
+  if (g.k == 0) return clear(g);
+  const Steps steps(g.m, g.n, g.k);
+  for (int64_t j = 0; j < g.n; j += steps.columns) {
+    for (int64_t first = 0; first < g.k; first += steps.terms) add_part(g, steps, j, first, room);
+  }
+}
+
+}  // namespace trireme::cpu

@@ -1,0 +1,31 @@
+// Packing of a product's operands: a panel has the terms of as many lines (rows of a, columns of b) as a tile, one term
+// after the other, so that a tile reads memory from its beginning to its end.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "trireme/backend/cpu/isa/products.h"
+
+namespace trireme::cpu {
+
+// One operand: `lines` of it and their terms.
+struct PanelSource {
+  const float* data;
+  int64_t stride;
+  bool lines_beside;  // the lines of a term lie side by side, terms `stride` apart; false: the other way around
+
+  PanelSource from_line(int64_t line) const {
+    return {data + (lines_beside ? line : line * stride), stride, lines_beside};
+  }
+};
+
+// Runs of terms, `length` in all, of some lines, as panels of `width` lines; the last one is filled up with zeros.
+void pack_panels(const PanelSource& from, int64_t lines, int64_t width, std::span<const LeafRun> runs, int64_t length,
+                 float* to);
+
+inline int64_t rounded_up(int64_t n, int64_t to) {
+  return (n + to - 1) / to * to;
+}
+
+}  // namespace trireme::cpu

@@ -1,0 +1,32 @@
+// Finding out which kernels are the quickest on this machine, as a job starts. All ranks go by what the first one
+// finds, and their plans name it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/backend/device.h"
+#include "trireme/comm/comm.h"
+#include "trireme/exec/plan.h"
+
+namespace trireme {
+
+// The file that the setting `tuning` stands for: a path, or with "auto" the usual one of the device's machine. "":
+// there is none, since the setting is "off", the device has nothing to measure, or nobody has a folder for it.
+std::string tuning_file_of(const std::string& setting, const Device& device);
+
+// What the file has for the device; null without a file. What is wrong with the usual file is told, and it counts as
+// empty; a named file is refused (read_tuning).
+std::shared_ptr<const Tuning> known_tuning(const std::string& setting, const Device& device);
+
+// That of the first rank. Collective.
+std::shared_ptr<const Tuning> agreed_tuning(const std::shared_ptr<const Tuning>& mine, comm::World* world);
+
+// With the ways of all work in these plans that `known` does not have, measured by the first rank and added to the
+// file; null where it has all of them. Where the usual file cannot be written, nothing is measured, since the next run
+// would find other ways and compute other bits: it is told; a named file throws kIo. Collective.
+std::shared_ptr<const Tuning> tune(const std::vector<const ExecutionPlan*>& plans, const Device& device,
+                                   const Tuning& known, const std::string& setting, comm::World* world);
+
+}  // namespace trireme
