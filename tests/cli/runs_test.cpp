@@ -293,12 +293,12 @@ TEST_F(RunsTest, EvaluateRefusesToTakeACheckpointForAnotherModel) {
   EXPECT_THAT(error_line(run({"evaluate", "gpt", "--set", "model.heads=1"})),
               HasSubstr("was trained with model.heads = 2; with 1 it would be taken for another model. Leave "
                         "model.heads out"));
-  std::string table = "a\tb\tc\n";
-  for (int row = 0; row < 32; ++row) table += fmt::format("{}\tof {}\t{}\n", row, row % 3, row % 2 == 0 ? "no" : "yes");
-  write("pairs.tsv", table);
+  std::string table = "a,b,c\n";
+  for (int row = 0; row < 32; ++row) table += fmt::format("{},of {},{}\n", row, row % 3, row % 2 == 0 ? "no" : "yes");
+  write("pairs.csv", table);
   write("pairs.toml",
-        "[model]\nkind = \"bert_classifier\"\nlayers = 1\nwidth = 16\nheads = 2\n[data]\nkind = "
-        "\"text_pairs\"\npath = \"pairs.tsv\"\nfirst = \"a\"\nsecond = \"b\"\nlabel = \"c\"\nlabels = [\"no\", "
+        "[model]\nkind = \"bert_classifier\"\nvocabulary = 259\nlayers = 1\nwidth = 16\nheads = 2\n[data]\nkind = "
+        "\"text_pairs\"\npath = \"pairs.csv\"\nfirst = \"a\"\nsecond = \"b\"\nlabel = \"c\"\nlabels = [\"no\", "
         "\"yes\"]\nseq = 16\nvalidation = 0.25\n[train]\nsteps = 1\nbatch = 8\n");
   const Outcome trained = train("pairs.toml", {"--out", "pairs"});
   ASSERT_EQ(trained.code, 0) << trained.err;

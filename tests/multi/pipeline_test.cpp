@@ -8,6 +8,7 @@
 #include "tests/multi/loss_curve.h"
 #include "trireme/base/error.h"
 #include "trireme/nn/models/resnet.h"
+#include "trireme/nn/models/t5.h"
 #include "trireme/train/job/parallel_settings.h"
 
 namespace trireme::pipeline_test {
@@ -125,6 +126,26 @@ TEST(PipelineInBf16, stays_as_near_as_its_rounding) {
   const Curve whole = train_curve(graph, nullptr, {}, kRate);
   for (const Curve& curve : train_curves(graph, 2, pipeline(2, 4), kRate)) {
     for (size_t i = 0; i < whole.losses.size(); ++i) EXPECT_NEAR(curve.losses[i], whole.losses[i], 0.02F);
+  }
+}
+
+// LAMB's norms of parameters are summed over ranks together with the norm of all gradients, for which crews wait.
+TEST(PipelineWithLamb, crews_wait_for_no_update_of_another) {
+  nn::T5 t5({.vocabulary = 20, .layers = 1, .width = 16, .heads = 2});
+  const auto loss = [](const nn::Fields& predicted, const nn::Fields& batch) {
+    return cross_entropy(predicted[nn::kPrediction], batch["targets"]);
+  };
+  const TensorType ids{DType::kI32, {kBatch, 8}}, written{DType::kI32, {kBatch, 6}};
+  const Graph graph = training_step([&](const nn::Fields& batch) { return t5(batch); }, loss,
+                                    {{"tokens", ids}, {"decoder_tokens", written}, {"targets", written}}, Lamb{},
+                                    {.name = "t5", .clip_norm = 0.5});
+  JobConfig config;
+  set_keys(config, {"model.kind=t5", "model.layers=1", "model.width=16", "model.heads=2", "parallel.tp=2",
+                    "parallel.pp=2", "parallel.gradient_accumulation_steps=4", "parallel.mode=semi_auto_parallel"});
+  for (const std::string schedule : {"1f1b", "gpipe", "zb-h1"}) {
+    config.parallel.schedule = schedule;
+    EXPECT_EQ(error_of([&] { compile(graph, {.ranks = 4, .parallel = parallel_of(config, 4)}); }), "no error")
+        << schedule;
   }
 }
 

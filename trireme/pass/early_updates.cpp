@@ -77,6 +77,21 @@ class EarlyUpdates {
         updates_[i] = 1;
       }
     }
+    leave_what_is_sent();
+  }
+
+  // What another crew of a pipeline waits for stays before what this one waits for itself. (A norm that is sent may be
+  // summed over ranks together with those that an update is made by.)
+  void leave_what_is_sent() {
+    std::vector<char> is_sent(graph_.values().size(), 0);
+    for (size_t i = graph_.nodes().size(); i-- > 0;) {
+      const Node& node = graph_.nodes()[i];
+      bool sent = def_of(node).traits.message && node.outputs.empty();
+      for (const ValueId made : node.outputs) sent = sent || is_sent[static_cast<size_t>(made)] != 0;
+      if (!sent) continue;
+      updates_[i] = 0;
+      for (const ValueId operand : node.inputs) is_sent[static_cast<size_t>(operand)] = 1;
+    }
   }
 
   // What the update must see done: the nodes that make its operands, and all others that read the inputs it overwrites.
