@@ -16,6 +16,7 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/exact_certificate.h"
+#include "trireme/train/plan/exact_compiled.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_text.h"
@@ -30,7 +31,7 @@ struct PlanArgs : PlannedJob {
   int ranks = 1;
   int threads = 0;
   std::string out, certificate, why_not, only, export_to, export_file;
-  bool sensitivities = false;
+  bool sensitivities = false, compile = false;
   int64_t memory_mib = 0;
   int top = 3;
   std::string search = "auto";
@@ -101,7 +102,19 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   const bool classes = predicts_classes(request.job);
   const int64_t tokens = request.job.train.fit.batch * (classes ? 1 : fields_of(request.job)[0].sample.elements());
   std::fputs(exact_text(plan, args.ranks, tokens, classes ? "samples" : "tokens").c_str(), stdout);
-  if (!args.out.empty() && !plan.best.empty()) write_plan(args, plan_file(plan, args.ranks));
+  size_t chosen = 0;
+  if (!plan.best.empty() && (args.compile || args.ranks <= kMostCompiledRanks)) {
+    const std::vector<CompiledWay> compiled = compile_best(plan, request);
+    std::fputs(compiled_text(plan, compiled).c_str(), stdout);
+    while (chosen < compiled.size() && !compiled[chosen].fits) ++chosen;
+  }
+  require(chosen < std::max<size_t>(plan.best.size(), 1),
+          "plan: none of the {} best by their tables fits when it is compiled; ask for more with --top, or leave some "
+          "memory out with --memory",
+          plan.best.size());
+  if (chosen > 0)
+    std::printf("the first of them that fits is the plan: %s\n", plan.best[chosen].outer.way().text().c_str());
+  if (!args.out.empty() && !plan.best.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
   const std::string certificate =
       !args.certificate.empty() || plan.best.empty() || args.out.empty() ? args.certificate : args.out + ".certificate";
   if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
@@ -117,6 +130,8 @@ int run(const PlanArgs& args) {
                       .memory_bytes = args.memory_mib << 20,
                       .top = static_cast<size_t>(args.top)};
   if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
+  require(!args.compile,
+          "plan: --compile is of the exact search, the other one compiles all ways; give --search exact");
   require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
   std::optional<WayRule> rule, only;  // read before anything takes time
   const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
@@ -176,6 +191,9 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--out", args->out,
                       "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
                       "beside it, FILE.certificate");
+  command->add_flag("--compile", args->compile,
+                    "Of the exact search: compile the ways shown as training does; the plan is the first that fits. "
+                    "Up to 32 ranks without being asked");
   command->add_option("--certificate", args->certificate,
                       "File to write the proof of the exact search to, also where nothing fits");
   add_plan_verify(*command, chosen);
