@@ -125,7 +125,7 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
   out.persistent = few.persistent;
   out.gradients = std::max(few.gradients, more.gradients);
   out.kept = std::max<int64_t>(0, more.kept - few.kept);
-  out.waiting = std::max<int64_t>(0, more.waiting - few.waiting);
+  out.waiting = std::max(out.kept, more.waiting - few.waiting);  // never less: it is a sum of values, without moments
   const auto rest = [&](const PartPrice& of, int64_t micro_batches) {
     return std::max<int64_t>(0, of.work + of.kept + of.gradients - out.gradients - micro_batches * out.kept);
   };
