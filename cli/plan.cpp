@@ -17,6 +17,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/advice.h"
 #include "trireme/train/plan/exact_certificate.h"
+#include "trireme/train/plan/exact_compiled.h"
 #include "trireme/train/plan/exact_plan.h"
 #include "trireme/train/plan/export.h"
 #include "trireme/train/plan/plan_page.h"
@@ -32,7 +33,7 @@ struct PlanArgs : PlannedJob {
   int ranks = 1;
   int threads = 0;
   std::string out, certificate, html, why_not, only, export_to, export_file;
-  bool sensitivities = false, advise = false;
+  bool sensitivities = false, advise = false, compile = false;
   int64_t memory_mib = 0;
   int top = 3;
   std::string search = "auto";
@@ -121,7 +122,8 @@ int run_advice(const PlanArgs& args, const PlanRequest& request) {
                                                  {"--export", !args.export_to.empty()},
                                                  {"--out", !args.out.empty()},
                                                  {"--html", !args.html.empty()},
-                                                 {"--certificate", !args.certificate.empty()}};
+                                                 {"--certificate", !args.certificate.empty()},
+      {"--compile", args.compile}};
   for (const auto& [flag, given] : others)
     require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
   const std::unique_ptr<AdviceSearch> search = advice_search(args, request);
@@ -148,8 +150,24 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
   const bool fits = !plan.best.empty();
-  if (fits && !args.html.empty()) write_page(args, page_of(plan, request, tokens));
-  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks));
+  size_t chosen = 0;
+  if (fits && (args.compile || args.ranks <= kMostCompiledRanks)) {
+    const std::vector<CompiledWay> compiled = compile_best(plan, request);
+    std::fputs(compiled_text(plan, compiled).c_str(), stdout);
+    while (chosen < compiled.size() && !compiled[chosen].fits) ++chosen;
+  }
+  require(chosen < std::max<size_t>(plan.best.size(), 1),
+          "plan: none of the {} best by their tables fits when it is compiled; ask for more with --top, or leave some "
+          "memory out with --memory",
+          plan.best.size());
+  if (chosen > 0)
+    std::printf("the first of them that fits is the plan: %s\n", plan.best[chosen].outer.way().text().c_str());
+  if (fits && !args.html.empty()) {
+    ExactPlan shown = plan;  // from the chosen one on
+    shown.best.erase(shown.best.begin(), shown.best.begin() + static_cast<std::ptrdiff_t>(chosen));
+    write_page(args, page_of(shown, request, tokens));
+  }
+  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
   const std::string certificate =
       !args.certificate.empty() || !fits || args.out.empty() ? args.certificate : args.out + ".certificate";
   if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
@@ -166,6 +184,8 @@ int run(const PlanArgs& args) {
                       .top = static_cast<size_t>(args.top)};
   if (args.advise) return run_advice(args, request);
   if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
+  require(!args.compile,
+          "plan: --compile is of the exact search, the other one compiles all ways; give --search exact");
   require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
   std::optional<WayRule> rule, only;  // read before anything takes time
   const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
@@ -234,6 +254,9 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--out", args->out,
                       "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
                       "beside it, FILE.certificate");
+  command->add_flag("--compile", args->compile,
+                    "Of the exact search: compile the ways shown as training does; the plan is the first that fits. "
+                    "Up to 32 ranks without being asked");
   command->add_option("--certificate", args->certificate,
                       "File to write the proof of the exact search to, also where nothing fits");
   command->add_option("--html", args->html,

@@ -31,6 +31,13 @@ void check_job_flags(const VerifyArgs& args) {
     require(!given || !job.config.empty(), "plan verify: {} is of a job; name the job after the file", flag);
 }
 
+std::string plan_line(const std::string& file, const Certificate& certificate, size_t which) {
+  if (which == 0) return fmt::format("the plan '{}' is the one that is proven\n", file);
+  const auto ps = [&](size_t i) { return static_cast<double>(certificate.best[i].step_ps); };
+  return fmt::format("the plan '{}' is number {} of these: no way in their space is faster by more than {:.2f} %\n",
+                     file, which + 1, 100 * (ps(which) / ps(0) - 1));
+}
+
 int run(const VerifyArgs& args) {
   check_job_flags(args);
   const std::string text = read_file(args.file);
@@ -51,9 +58,9 @@ int run(const VerifyArgs& args) {
   require(args.ranks == 0 || args.ranks == certificate.ranks, "certificate: it is for {} ranks, not for {}",
           certificate.ranks, args.ranks);
   verify_certificate(certificate);
-  if (plan) check_certified_plan(certificate, *plan);
+  const size_t which = plan ? check_certified_plan(certificate, *plan) : 0;
   std::fputs(proven_text(certificate).c_str(), stdout);
-  if (plan) std::printf("the plan '%s' is the one that is proven\n", args.file.c_str());
+  if (plan) std::fputs(plan_line(args.file, certificate, which).c_str(), stdout);
   if (args.job.config.empty()) {
     std::puts("where the tables come from was not looked at: name the job, to compile them again");
     return 0;

@@ -71,6 +71,32 @@ TEST_F(PlanTest, VerifiesThePlanOfTheExactSearchByItsCertificate) {
   EXPECT_THAT(run({"plan", "verify", "p.trp"}).err, HasSubstr("error: certificate: "));
 }
 
+// The last loss that a run says.
+std::string loss_of(const std::string& out) {
+  const size_t at = out.find("Training loss ");
+  return at == std::string::npos ? "no loss in " + out : out.substr(at, out.find(',', at) - at);
+}
+
+TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
+  const Words wider{"--set", "model.width=64", "--set", "model.layers=4", "--set",     "data.seq=32",
+                    "--set", "train.batch=16", "--set", "train.steps=2",  "--threads", "1"};
+  const auto with = [&](Words words) {
+    words.insert(words.end(), wider.begin(), wider.end());
+    return run(words);
+  };
+  // More memory would have it data parallel.
+  const Outcome planned =
+      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "5", "--out", "staged.trp"});
+  ASSERT_EQ(planned.code, 0) << planned.err;
+  EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
+  ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));
+  const Outcome trained = with({"train", "job.toml", "-n", "2", "--plan", "staged.trp", "--out", "staged", "--quiet"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Outcome alone = with({"train", "job.toml", "-n", "1", "--out", "alone", "--quiet"});
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_EQ(loss_of(trained.out), loss_of(alone.out));
+}
+
 TEST_F(PlanTest, ProvesThatNothingFits) {
   const Outcome planned = run({"plan", "gpt2", "-n", "2", "--search", "exact", "--memory", "1", "--out", "p.trp",
                                "--certificate", "none.certificate"});
@@ -115,6 +141,7 @@ TEST_F(PlanTest, Advises) {
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(run({"plan", "-n", "2"}).err, HasSubstr("plan: config is required"));
   EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("give --search exact"));
+  EXPECT_THAT(plan({"--compile"}).err, HasSubstr("--compile is of the exact search"));
   EXPECT_THAT(plan({"--only", "pp=2 tp=2"}).err,
               HasSubstr("plan: no way over 2 ranks has all of --only \"pp=2 tp=2\""));
   EXPECT_THAT(plan({"--why-not", "fsdp=1"}).err, HasSubstr("there is no 'fsdp'; name pp, tp"));

@@ -19,7 +19,8 @@ inline constexpr size_t kCertifiedPassFields = 6;
 inline constexpr std::array kCertifiedPartFields{
     &CertifiedPart::forward,        &CertifiedPart::input_grad,      &CertifiedPart::weight_grad, &CertifiedPart::again,
     &CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::update,      &CertifiedPart::sync,
-    &CertifiedPart::persistent,     &CertifiedPart::gradients,       &CertifiedPart::kept,        &CertifiedPart::work};
+    &CertifiedPart::persistent,     &CertifiedPart::gradients,       &CertifiedPart::kept,        &CertifiedPart::work,
+    &CertifiedPart::waiting};
 
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;

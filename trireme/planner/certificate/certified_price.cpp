@@ -31,10 +31,13 @@ int64_t blocks_in(int64_t begin, int64_t end, int64_t layers) {
 CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, int64_t layers, int64_t memory)
     : way_(way), table_(table), layers_(layers), memory_(memory) {}
 
-// 1F1B's stage s has run pp - s forward passes when its first gradient comes; a crew that puts off weight gradients
-// keeps pp micro-batches on every stage.
-int64_t CertifiedPrice::in_flight(int64_t stage) const {
-  return way_.schedule == "1f1b" ? way_.pp - stage : way_.pp;
+// 1F1B's stage s has run pp - s forward passes when its first gradient comes. A crew that puts off weight gradients
+// has those of s micro-batches to do as well, and of one more when it has just put off one.
+int64_t CertifiedPrice::activations(int64_t stage, int64_t kept, int64_t waiting) const {
+  const int64_t whole = way_.pp - stage;
+  if (way_.schedule == "1f1b") return exact_product(kept, whole);
+  return std::max(exact_sum(exact_product(kept, whole), exact_product(waiting, stage)),
+                  exact_sum(exact_product(kept, whole - 1), exact_product(waiting, stage + 1)));
 }
 
 // What the pipeline idles: pp - 1 times a stage's forward pass and its input gradients; and weight gradients on top,
@@ -56,19 +59,20 @@ int64_t CertifiedPrice::step_of(int64_t slowest, int64_t once) const {
 
 CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t stage, int64_t begin, int64_t end) const {
   Sum out;
-  int64_t kept = 0, work = 0;
+  int64_t kept = 0, waiting = 0, work = 0;
   const auto add = [&](const CertifiedPart& part, int64_t times) {
     if (times == 0) return;
     out.pass = exact_sum(out.pass, exact_product(pass_of(part), times));
     out.once = exact_sum(out.once, exact_product(once_of(part), times));
     out.bytes = exact_sum(out.bytes, exact_product(exact_sum(part.persistent, part.gradients), times));
     kept = exact_sum(kept, exact_product(part.kept, times));
+    waiting = exact_sum(waiting, exact_product(part.waiting, times));
     work = std::max(work, part.work);
   };
   add(table_.before, begin == 0 ? 1 : 0);
   add(table_.block, blocks_in(begin, end, layers_));
   add(table_.after, end == layers_ + 2 ? 1 : 0);
-  out.bytes = exact_sum(out.bytes, exact_sum(exact_product(kept, in_flight(stage)), work));
+  out.bytes = exact_sum(out.bytes, exact_sum(activations(stage, kept, waiting), work));
   return out;
 }
 

@@ -37,7 +37,7 @@ class CertifiedPrice {
     int64_t pass = 0, once = 0, bytes = 0;
   };
   Sum sum_of(int64_t stage, int64_t begin, int64_t end) const;
-  int64_t in_flight(int64_t stage) const;
+  int64_t activations(int64_t stage, int64_t kept, int64_t waiting) const;
   int64_t fill() const;
   int64_t step_of(int64_t slowest, int64_t once) const;
   int64_t slowest_share() const;

@@ -29,7 +29,8 @@ constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFields[] = 
     {&CertifiedPart::persistent, &PartPrice::persistent},
     {&CertifiedPart::gradients, &PartPrice::gradients},
     {&CertifiedPart::kept, &PartPrice::kept},
-    {&CertifiedPart::work, &PartPrice::work}};
+    {&CertifiedPart::work, &PartPrice::work},
+    {&CertifiedPart::waiting, &PartPrice::waiting}};
 constexpr size_t kPasses = 6;
 constexpr auto kThreeParts = {&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after};
 
@@ -268,6 +269,8 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
   table.block.input_grad = 1'000'000'000;
   table.after.weight_grad = 1'000'000'000'000;
   table.block.kept = 1;
+  table.before.waiting = 1'000;
+  table.block.waiting = 3'000;
   for (const char* const schedule : {"1f1b", "zb-h1"}) {
     for (int64_t pp = 1; pp <= 40; ++pp) {
       if (pp == 1 && std::string_view(schedule) != "1f1b") continue;

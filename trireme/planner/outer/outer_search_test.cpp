@@ -24,7 +24,7 @@ class RandomTables {
     for (const auto field :
          {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
           &PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::update, &PartPrice::sync,
-          &PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::work})
+          &PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
       out.*field = number(0, 3) == 0 ? 0 : number(0, 9);
     return out;
   }
@@ -34,7 +34,11 @@ class RandomTables {
     const int64_t parts = number(1, 7), stages = number(1, 4);
     for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
     out.shape = {number(0, 4), number(0, 4), number(-4, 4), {}};
-    for (int64_t s = 0; s < stages; ++s) out.shape.in_flight.push_back(number(1, 4));
+    for (int64_t s = 0; s < stages; ++s) {
+      const int64_t whole = number(1, 4);
+      out.shape.held.push_back({{.whole = whole}});
+      if (number(0, 1) == 1) out.shape.held.back().push_back({.whole = whole - 1, .waiting = number(1, 3)});
+    }
     return out;
   }
 
@@ -50,7 +54,7 @@ int64_t least_of_all_cuts(const StageProblem& problem) {
   for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {  // bit i: a stage begins with part i + 1
     if (__builtin_popcountll(static_cast<uint64_t>(mask)) != stages - 1) continue;
     int64_t slowest = 0, once = 0, fill = 0, stage = 0;
-    int64_t pass_sum = 0, once_sum = 0, held = 0, kept = 0, work = 0;
+    int64_t pass_sum = 0, once_sum = 0, held = 0, kept = 0, waiting = 0, work = 0;
     bool fits = true;
     for (int64_t i = 0; i < parts; ++i) {
       const PartPrice& p = problem.parts[static_cast<size_t>(i)];
@@ -58,15 +62,17 @@ int64_t least_of_all_cuts(const StageProblem& problem) {
       once_sum += p.update + p.sync;
       held += p.persistent + p.gradients;
       kept += p.kept;
+      waiting += p.waiting;
       work = std::max(work, p.work);
       fill += problem.shape.idle_forward * (p.forward + p.moving_forward) +
               problem.shape.idle_input * (p.input_grad + p.again + p.moving_backward) +
               problem.shape.idle_weight * p.weight_grad;
       if (i + 1 < parts && (mask >> i & 1) == 0) continue;
-      fits = fits && held + kept * problem.shape.in_flight[static_cast<size_t>(stage)] + work <= problem.memory;
+      for (const HeldMicroBatches& moment : problem.shape.held[static_cast<size_t>(stage)])
+        fits = fits && held + kept * moment.whole + waiting * moment.waiting + work <= problem.memory;
       slowest = std::max(slowest, pass_sum);
       once = std::max(once, once_sum);
-      pass_sum = once_sum = held = kept = work = 0;
+      pass_sum = once_sum = held = kept = waiting = work = 0;
       ++stage;
     }
     const int64_t total =
@@ -193,12 +199,15 @@ TEST(PipelineShape, says_what_timetables_take) {
         EXPECT_EQ(static_cast<int64_t>(time.makespan), micro_batches * (f + in + w) + idle)
             << schedule << " of " << crews << " crews and " << micro_batches << " micro-batches";
         for (size_t crew = 0; crew < time.crews.size(); ++crew)
-          EXPECT_LE(time.crews[crew].live, shape.in_flight[crew]) << schedule;
+          EXPECT_LE(time.crews[crew].live, shape.held[crew].front().whole + shape.held[crew].front().waiting)
+              << schedule;
       }
     }
   }
-  EXPECT_EQ(shape_of_schedule("1f1b", 4), (PipelineShape{3, 3, 3, {4, 3, 2, 1}}));
-  EXPECT_EQ(shape_of_schedule("1f1b", 1), (PipelineShape{0, 0, 0, {1}}));
+  EXPECT_EQ(shape_of_schedule("1f1b", 4), (PipelineShape{3, 3, 3, {{{4, 0}}, {{3, 0}}, {{2, 0}}, {{1, 0}}}}));
+  EXPECT_EQ(shape_of_schedule("zb-h1", 2).held,
+            (std::vector<std::vector<HeldMicroBatches>>{{{2, 0}, {1, 1}}, {{1, 1}, {0, 2}}}));
+  EXPECT_EQ(shape_of_schedule("1f1b", 1), (PipelineShape{0, 0, 0, {{{1, 0}}}}));
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "trireme/planner/outer/pipeline_shape.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "trireme/base/error.h"
 #include "trireme/plan/timetable/schedules.h"
@@ -18,10 +20,33 @@ int64_t idle_of(const Timetable& timetable, const UnitCosts& costs) {
   return std::llround(time_of(timetable, costs).makespan - passes * timetable.micro_batches);
 }
 
+// The fullest moments of a crew that works through these units, with most whole ones first.
+std::vector<HeldMicroBatches> held_by(const std::vector<Unit>& crew) {
+  std::vector<HeldMicroBatches> all;
+  HeldMicroBatches now;
+  for (const Unit& unit : crew) {
+    now.whole += unit.pass == Unit::Pass::kForward ? 1 : unit.pass == Unit::Pass::kWeightGrad ? 0 : -1;
+    now.waiting += unit.pass == Unit::Pass::kInputGrad ? 1 : unit.pass == Unit::Pass::kWeightGrad ? -1 : 0;
+    all.push_back(now);
+  }
+  std::ranges::sort(all, std::greater<>());
+  std::vector<HeldMicroBatches> out;
+  for (const HeldMicroBatches& each : all) {
+    if (out.empty() || each.waiting > out.back().waiting) out.push_back(each);
+  }
+  return out;
+}
+
+std::vector<std::vector<HeldMicroBatches>> held_by_crews(const Timetable& timetable) {
+  std::vector<std::vector<HeldMicroBatches>> out;
+  for (const std::vector<Unit>& crew : timetable.crews) out.push_back(held_by(crew));
+  return out;
+}
+
 }  // namespace
 
 PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews) {
-  if (crews == 1) return {.in_flight = {1}};
+  if (crews == 1) return {.held = {{{.whole = 1}}}};
   const auto timetable = [&](int64_t micro_batches) {
     return make_timetable(schedule, {.crews = static_cast<int>(crews),
                                      .stages_per_crew = 1,
@@ -30,7 +55,11 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews) {
   };
   const Timetable few = timetable(2 * crews);
   const int64_t idle = idle_of(few, kAlike);
-  const int64_t more = idle_of(timetable(3 * crews), kAlike);
+  const Timetable longer = timetable(3 * crews);
+  const int64_t more = idle_of(longer, kAlike);
+  if (held_by_crews(few) != held_by_crews(longer)) {
+    fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more the more micro-batches there are", schedule);
+  }
   if (idle != more) {
     fail(ErrorKind::kUnsupported,
          "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule, idle,
@@ -44,7 +73,7 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews) {
   PipelineShape out{.idle_forward = one_more(&UnitCosts::forward),
                     .idle_input = one_more(&UnitCosts::input_grad),
                     .idle_weight = one_more(&UnitCosts::weight_grad)};
-  for (const TimetableTime::Crew& crew : time_of(few, kAlike).crews) out.in_flight.push_back(crew.live);
+  out.held = held_by_crews(few);
   return out;
 }
 

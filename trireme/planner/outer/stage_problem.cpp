@@ -24,15 +24,20 @@ int64_t fill_of(const StageProblem& problem) {
 
 // One stage, part by part.
 struct StageSum {
-  int64_t pass = 0, once = 0, persistent = 0, kept = 0, work = 0;
+  int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0;
   void add(const PartPrice& part) {
     pass += part.pass();
     once += part.once();
     persistent += part.persistent + part.gradients;
     kept += part.kept;
+    waiting += part.waiting;
     work = std::max(work, part.work);
   }
-  int64_t bytes(int64_t in_flight) const { return persistent + kept * in_flight + work; }
+  int64_t bytes(const std::vector<HeldMicroBatches>& held) const {
+    int64_t most = 0;
+    for (const HeldMicroBatches& each : held) most = std::max(most, each.whole * kept + each.waiting * waiting);
+    return persistent + most + work;
+  }
 };
 
 // Whether there is a cut whose stages take no more than so much: by how many parts so many stages can have, for each
@@ -43,7 +48,7 @@ class WithinCaps {
   explicit WithinCaps(const StageProblem& problem) : problem_(problem) {}
 
   std::optional<std::vector<int64_t>> cut(int64_t slowest, int64_t once) const {
-    const size_t parts = problem_.parts.size(), stages = problem_.shape.in_flight.size();
+    const size_t parts = problem_.parts.size(), stages = problem_.shape.held.size();
     // Where the last of so many stages begins, if they end with the part before this one; -1: they cannot.
     std::vector<std::vector<int64_t>> begin_of(stages + 1, std::vector<int64_t>(parts + 1, -1));
     begin_of[0][0] = 0;
@@ -64,7 +69,7 @@ class WithinCaps {
     StageSum sum;
     for (size_t i = begin; i < problem_.parts.size(); ++i) {
       sum.add(problem_.parts[i]);
-      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.in_flight[stage]) > problem_.memory) return;
+      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.held[stage]) > problem_.memory) return;
       if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
     }
   }
@@ -108,7 +113,7 @@ std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vec
         static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
     StageSum sum;
     for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
-    out.push_back(sum.bytes(problem.shape.in_flight[stage]));
+    out.push_back(sum.bytes(problem.shape.held[stage]));
   }
   return out;
 }

@@ -15,7 +15,8 @@ struct PartPrice {
   int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
   int64_t persistent = 0, gradients = 0;                            // bytes
   int64_t kept = 0;                                                 // bytes of each micro-batch in flight
-  int64_t work = 0;                                                 // bytes beside these, of one part at a time
+  int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
+  int64_t work = 0;     // bytes beside these, of one part at a time
 
   int64_t forward_pass() const { return forward + moving_forward; }
   int64_t input_pass() const { return again + input_grad + moving_backward; }
@@ -24,12 +25,18 @@ struct PartPrice {
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };
 
+// Micro-batches that a crew holds at a moment: those in flight, and those whose weight gradients alone are to come.
+struct HeldMicroBatches {
+  int64_t whole = 0, waiting = 0;
+  friend auto operator<=>(const HeldMicroBatches&, const HeldMicroBatches&) = default;
+};
+
 // A schedule with so many crews: a step of micro-batches of a forward, an input gradient's and a weight gradient's pass
 // takes their sum for each micro-batch, and these multiples of them on top.
 struct PipelineShape {
   int64_t idle_forward = 0, idle_input = 0, idle_weight = 0;
-  std::vector<int64_t> in_flight;  // of each stage: the most micro-batches whose activations it keeps
-  int64_t stages() const { return static_cast<int64_t>(in_flight.size()); }
+  std::vector<std::vector<HeldMicroBatches>> held;  // of each stage: at no moment more than at one of these
+  int64_t stages() const { return static_cast<int64_t>(held.size()); }
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
 

@@ -15,12 +15,13 @@ CertifiedPart certified_part(const PartPrice& part) {
           .persistent = part.persistent,
           .gradients = part.gradients,
           .kept = part.kept,
+          .waiting = part.waiting,
           .work = part.work};
 }
 
 CertifiedPart certified_passes_of(const PartPrice& part) {
   CertifiedPart out = certified_part(part);
-  out.update = out.sync = out.persistent = out.gradients = out.kept = out.work = 0;
+  out.update = out.sync = out.persistent = out.gradients = out.kept = out.waiting = out.work = 0;
   return out;
 }
 

@@ -11,8 +11,8 @@ namespace trireme {
 // Of the request that the plan answers.
 Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request);
 
-// Throws kInvalidArgument, naming what differs, where the file is not the certificate's best way.
-void check_certified_plan(const Certificate& certificate, const PlanFile& plan);
+// Which of the certificate's best ways the file is. Throws kInvalidArgument, naming what differs, where it is none.
+size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan);
 
 // A job that certificates are compared with. What was compiled for one serves the next.
 class CertifiedJob {

@@ -102,9 +102,9 @@ ExactPlan plan_exact(const PlanRequest& request) {
   return out;
 }
 
-PlanFile plan_file(const ExactPlan& plan, int64_t ranks) {
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
   require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
-  const ExactWay& best = plan.best.front();
+  const ExactWay& best = plan.best.at(chosen);
   const OuterLedger& l = plan.ledger;
   const double step_s = static_cast<double>(best.price.total) * 1e-12;
   return {.ranks = ranks,
@@ -113,7 +113,7 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks) {
           .keys = best.keys(plan.parts),
           .step_s = step_s,
           .arena_bytes = std::ranges::max(best.stage_bytes),
-          .bound_s = step_s,
+          .bound_s = static_cast<double>(plan.best.front().price.total) * 1e-12,
           .ledger = {.ways = l.ways,
                      .do_not_divide = l.do_not_divide,
                      .memory_least = l.memory_least,

@@ -36,8 +36,8 @@ struct ExactPlan {
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);
 
-// What `train --plan` reads. Its ledger counts as needless what a bound rules out.
-PlanFile plan_file(const ExactPlan& plan, int64_t ranks);
+// What `train --plan` reads, of one of the best ways. Its ledger counts as needless what a bound rules out.
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0);
 
 // A way as flags, with its data parallel ranks; and what its step takes by items, which add up to it: of all parts, as
 // an average of the stages, and of all micro-batches.

@@ -9,6 +9,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/exact_compiled.h"
 
 namespace trireme::exact_plan_test {
 namespace {
@@ -116,6 +117,40 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
     }
     EXPECT_GE(kinds.size(), 3U);
   }
+}
+
+TEST(ExactPlan, the_ways_that_are_shown_can_be_compiled_and_then_fit_or_do_not) {
+  ExactPlan plan = exact(2, 3);
+  const PlanRequest request{.job = gpt_of_four_layers(), .ranks = 2, .top = 3};
+  const std::vector<CompiledWay> compiled = compile_best(plan, request);
+  ASSERT_EQ(compiled.size(), 3U);
+  int64_t most = 0;
+  for (const CompiledWay& way : compiled) {
+    ASSERT_TRUE(way.cost) << way.refusal;
+    EXPECT_TRUE(way.fits);
+    EXPECT_GT(way.cost->step_s, 0);
+    most = std::max(most, way.cost->most_bytes());
+  }
+  EXPECT_THAT(compiled_text(plan, compiled), testing::Not(testing::HasSubstr("does not fit")));
+  plan.memory_bytes = most - 1;
+  const std::vector<CompiledWay> narrow = compile_best(plan, request);
+  EXPECT_TRUE(std::ranges::any_of(narrow, [](const CompiledWay& way) { return !way.fits; }));
+  EXPECT_THAT(compiled_text(plan, narrow), testing::HasSubstr(" MiB (tables +"));
+  EXPECT_THAT(compiled_text(plan, narrow), testing::HasSubstr(": it does not fit\n"));
+}
+
+TEST(ExactPlan, with_stages_is_a_plan_that_a_job_can_follow) {
+  const ExactPlan plan = exact(4, 200);
+  size_t staged = 0;
+  while (staged < plan.best.size() && plan.best[staged].outer.pp == 1) ++staged;
+  ASSERT_LT(staged, plan.best.size());
+  const PlanFile file = plan_file(plan, 4, staged);
+  JobConfig job = gpt_of_four_layers();
+  set_keys(job, file.keys);
+  EXPECT_NO_THROW(check_plan(file, job, 4));
+  JobConfig by_rules = job;
+  set_keys(by_rules, {"parallel.ops=['lm_head = [-, -], [-, -]']"});
+  EXPECT_THROW(check_plan(file, by_rules, 4), Error);
 }
 
 }  // namespace

@@ -31,9 +31,19 @@ std::string items_text(const ExactWay& way) {
   return out;
 }
 
-// Stages that follow each other and hold as much are one line.
+constexpr size_t kMostStageLines = 8;
+
+// Stages that follow each other and hold as much are one line; where that makes many, all are.
 std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
   std::string out;
+  size_t unlike = 0;
+  for (size_t i = 0; i < way.stage_bytes.size(); ++i)
+    unlike += i == 0 || way.stage_bytes[i] != way.stage_bytes[i - 1] ? 1 : 0;
+  if (unlike > kMostStageLines) {
+    const auto [least, most] = std::ranges::minmax_element(way.stage_bytes);
+    return fmt::format("memory of each of {} stages {:.1f} to {:.1f} MiB, the most of stage {}\n",
+                       way.stage_bytes.size(), exact_mib(*least), exact_mib(*most), most - way.stage_bytes.begin());
+  }
   const auto stages = way.begins.size();
   for (size_t first = 0, end = 0; first < stages; first = end) {
     while (end < stages && way.stage_bytes[end] == way.stage_bytes[first]) ++end;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
@@ -41,6 +42,25 @@ std::vector<char> input_grads_of(const Graph& graph) {
   return needed;
 }
 
+// Bytes that weight gradients read and something before them makes: what is left of micro-batches for which only these
+// are to be computed.
+int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) {
+  const auto is_put_off = [&](NodeId id) {
+    const auto i = static_cast<size_t>(id);
+    return graph.nodes()[i].phase == Phase::kBackward && input_grads[i] == 0 && !is_message(def_of(graph.nodes()[i]));
+  };
+  std::set<ValueId> read;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (!is_put_off(static_cast<NodeId>(i))) continue;
+    for (const ValueId id : graph.nodes()[i].inputs) {
+      if (const NodeId producer = graph.value(id).producer; producer >= 0 && !is_put_off(producer)) read.insert(id);
+    }
+  }
+  int64_t out = 0;
+  for (const ValueId id : read) out += graph.type(id).bytes();
+  return out;
+}
+
 // Of all micro-batches that the crew's program has.
 PartPrice sums_of(const CompiledCrew& crew, const Rates& rates) {
   const Graph& graph = crew.program.graph;
@@ -69,6 +89,7 @@ PartPrice sums_of(const CompiledCrew& crew, const Rates& rates) {
   out.persistent = crew.plan.arena().persistent;
   out.gradients = of(Holding::kGradient);
   out.kept = of(Holding::kActivation) + of(Holding::kData);
+  out.waiting = waiting_bytes(graph, input_grads);
   out.work = std::max<int64_t>(0, crew.plan.arena().bytes - out.persistent - out.gradients - out.kept);
   return out;
 }
@@ -104,6 +125,7 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
   out.persistent = few.persistent;
   out.gradients = std::max(few.gradients, more.gradients);
   out.kept = std::max<int64_t>(0, more.kept - few.kept);
+  out.waiting = std::max(out.kept, more.waiting - few.waiting);  // never less: it is a sum of values, without moments
   const auto rest = [&](const PartPrice& of, int64_t micro_batches) {
     return std::max<int64_t>(0, of.work + of.kept + of.gradients - out.gradients - micro_batches * out.kept);
   };
@@ -115,7 +137,7 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
 void add_difference(PartPrice& to, const PartPrice& with, const PartPrice& without) {
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
-                                &PartPrice::kept, &PartPrice::work})
+                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
