@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "trireme/base/error.h"
 #include "trireme/exec/hand_plan_impl.h"
 #include "trireme/exec/soundness.h"
@@ -232,6 +234,18 @@ ExecutionPlan trained(int64_t ranks) {
   return plan_execution(run_passes(partition(graph, data_parallel(graph, ranks))));
 }
 
+TEST(VirtualTime, spans_say_how_long_compute_waited_while_each_moved) {
+  const std::vector<ExecutionPlan> plans{trained(2)};
+  const VirtualTime time = timed(plans, {.comm = 2});
+  double exposed_s = 0;
+  for (const ActionSpan& span : time.spans[0]) {
+    EXPECT_LE(span.exposed_s, span.end_s - span.begin_s + 1e-9);
+    exposed_s += span.exposed_s;
+  }
+  EXPECT_GT(exposed_s, 0);
+  EXPECT_NEAR(exposed_s, time.ranks[0].lane(Lane::kComm).exposed_s, 1e-9);
+}
+
 TEST(LiveBytes, are_most_where_the_plan_says) {
   const ExecutionPlan plan = trained(2);
   const std::vector<ExecutionPlan> plans{plan};
@@ -239,6 +253,7 @@ TEST(LiveBytes, are_most_where_the_plan_says) {
   int64_t most = 0;
   for (size_t i = 0; i < bytes.size(); ++i) {
     most = std::max(most, bytes[i].bytes);
+    EXPECT_EQ(std::accumulate(bytes[i].kinds.begin(), bytes[i].kinds.end(), int64_t{0}), bytes[i].bytes);
     if (i > 0) EXPECT_GE(bytes[i].at_s, bytes[i - 1].at_s);
   }
   EXPECT_EQ(most, plan.arena().lower_bound);

@@ -20,7 +20,7 @@ std::string step_section(const PlanPage& page) {
 std::string transfers_section(const PlanPage& page) {
   if (page.transfers.empty()) return "";
   return html_section("Communication", "ms of a step, average of ranks",
-                      html_table({"what", "calls", "takes", "hidden", "exposed"}, page.transfers));
+                      html_table({"what", "times", "takes", "hidden", "exposed"}, page.transfers));
 }
 
 std::string timeline_section(const PlanPage& page) {

@@ -191,6 +191,33 @@ void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const s
   }
 }
 
+// Of the tables, which have nothing hidden: average of stages, and of what is done once the stage that takes longest.
+std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
+  int64_t forward = 0, backward = 0, sums = 0;
+  for (const PartPrice& part : way.problem.parts) {
+    forward += part.moving_forward;
+    backward += part.moving_backward;
+  }
+  for (size_t stage = 0; stage < way.begins.size(); ++stage) {
+    const size_t end =
+        stage + 1 < way.begins.size() ? static_cast<size_t>(way.begins[stage + 1]) : way.problem.parts.size();
+    int64_t sync = 0;
+    for (auto i = static_cast<size_t>(way.begins[stage]); i < end; ++i) sync += way.problem.parts[i].sync;
+    sums = std::max(sums, sync);
+  }
+  const int64_t stages = way.problem.shape.stages(), all = way.problem.micro_batches;
+  std::vector<std::vector<std::string>> out;
+  for (const auto& [name, calls, ps] : {std::tuple("within a stage, forward", all, forward * all / stages),
+                                        std::tuple("within a stage, backward", all, backward * all / stages),
+                                        std::tuple("sums of gradients and gathers of weights, once", int64_t{1}, sums),
+                                        std::tuple("between stages", stages - 1, way.price.crossings)}) {
+    if (ps == 0) continue;
+    const std::string ms = fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9);
+    out.push_back({name, fmt::format("{}", calls), ms, "0.000", ms});
+  }
+  return out;
+}
+
 void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
   const auto best = static_cast<double>(plan.best.front().price.total);
   for (const ExactWay& each : plan.best) {
@@ -272,6 +299,7 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
     page.step.push_back({name, static_cast<double>(std::max<int64_t>(0, ps)), ms_text(ps),
                          kItemColors[color++ % std::size(kItemColors)]});
   page.step_aside = ms_text(best.price.total) + ", average of stages";
+  page.transfers = exact_transfers(best);
   page.step_note = "From the tables of the model's parts, with all collectives as if nothing hid them.";
   const std::vector<StageParts> stages = stages_of_way(best);
   const TimedTimetable timed = timed_timetable(best, stages);

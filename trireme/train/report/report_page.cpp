@@ -68,10 +68,6 @@ dl div.wide dd { text-align: left; font: 13px/1.6 ui-monospace, "DejaVu Sans Mon
 svg.chart { display: block; width: 100%; height: auto; touch-action: pan-y; }
 figure { margin: 0; }
 svg.narrow { display: none; }
-@media (max-width: 560px) { svg.roomy { display: none; } svg.narrow { display: block; }
-  main { padding: 20px 10px 32px; } section { padding: 14px 12px; }
-  h2 small { display: block; margin: 2px 0 0; }
-  dl div.wide { display: block; } }
 svg text { font-size: 12px; fill: var(--soft); font-variant-numeric: tabular-nums; }
 svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); stroke-opacity: 0.5; }
 svg .line { fill: none; stroke: currentColor; stroke-width: 2; stroke-linejoin: round;
@@ -127,6 +123,11 @@ pre { margin: 0 0 12px; padding: 12px 14px; border-radius: 8px; background: var(
   overflow-wrap: anywhere; font: 13px/1.6 ui-monospace, "DejaVu Sans Mono", monospace; }
 pre:last-child { margin-bottom: 0; }
 pre b { color: var(--k1); font-weight: 600; }
+@media (max-width: 560px) { svg.roomy { display: none; } svg.narrow { display: block; }
+  main { padding: 20px 10px 32px; } section { padding: 14px 12px; }
+  h2 small { display: block; margin: 2px 0 0; }
+  dl div.wide { display: block; } .tiles b { font-size: 19px; } table.cells { font-size: 13px; }
+  table.cells td:first-child { min-width: 8em; } table.cells .n { padding-left: 8px; } }
 @media print { section, .tiles div { break-inside: avoid; } body { background: none; } }
 )css";
 
