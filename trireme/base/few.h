@@ -1,5 +1,5 @@
-// Few: a list of numbers, or of what is copied as plainly, of which there are mostly few. Up to N lie in the list itself,
-// so that making, copying and dropping it takes no memory; more lie elsewhere, as those of a std::vector do.
+// Few: a list of numbers, or of what is copied as plainly, of which there are mostly few. Up to N lie in the list
+// itself, so that making, copying and dropping it takes no memory; more lie elsewhere, as those of a std::vector do.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Few {
 
   Few() = default;
   Few(std::initializer_list<T> values) : Few(values.begin(), values.end()) {}
-  Few(std::span<const T> values) : Few(values.begin(), values.end()) {}  // NOLINT: a list of the same
+  Few(std::span<const T> values) : Few(values.begin(), values.end()) {}   // NOLINT: a list of the same
   Few(const std::vector<T>& values) : Few(std::span<const T>(values)) {}  // NOLINT: a list of the same
   template <std::forward_iterator It>
   Few(It from, It to) {

@@ -484,9 +484,9 @@ class Planner {
   std::vector<int> kind_of_;  // of actions
   OfKind<int64_t> scratch_;   // of collectives
   OfKind<KernelChoice> kernels_, host_kernels_;
-  std::vector<SharedText> scopes_;                      // by number
+  std::vector<SharedText> scopes_;                     // by number
   std::unordered_map<std::string, SharedText> names_;  // of kernels
-  KernelChoice invariant_kernel_;  // the one that was chosen last
+  KernelChoice invariant_kernel_;                      // the one that was chosen last
   OfKind<std::vector<std::pair<int, int>>> aliases_;
   ExecutionPlan plan_;
 };

@@ -69,8 +69,7 @@ void add_terms(const Layout& operand, Layout& result) {
 
 // The layout of the first of these values that `is_it`; nothing is partial.
 template <class IsIt>
-std::optional<Layout> layout_where(std::span<const ValueId> values, const std::vector<Layout>& layouts,
-                                   IsIt&& is_it) {
+std::optional<Layout> layout_where(std::span<const ValueId> values, const std::vector<Layout>& layouts, IsIt&& is_it) {
   const auto found = std::find_if(values.begin(), values.end(), is_it);
   if (found == values.end()) return std::nullopt;
   Layout out = layouts[static_cast<size_t>(found - values.begin())];

@@ -23,7 +23,8 @@ struct CompileOptions {
   std::shared_ptr<Device> device = {};  // whose kernels and memory; null: cpu
   Parallel parallel = {};
   Numerics numerics = Numerics::kFast;
-  PassOptions passes = {};  // but for fusion and rates, which follow from parallel.communication and measure
+  PassOptions passes = {};  // its `verify` is for graphs and plans, too; but for fusion and rates, which follow from
+                            // parallel.communication and measure
   bool external_parameters = false;
   // Layouts of parameters that are there already, and the stages they are read on.
   const std::map<std::string, Layout>* stored = nullptr;
@@ -62,6 +63,16 @@ struct Compiled {
 };
 
 Compiled compile(Graph graph, const CompileOptions& options);
+
+// A graph that was cut, computed in micro-batches, and divided among the crews: what compile() begins with, and what
+// does not depend on `passes`.
+struct CrewPrograms {
+  Compiled whole;  // without crews
+  std::vector<Program> programs;
+};
+CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
+// What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
 
 // Of all ranks, which the crews share equally, by the ops' cost functions.
 double flops_per_step(const Compiled& compiled, int64_t ranks);
