@@ -123,7 +123,7 @@ int run_advice(const PlanArgs& args, const PlanRequest& request) {
                                                  {"--out", !args.out.empty()},
                                                  {"--html", !args.html.empty()},
                                                  {"--certificate", !args.certificate.empty()},
-      {"--compile", args.compile}};
+                                                 {"--compile", args.compile}};
   for (const auto& [flag, given] : others)
     require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
   const std::unique_ptr<AdviceSearch> search = advice_search(args, request);

@@ -20,6 +20,8 @@ struct ByteRange {
   int64_t end = 0;
 };
 
+constexpr size_t kUsual = 8;  // ranges of a cover, for which there is room from the first on
+
 // What ranges cover together, as ranges apart from each other in their order.
 class Cover {
  public:
@@ -30,7 +32,9 @@ class Cover {
       range = {std::min(range.begin, last->begin), std::max(range.end, last->end)};
     }
     if (first == last) {
-      ranges_.insert(first, range);
+      const std::ptrdiff_t at = first - ranges_.begin();
+      if (ranges_.empty()) ranges_.reserve(kUsual);
+      ranges_.insert(ranges_.begin() + at, range);
     } else {
       *first = range;
       ranges_.erase(first + 1, last);
@@ -127,7 +131,9 @@ class Placed {
     };
     const Span span(*this, buffer);
     for (const int64_t block : span.in_part()) {
-      in_part_[static_cast<size_t>(block)].push_back({buffer.first, buffer.last, range});
+      std::vector<Part>& parts = in_part_[static_cast<size_t>(block)];
+      if (parts.empty()) parts.reserve(kBlock);
+      parts.push_back({buffer.first, buffer.last, range});
       add_sometime(block + blocks_);
     }
     each_node(span, [&](int64_t node) {
@@ -301,10 +307,11 @@ constexpr std::array kByTime{PlacingOrder{PlacingOrder::By::kLater}, PlacingOrde
                              PlacingOrder{PlacingOrder::By::kLater, false, 2},
                              PlacingOrder{PlacingOrder::By::kLater, false, 4}};
 
+constexpr size_t kFew = 1000, kMany = 4000, kVeryMany = 16000;
+
 // The orders that are tried for so many buffers: all would take too long for the programs of many micro-batches. Those
 // that were found to be the closest are first, since a later one ends as soon as it takes more.
 std::vector<PlacingOrder> orders_for(size_t buffers) {
-  constexpr size_t kFew = 1000, kMany = 4000, kVeryMany = 16000;
   std::vector<PlacingOrder> out;
   if (buffers > kVeryMany) return {kByTime[0], kByTime[1], kByBytes[0], kByBytes[2]};
   if (buffers > kFew) out.assign(kByTime.begin(), kByTime.end());
@@ -395,12 +402,13 @@ int64_t align_buffer(int64_t bytes, int64_t alignment) {
 
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   const int64_t bound = most_live(buffers, alignment);
+  const int64_t near = buffers.size() > kVeryMany ? bound / 64 : 0;  // where more orders would take long
   MemoryPlan best;
   best.bytes = std::numeric_limits<int64_t>::max();
   for (const PlacingOrder& how : orders_for(buffers.size())) {
     MemoryPlan plan = place(buffers, sorted(buffers, how), alignment, how.slots_first, best.bytes);
     if (plan.bytes < best.bytes) best = std::move(plan);
-    if (best.bytes <= bound) break;
+    if (best.bytes <= bound + near) break;
   }
   best.lower_bound = bound;
   return best;

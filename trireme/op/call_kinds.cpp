@@ -28,18 +28,28 @@ std::vector<TensorType> copied(const std::vector<const TensorType*>& types) {
 
 }  // namespace
 
+int CallKinds::number_of(const Attrs& attrs) {
+  const auto [known, is_new] = by_place_.try_emplace(&attrs.text(), 0);
+  if (!is_new) return known->second;
+  attrs_.push_back(attrs);
+  return known->second = by_text_.try_emplace(attrs.text(), static_cast<int>(by_text_.size())).first->second;
+}
+
 int CallKinds::find(const OpDef& op, const Attrs& attrs) {
+  const int number = number_of(attrs);
   uint64_t hash = std::hash<const void*>()(&op);
-  mix(hash, std::hash<std::string>()(attrs.text()));
+  mix(hash, static_cast<uint64_t>(number));
   for (const TensorType* type : in_) mix(hash, *type);
   mix(hash, in_.size());
   for (const TensorType* type : out_) mix(hash, *type);
   const auto [first, end] = by_hash_.equal_range(hash);
   for (auto at = first; at != end; ++at) {
     const CallKind& kind = (*this)[at->second];
-    if (kind.op == &op && kind.attrs == attrs && are(kind.in, in_) && are(kind.out, out_)) return at->second;
+    const bool is_alike = kind.op == &op && attrs_of_[static_cast<size_t>(at->second)] == number;
+    if (is_alike && are(kind.in, in_) && are(kind.out, out_)) return at->second;
   }
   const auto made = static_cast<int>(kinds_.size());
+  attrs_of_.push_back(number);
   kinds_.push_back({&op, attrs, copied(in_), copied(out_)});
   by_hash_.emplace(hash, made);
   return made;

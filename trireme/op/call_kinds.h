@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -44,9 +46,15 @@ class CallKinds {
 
  private:
   int find(const OpDef& op, const Attrs& attrs);
+  int number_of(const Attrs& attrs);  // equal texts have one
 
   std::vector<const TensorType*> in_, out_;  // of the call that is looked for
   std::vector<CallKind> kinds_;
+  std::vector<int> attrs_of_;  // of kinds, by number_of
+  // By where a text lies, so that those that nodes share are read once. `attrs_` keeps them there.
+  std::unordered_map<const std::string*, int> by_place_;
+  std::unordered_map<std::string_view, int> by_text_;
+  std::vector<Attrs> attrs_;
   std::unordered_multimap<uint64_t, int> by_hash_;
 };
 

@@ -124,9 +124,12 @@ void CrewUnits::find_units() {
 }
 
 void CrewUnits::find_readers() {
+  crosses_.assign(graph_.values().size(), 0);
   const auto read = [&](ValueId id, int crew) {
     const int own = crew_of_value(id);
-    if (own >= 0 && crew >= 0 && crew != own) readers_[id].insert(crew);
+    if (own < 0 || crew < 0 || crew == own) return;
+    readers_[id].insert(crew);
+    crosses_[static_cast<size_t>(id)] = 1;
   };
   for (NodeId id = 0; id < nodes(); ++id) {
     for (const ValueId in : node(id).inputs) read(in, crew_of(id));

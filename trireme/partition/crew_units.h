@@ -36,6 +36,7 @@ class CrewUnits {
 
   // The crews besides its own that read the value.
   const std::set<int>& readers_of(ValueId id) const;
+  bool crosses(ValueId id) const { return crosses_[static_cast<size_t>(id)] != 0; }  // whether there are any
 
  private:
   const Node& node(NodeId id) const { return graph_.node(id); }
@@ -60,6 +61,7 @@ class CrewUnits {
   std::vector<int> units_;
   std::vector<char> follows_unit_;
   std::unordered_map<ValueId, std::set<int>> readers_;  // of values that cross
+  std::vector<char> crosses_;                           // of values
 };
 
 }  // namespace trireme

@@ -31,7 +31,8 @@ class Order {
         units_(stages.timetable().crews[static_cast<size_t>(crew)]),
         has_(graph_.values().size(), 0),
         done_(graph_.nodes().size(), 0),
-        missing_(graph_.nodes().size(), 0) {
+        missing_(graph_.nodes().size(), 0),
+        is_waited_for_(graph_.values().size(), 0) {
     find_nodes();
   }
 
@@ -99,6 +100,7 @@ class Order {
       const NodeId producer = graph_.value(in).producer;
       if (producer < 0 || stages_.crew_of(producer) != crew_ || !stages_.follows_unit(producer)) continue;
       readers_.emplace(in, id);
+      is_waited_for_[static_cast<size_t>(in)] = 1;
       ++missing_[static_cast<size_t>(id)];
     }
   }
@@ -114,6 +116,7 @@ class Order {
   }
 
   void send(ValueId id) {
+    if (!stages_.crosses(id)) return;
     for (const int crew : stages_.readers_of(id)) steps_.push_back({Step::Kind::kSend, id, crew});
   }
 
@@ -148,6 +151,7 @@ class Order {
     for (const ValueId out : node.outputs) {
       has_[static_cast<size_t>(out)] = 1;
       if (stages_.crew_of(id) == crew_) send(out);
+      if (is_waited_for_[static_cast<size_t>(out)] == 0) continue;
       for (auto [reader, end] = readers_.equal_range(out); reader != end; ++reader) {
         if (--missing_[static_cast<size_t>(reader->second)] == 0) ready_.insert(reader->second);
       }
@@ -170,6 +174,7 @@ class Order {
   std::vector<char> done_;                            // by node
   std::vector<int> missing_;                          // by node of no unit: operands that are still to be made
   std::unordered_multimap<ValueId, NodeId> readers_;  // by value: nodes of no unit that wait for it
+  std::vector<char> is_waited_for_;                   // by value, by those
   std::vector<std::vector<NodeId>> of_unit_;          // by unit
   std::vector<std::vector<ValueId>> incoming_;        // by unit
   std::vector<NodeId> of_no_unit_;
@@ -187,12 +192,13 @@ class Border {
     size_t read = 0;
   };
 
-  Border(const Graph& graph, const std::vector<Step>& order) : end_(order.size()) {
+  Border(const Graph& graph, const std::vector<Step>& order) : end_(order.size()), comes_(graph.values().size(), 0) {
     for (size_t i = 0; i < order.size(); ++i) {
       if (order[i].kind == Step::Kind::kSend) {
         sends_.push_back(i);
       } else if (order[i].kind == Step::Kind::kRecv) {
         receipts_[order[i].id] = {i, end_};
+        comes_[static_cast<size_t>(order[i].id)] = 1;
       } else {
         for (const ValueId in : graph.node(order[i].id).inputs) note_read(in, i);
       }
@@ -207,13 +213,15 @@ class Border {
 
  private:
   void note_read(ValueId id, size_t at) {
-    const auto found = receipts_.find(id);
-    if (found != receipts_.end()) found->second.read = std::min(found->second.read, at);
+    if (comes_[static_cast<size_t>(id)] == 0) return;
+    Receipt& receipt = receipts_.at(id);
+    receipt.read = std::min(receipt.read, at);
   }
 
   size_t end_;
   std::vector<size_t> sends_;
   std::unordered_map<ValueId, Receipt> receipts_;
+  std::vector<char> comes_;  // whether it does, by value
 };
 
 // The messages of one crew to another, and where both have them in their orders.

@@ -137,17 +137,16 @@ class Unroll {
       attrs.starts.push_back(from_.mesh.index_along(m, added) * local[dim]);
       attrs.sizes.push_back(local[dim]);
     }
-    return emit(structural().slice, Attrs::of(attrs), {&id, 1}, {{old_out}}, m).front();
+    return emit(structural().slice, Attrs::of(attrs), {&id, 1}, {&old_out, 1}, m).front();
   }
 
   // Adds a node whose results are these values of the program for micro-batch m.
-  std::vector<ValueId> emit(const OpBase& op, const Attrs& attrs, std::span<const ValueId> in,
-                            const std::vector<ValueId>& old_out, int64_t m) {
-    std::vector<TensorType> types;
-    for (const ValueId out : old_out) types.push_back(graph_.type(out));
-    const NodeId made = to_.graph.add_node(op, attrs, in, types);
-    const Few<ValueId, 4>& made_values = to_.graph.node(made).outputs;
-    std::vector<ValueId> out(made_values.begin(), made_values.end());
+  Few<ValueId, 4> emit(const OpBase& op, const Attrs& attrs, std::span<const ValueId> in,
+                       std::span<const ValueId> old_out, int64_t m) {
+    types_.clear();
+    for (const ValueId out : old_out) types_.push_back(graph_.type(out));
+    const NodeId made = to_.graph.add_node(op, attrs, in, types_);
+    Few<ValueId, 4> out = to_.graph.node(made).outputs;
     for (size_t i = 0; i < out.size(); ++i) record(out[i], old_out[i], m);
     return out;
   }
@@ -261,10 +260,10 @@ class Unroll {
 
   void add_ordinary(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
-    std::vector<ValueId> in;
+    Few<ValueId, 8> in;
     for (const ValueId operand : node.inputs) in.push_back(find(operand, m));
     begin(id, m, steps_.repeats(id) || steps_.differs_along(node) != 0);
-    const std::vector<ValueId> out = emit(*node.op, node.attrs, in, node.outputs, m);
+    const Few<ValueId, 4> out = emit(*node.op, node.attrs, in, node.outputs, m);
     for (size_t i = 0; i < out.size(); ++i) {
       if (steps_.repeats(id)) {
         const auto from =
@@ -426,7 +425,7 @@ class Unroll {
       const Waiting last = waiting.back();
       waiting.pop_back();
       const std::array<ValueId, 2> both{waiting.back().id, last.id};
-      waiting.back() = {emit(structural().reduced(reduction), Attrs(), both, {out}, group).front(),
+      waiting.back() = {emit(structural().reduced(reduction), Attrs(), both, {&out, 1}, group).front(),
                         waiting.back().terms + last.terms};
     }
     if (is_last) define(out, group, waiting.back().id);
@@ -447,6 +446,7 @@ class Unroll {
   std::map<std::pair<NodeId, int64_t>, int64_t> terms_;  // that came to each
   std::pair<NodeId, int64_t> sent_{-1, 0};               // the sum whose term of this micro-batch is on its way
   Program to_;
+  std::vector<TensorType> types_;  // of the results of the node that is added
 };
 
 }  // namespace

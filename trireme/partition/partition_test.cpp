@@ -136,7 +136,7 @@ TEST(Verify, an_update_in_another_layout_is_found) {
   graph.add_output("w", scale(w, 2).id(), w.id());
   Program program = cut(graph, Mesh({{"a", 2}}), {"[a, -]"});
   program.layouts[1] = parse_layout("[-, a]", program.mesh);
-  program.whole[1] = {2, 8};
+  program.whole[1] = Shape{2, 8};
   EXPECT_THAT(verify(program), testing::Contains("output 'w' updates an input of another layout"));
 }
 

@@ -126,8 +126,9 @@ class EarlyUpdates {
 
   // What collectives have sent until then counts as there.
   void arrive(double now_s) {
-    const auto later = std::stable_partition(on_their_way_.begin(), on_their_way_.end(),
-                                             [&](NodeId id) { return ends_[static_cast<size_t>(id)] <= now_s; });
+    const auto is_there = [&](NodeId id) { return ends_[static_cast<size_t>(id)] <= now_s; };
+    if (std::ranges::none_of(on_their_way_, is_there)) return;
+    const auto later = std::stable_partition(on_their_way_.begin(), on_their_way_.end(), is_there);
     const std::vector<NodeId> arrived(on_their_way_.begin(), later);
     on_their_way_.erase(on_their_way_.begin(), later);
     for (const NodeId id : arrived) done(id);

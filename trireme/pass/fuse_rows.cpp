@@ -92,39 +92,42 @@ class FuseRows {
     if (first < 0 || row_op_of(first) == nullptr || group_of_[at(first)] == group_of_[at(last)]) return;
     Group& before = *group_at(first);
     Group& after = *group_at(last);
+    if (graph_.node(first).phase != graph_.node(last).phase) return;  // a group is of one
     if (before.members.size() + after.members.size() > kMostSteps) return;
     Group joined{{}, std::min(before.row_dims, after.row_dims)};
     joined.members.reserve(before.members.size() + after.members.size());
     std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(),
                std::back_inserter(joined.members));
-    if (!one_phase(joined) || !rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
+    if (!rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
     for (const NodeId id : joined.members) group_of_[at(id)] = group_of_[at(last)];
     after = std::move(joined);
   }
 
-  bool one_phase(const Group& group) const {
-    const Phase phase = graph_.node(group.members[0]).phase;
-    return std::all_of(group.members.begin(), group.members.end(),
-                       [&](NodeId id) { return graph_.node(id).phase == phase; });
-  }
-
   // All members have the same rows, none so long that blocks leave the cache, and read what others of them make by
   // rows.
-  bool rows_agree(const Group& group) const {
+  bool rows_agree(const Group& group) {
     const Shape& first = graph_.type(graph_.node(group.members[0]).outputs[0]).shape;
     const int64_t rows = count_rows(first, group.row_dims);
-    std::map<ValueId, bool> by_row;
+    by_row_.clear();
+    const auto known = [&](ValueId value) { return std::ranges::find(by_row_, value, &ByRow::value); };
     for (const NodeId id : group.members) {
       const Node& node = graph_.node(id);
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const bool own = row_op_of(id)->by_row[i] != 0;
-        if (by_row.try_emplace(node.inputs[i], own).first->second != own) return false;
+        const auto found = known(node.inputs[i]);
+        if (found == by_row_.end()) {
+          by_row_.push_back({node.inputs[i], own});
+        } else if (found->is_by_row != own) {
+          return false;
+        }
       }
-      for (const ValueId out : node.outputs) by_row.emplace(out, true);
+      for (const ValueId out : node.outputs) {
+        if (known(out) == by_row_.end()) by_row_.push_back({out, true});
+      }
     }
-    return std::all_of(by_row.begin(), by_row.end(), [&](const auto& value) {
-      const TensorType& type = graph_.type(value.first);
-      if (!value.second) return true;
+    return std::ranges::all_of(by_row_, [&](const ByRow& each) {
+      const TensorType& type = graph_.type(each.value);
+      if (!each.is_by_row) return true;
       return std::equal(first.begin(), first.begin() + group.row_dims, type.shape.begin()) &&
              type.bytes() <= rows * kMostRowBytes;
     });
@@ -228,9 +231,16 @@ class FuseRows {
     return found->second;
   }
 
+  // Whether those that are joined read the value by rows, or make it.
+  struct ByRow {
+    ValueId value = kNoValue;
+    bool is_by_row = false;
+  };
+
   const Program& program_;
   const Graph& graph_;
   size_t size_;
+  std::vector<ByRow> by_row_;  // of the group that is looked at
   CallKinds kinds_;
   OfKind<std::optional<RowOp>> of_kind_;
   std::map<std::vector<int>, Attrs> attrs_;  // of fused ops, by their steps

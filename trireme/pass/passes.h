@@ -58,6 +58,7 @@ struct PassOptions {
   int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;  // names of passes to leave out
   std::string stop_after;             // the last pass to run; "" runs all
+  bool verify = true;                 // the program after each pass; not where it is priced and never run
   std::string dump_dir;               // writes NNN_<pass>.program after each pass that changed something
   std::string dump_name;              // stands before the names of these files
 };
@@ -78,8 +79,8 @@ struct Pass {
 const std::vector<const Pass*>& passes();
 const Pass& find_pass(std::string_view name);  // throws kNotFound for a name that is no pass
 
-// Runs them, each timed and logged, and verified after. Throws kNotFound for a name that is no pass, kInternal when a
-// pass breaks the program.
+// Runs them, each timed and logged, and verified after, if asked for. Throws kNotFound for a name that is no pass,
+// kInternal when a pass breaks the program.
 Program run_passes(Program program, const PassOptions& options = {});
 
 }  // namespace trireme

@@ -172,13 +172,37 @@ struct PartPricer::Impl {
     set_keys(job, keys);
     const int64_t ranks = kPartCrews * inner.ranks();
     const Assembly assembly = assembly_of(job, *model, ranks);
-    JobGraphs graphs = graphs_of(assembly, ranks);
-    const Compiled step = compile(std::move(graphs.step), compile_options(assembly, graphs.parallel, ranks, threads));
+    const Compiled step = compiled(inner, micro_batches, assembly, ranks);
     invariant(step.crews.size() == kPartCrews, "a job of {} parts has {} crews", kPartCrews, step.crews.size());
     JobSums out;
     for (size_t crew = 0; crew < step.crews.size(); ++crew) out.crews[crew] = sums_of(step.crews[crew], step.rates);
     count_messages(step.crews[1], out.messages, out.message_bytes);
     rates.insert_or_assign(inner.ranks(), step.rates);
+    return out;
+  }
+
+  // What is computed again is a matter of passes: programs before them are the same, and kept for that.
+  Compiled compiled(const InnerWay& inner, int64_t micro_batches, const Assembly& assembly, int64_t ranks) {
+    InnerWay before_passes = inner;
+    before_passes.recompute = "none";
+    const auto known = begun.find({before_passes, micro_batches});
+    if (known != begun.end()) {
+      const auto& [programs, parallel] = known->second;
+      return compile_crews(programs, options_of(assembly, parallel, ranks));
+    }
+    JobGraphs graphs = graphs_of(assembly, ranks);
+    const CompileOptions options = options_of(assembly, graphs.parallel, ranks);
+    CrewPrograms programs = crew_programs(std::move(graphs.step), options);
+    programs.whole.partitioned = {};
+    if (inner.dp == 1 && inner.zero == 0)  // others are compiled without what is computed again
+      begun.emplace(std::pair(before_passes, micro_batches), std::pair(programs, graphs.parallel));
+    return compile_crews(std::move(programs), options);
+  }
+
+  // Of many programs that are priced one is trained, which is verified then.
+  CompileOptions options_of(const Assembly& assembly, const Parallel& parallel, int64_t ranks) const {
+    CompileOptions out = compile_options(assembly, parallel, ranks, threads);
+    out.passes.verify = false;
     return out;
   }
 
@@ -193,7 +217,8 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   std::unique_ptr<nn::Module> model;
-  std::map<int64_t, Rates> rates;  // by the ranks of a crew
+  std::map<int64_t, Rates> rates;                                                   // by the ranks of a crew
+  std::map<std::pair<InnerWay, int64_t>, std::pair<CrewPrograms, Parallel>> begun;  // by way and micro-batches
 };
 
 PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, int threads)

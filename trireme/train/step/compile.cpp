@@ -198,7 +198,7 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
                                                .reuse = reuse_of(options.parallel.communication),
                                                .disk_blocks = disk_blocks_of(options.parallel.tier_ways)});
   if (options.parallel.communication.reuse != 0) log_reuse(out, options);
-  const std::vector<std::string> unsound = verify(out);
+  const std::vector<std::string> unsound = options.passes.verify ? verify(out) : std::vector<std::string>();
   invariant(unsound.empty(), "plan '{}': {}", out.name, unsound.empty() ? "" : unsound.front());
   return out;
 }
@@ -282,52 +282,65 @@ std::vector<HomeRule> homes_asked(const Parallel& parallel) {
   return out;
 }
 
+// What users ask of the passes, checked against the graph.
+void check_asked(const Compiled& compiled, const CompileOptions& options) {
+  if (options.numerics == Numerics::kInvariant) {
+    require(options.passes.loss_pieces == 1,
+            "numerics = 'invariant' sums in an order of its own, loss_pieces = {} in pieces; leave one out",
+            options.passes.loss_pieces);
+    require_invariant(compiled.graph, compiled.strategy);
+    require_invariant(compiled.partitioned);
+  }
+  if (!compiled.graph.updates().empty()) check_keep_rules(compiled.partitioned.graph, options.passes.recompute.rules);
+  if (options.external_parameters) return;
+  check_homes(compiled.graph, options.parallel.homes);
+  check_host_rules(compiled.graph, options.parallel.on_host.rules);
+}
+
+PassOptions pass_options(const Compiled& compiled, const CompileOptions& options) {
+  const Communication& how = options.parallel.communication;
+  PassOptions out = options.passes;
+  out.recompute = with_requests(compiled.graph, out.recompute);
+  out.fusion = how.fusion;
+  out.fusion.ids = fusion_rules(compiled.graph, how.fusion.ids);
+  out.rates = compiled.rates;
+  out.on_host = with_requests(compiled.graph, options.parallel.on_host);
+  out.homes = homes_asked(options.parallel);
+  out.tier_ways = options.parallel.tier_ways;
+  return out;
+}
+
 }  // namespace
 
-Compiled compile(Graph graph, const CompileOptions& options) {
-  const std::vector<std::string> wrong = verify(graph);
+CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
+  const std::vector<std::string> wrong = options.passes.verify ? verify(graph) : std::vector<std::string>();
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
   check_chunks(options);
-  Compiled out = partitioned(std::move(graph), options);
-  const Communication& how = options.parallel.communication;
-  const bool in_tree = options.numerics == Numerics::kInvariant;
-  PassOptions passes = options.passes;
-  if (in_tree) {
-    require(passes.loss_pieces == 1,
-            "numerics = 'invariant' sums in an order of its own, loss_pieces = {} in pieces; leave one out",
-            passes.loss_pieces);
-    require_invariant(out.graph, out.strategy);
-    require_invariant(out.partitioned);
-  }
+  CrewPrograms made{partitioned(std::move(graph), options), {}};
+  Compiled& out = made.whole;
   take_rates(options, out.strategy.mesh, out);
-  if (!out.graph.updates().empty()) check_keep_rules(out.partitioned.graph, passes.recompute.rules);
-  passes.recompute = with_requests(out.graph, passes.recompute);
-  passes.fusion = how.fusion;
-  passes.fusion.ids = fusion_rules(out.graph, how.fusion.ids);
-  passes.rates = out.rates;
-  if (!options.external_parameters) {
-    check_homes(out.graph, options.parallel.homes);
-    check_host_rules(out.graph, options.parallel.on_host.rules);
-  }
-  passes.on_host = with_requests(out.graph, options.parallel.on_host);
-  passes.homes = homes_asked(options.parallel);
-  passes.tier_ways = options.parallel.tier_ways;
+  check_asked(out, options);
+  const bool in_tree = options.numerics == Numerics::kInvariant;
   Program whole =
       in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
-  std::vector<Program> programs;
-  if (options.parallel.pipeline.crews > 1) {
-    out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
-    if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
-        how_sliced != SliceCrossings::kNever) {
-      const bool always = how_sliced == SliceCrossings::kAlways;
-      whole = slice_crossings(std::move(whole), crews_of_stages(*out.timetable),
-                              always ? std::nullopt : std::optional(out.rates));
-    }
-    programs = in_crews(std::exchange(whole, Program()), *out.timetable);
-  } else {
-    programs.push_back(std::move(whole));
+  if (options.parallel.pipeline.crews == 1) {
+    made.programs.push_back(std::move(whole));
+    return made;
   }
-  out.crews = compiled_crews(std::move(programs), options, passes);
+  out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
+  if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
+      how_sliced != SliceCrossings::kNever) {
+    const bool always = how_sliced == SliceCrossings::kAlways;
+    whole = slice_crossings(std::move(whole), crews_of_stages(*out.timetable),
+                            always ? std::nullopt : std::optional(out.rates));
+  }
+  made.programs = in_crews(std::exchange(whole, Program()), *out.timetable);
+  return made;
+}
+
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options) {
+  Compiled out = std::move(from.whole);
+  out.crews = compiled_crews(std::move(from.programs), options, pass_options(out, options));
   if (out.crews.size() == 1) {
     const std::vector<std::string> unsound = check_communication(out.plan());
     invariant(unsound.empty(), "plan '{}': {}", out.plan().name, unsound.empty() ? "" : unsound.front());
@@ -337,6 +350,10 @@ Compiled compile(Graph graph, const CompileOptions& options) {
             out.timetable->name, unsound.empty() ? "" : unsound.front());
   }
   return out;
+}
+
+Compiled compile(Graph graph, const CompileOptions& options) {
+  return compile_crews(crew_programs(std::move(graph), options), options);
 }
 
 namespace {

@@ -24,7 +24,8 @@ struct CompileOptions {
   Parallel parallel = {};
   Numerics numerics = Numerics::kFast;
   std::shared_ptr<const Tuning> tuning = {};  // of which kernels are the quickest; null: nobody has measured
-  PassOptions passes = {};  // but for fusion and rates, which follow from parallel.communication and measure
+  PassOptions passes = {};  // its `verify` is for graphs and plans, too; but for fusion and rates, which follow from
+                            // parallel.communication and measure
   bool external_parameters = false;
   // Layouts of parameters that are there already, and the stages they are read on.
   const std::map<std::string, Layout>* stored = nullptr;
@@ -63,6 +64,16 @@ struct Compiled {
 };
 
 Compiled compile(Graph graph, const CompileOptions& options);
+
+// A graph that was cut, computed in micro-batches, and divided among the crews: what compile() begins with, and what
+// does not depend on `passes`.
+struct CrewPrograms {
+  Compiled whole;  // without crews
+  std::vector<Program> programs;
+};
+CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
+// What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
 
 // Of all ranks, which the crews share equally, by the ops' cost functions.
 double flops_per_step(const Compiled& compiled, int64_t ranks);
