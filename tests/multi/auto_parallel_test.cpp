@@ -245,7 +245,7 @@ TEST(AutoParallel, slices_state_as_it_is_asked_to) {
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     if (graph.inputs()[i].role != Role::kState || graph.type(graph.inputs()[i].value).shape.rank() != 2) continue;
     const bool divides = graph.type(graph.inputs()[i].value).shape[0] % 4 == 0;
-    EXPECT_EQ(to_string(compiled.strategy.inputs[i], compiled.strategy.mesh), divides ? "[dp, -]" : "[-, -]");
+    EXPECT_EQ(to_string(compiled.strategy.inputs[i], compiled.strategy.mesh), divides ? "[dp, -]" : "[-, dp]");
   }
 }
 

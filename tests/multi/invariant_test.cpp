@@ -92,7 +92,6 @@ Graph step_of(const std::string& model, Numerics numerics) {
                          AdamW{.weight_decay = 0.1},
                          {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   }
-  // The ranks divide few of its dimensions.
   nn::Mlp mlp(model == "odd" ? std::vector<int64_t>{12, 11, 15, 10} : std::vector<int64_t>{12, 16, 10});
   return train(mlp_model(mlp), mlp_batch(kSamples));
 }
@@ -232,13 +231,9 @@ INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
 
 INSTANTIATE_TEST_SUITE_P(UnevenSlices, Invariant,
                          testing::Combine(testing::Values("odd"),
-                                          testing::Values(Case{"zero1_dp2", 2, 1, 1}, Case{"zero2_dp4", 4, 1, 2},
-                                                          Case{"zero3_dp8", 8, 1, 3},
+                                          testing::Values(Case{"zero1_dp2", 2, 1, 1}, Case{"zero3_dp8", 8, 1, 3},
                                                           Case{"zero2_dp4_accumulation4", 4, 1, 2, 1, 4},
-                                                          Case{"zero3_dp4_accumulation2", 4, 1, 3, 1, 2},
-                                                          Case{"pp2_dp2_zero3", 4, 1, 3, 1, 2, 2},
-                                                          Case{"pp2_zb_h1_dp4_zero2", 8, 1, 2, 1, 2, 2, "zb-h1"},
-                                                          Case{"zero3_dp4_interleave2", 4, 1, 3, 1, 1, 1, "1f1b", 2})),
+                                                          Case{"pp2_dp2_zero3", 4, 1, 3, 1, 2, 2})),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
 
 INSTANTIATE_TEST_SUITE_P(Pipelines, Invariant,
