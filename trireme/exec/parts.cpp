@@ -12,12 +12,12 @@ int64_t bytes_before_part(const OpBase& op, const Attrs& attrs, const TensorType
   return attrs.as<PartAttrs>().first * (whole.bytes() / std::max<int64_t>(1, whole.shape[0]));
 }
 
-JoinedParts joined_parts(const Graph& graph, std::span<const std::vector<ValueId>> replaces) {
+JoinedParts joined_parts(const Graph& graph, std::span<const Few<ValueId, 2>> replaces) {
   JoinedParts out{std::vector<ValueId>(graph.values().size(), kNoValue),
                   std::vector<int64_t>(graph.values().size(), 0)};
   for (const Node& node : graph.nodes()) {
     if (!def_of(node).traits.joins_in_place) continue;
-    const std::vector<ValueId>& inputs = replaces[static_cast<size_t>(node.outputs[0])];
+    const Few<ValueId, 2>& inputs = replaces[static_cast<size_t>(node.outputs[0])];
     invariant(inputs.size() == 1, "graph '{}': what is joined at '{}' replaces {} inputs", graph.name(),
               graph.scope_of(node), inputs.size());
     int64_t offset = 0;

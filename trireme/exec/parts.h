@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/few.h"
 #include "trireme/exec/plan.h"
 #include "trireme/ir/graph.h"
 
@@ -21,7 +22,7 @@ struct JoinedParts {
   std::vector<int64_t> offset;
 };
 // `replaces`: by value, the inputs that are it after the step. What is joined replaces one.
-JoinedParts joined_parts(const Graph& graph, std::span<const std::vector<ValueId>> replaces);
+JoinedParts joined_parts(const Graph& graph, std::span<const Few<ValueId, 2>> replaces);
 
 // Of plans: parts that do not lie where their rows of the whole are.
 void verify_parts(const ExecutionPlan& plan, std::vector<std::string>& out);
