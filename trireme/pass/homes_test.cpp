@@ -61,7 +61,8 @@ std::vector<HomeRule> all_on_host() {
   return {parse_home_rule("*/state = host")};
 }
 
-// What is borrowed between steps has the bytes of what is read, and of the disk takes no memory where the step has room.
+// What is borrowed between steps has the bytes of what is read, and of the disk takes no memory where the step has
+// room.
 void expect_borrowed_alike(Executor& executor) {
   for (const PlanInput& input : executor.plan().inputs) {
     if (input.role != Role::kParameter && input.role != Role::kState) continue;
