@@ -98,7 +98,7 @@ TEST(Budget, what_is_kept_is_computed_again_where_that_takes_less_than_to_wait_f
   const int64_t whole = planned(compiled_within({}), Tier::kDevice);
   const auto chosen_with = [&](double disk_bytes_per_s) {
     Parallel parallel;
-    parallel.tiers = {MemorySize(whole * 4 / 10), MemorySize(5000), DiskSpace("/scratch:1GB")};
+    parallel.tiers = {MemorySize(whole * 4 / 10), MemorySize(whole / 4), DiskSpace("/scratch:1GB")};
     parallel.communication.machine =
         Machine{.memory_bytes_per_s = 1e10, .disk_bytes_per_s = disk_bytes_per_s, .flops_per_s = {{"f32", 1e11}}};
     const Compiled made = compile(deep_step(), {.parallel = parallel, .passes = keeping_small()});

@@ -13,6 +13,7 @@
 #include "trireme/exec/collective.h"
 #include "trireme/exec/end_copies.h"
 #include "trireme/exec/host_lane.h"
+#include "trireme/exec/rank_of_mesh.h"
 #include "trireme/exec/tier_memory.h"
 #include "trireme/op/rank_groups.h"
 
@@ -39,19 +40,6 @@ struct Bound {
   int64_t part = 0;
   double seconds = 0;
 };
-
-// This rank's, of the ranks that the plan is for.
-int64_t rank_of_mesh(const ExecutionPlan& plan, comm::World* world) {
-  const int64_t ranks = world ? world->size() : 1;
-  const int64_t planned = plan.mesh.devices() * plan.crews;
-  require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
-          plan.crews > 1 ? fmt::format("{} crews of ", plan.crews) : "", to_string(plan.mesh), ranks);
-  const int64_t of_world = world ? world->rank() : 0;
-  require(of_world / plan.mesh.devices() == plan.crew,
-          "rank {} is of crew {} (crews of {} ranks); the plan is for crew {}", of_world,
-          of_world / plan.mesh.devices(), plan.mesh.devices(), plan.crew);
-  return of_world % plan.mesh.devices();
-}
 
 Device& of_plan(Device& device, const ExecutionPlan& plan) {
   require(plan.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", plan.device,

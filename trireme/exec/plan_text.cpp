@@ -185,7 +185,7 @@ class PlanReader {
     plan_.device = f.get<std::string>("device");
     plan_.alignment = f.integer("alignment", 1, 1 << 20);
     if (f.at_end()) return;
-    plan_.seq_chunks = f.integer("seq_chunks", 1, static_cast<int>(plan_.micro_batches));
+    plan_.seq_chunks = f.integer("seq_chunks", 1, plan_.micro_batches + 1);
     if (plan_.micro_batches % plan_.seq_chunks != 0) f.wrong("micro-batches of another number of chunks");
     if (f.at_end()) return;
     plan_.disk_blocks.bytes = f.integer("disk_block", kSectorBytes, 1 << 30);
