@@ -141,6 +141,8 @@ TEST_F(PlanTest, Advises) {
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(run({"plan", "-n", "2"}).err, HasSubstr("plan: config is required"));
   EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("give --search exact"));
+  EXPECT_THAT(plan({"--search", "exact", "--machine", TRIREME_SOURCE_DIR "/machines/laptop.toml", "-n", "64"}).err,
+              HasSubstr("plan: 64 ranks, but the machine 'laptop' has 8 devices"));
   EXPECT_THAT(plan({"--compile"}).err, HasSubstr("--compile is of the exact search"));
   EXPECT_THAT(plan({"--only", "pp=2 tp=2"}).err,
               HasSubstr("plan: no way over 2 ranks has all of --only \"pp=2 tp=2\""));

@@ -31,24 +31,32 @@ int64_t blocks_in(int64_t begin, int64_t end, int64_t layers) {
 CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, int64_t layers, int64_t memory)
     : way_(way), table_(table), layers_(layers), memory_(memory) {}
 
-// 1F1B's stage s has run pp - s forward passes when its first gradient comes. A crew that puts off weight gradients
-// has those of s micro-batches to do as well, and of one more when it has just put off one.
+// 1F1B's stage s has run pp - s forward passes when its first gradient comes. A crew of zb-h1, which puts off weight
+// gradients, has those of s micro-batches to do as well, and of one more when it has just put off one. One of zb-h2
+// runs as far ahead again, and puts off up to two more.
 int64_t CertifiedPrice::activations(int64_t stage, int64_t kept, int64_t waiting) const {
   const int64_t whole = way_.pp - stage;
   if (way_.schedule == "1f1b") return exact_product(kept, whole);
-  return std::max(exact_sum(exact_product(kept, whole), exact_product(waiting, stage)),
-                  exact_sum(exact_product(kept, whole - 1), exact_product(waiting, stage + 1)));
+  const auto of = [&](int64_t in_flight, int64_t put_off) {
+    return exact_sum(exact_product(kept, in_flight), exact_product(waiting, put_off));
+  };
+  if (way_.schedule == "zb-h1") return std::max(of(whole, stage), of(whole - 1, stage + 1));
+  const int64_t ahead = 2 * whole - 1, more = std::min<int64_t>(ahead, 2);
+  return std::max(of(ahead, 2 * stage), of(ahead - more, 2 * stage + more));
 }
 
 // What the pipeline idles: pp - 1 times a stage's forward pass and its input gradients; and weight gradients on top,
-// which zb-h1 has idle crews compute instead.
+// which zb-h1 has idle crews compute instead. With zb-h2 they run forward passes while they wait for gradients.
 int64_t CertifiedPrice::fill() const {
   const auto of_all = [&](auto value) {
     return exact_sum(exact_sum(value(table_.before), value(table_.after)), exact_product(value(table_.block), layers_));
   };
-  const int64_t waited = exact_sum(of_all(forward_of), of_all(backward_of));
+  const int64_t waited =
+      way_.schedule == "zb-h2" ? of_all(forward_of) : exact_sum(of_all(forward_of), of_all(backward_of));
   const int64_t weights = of_all([](const CertifiedPart& part) { return part.weight_grad; });
-  const int64_t sum = way_.schedule == "1f1b" ? exact_sum(waited, weights) : exact_sum(waited, -weights);
+  const int64_t sum = way_.schedule == "1f1b"    ? exact_sum(waited, weights)
+                      : way_.schedule == "zb-h1" ? exact_sum(waited, -weights)
+                                                 : waited;
   return std::max<int64_t>(0, exact_product(sum, way_.pp - 1)) / way_.pp;
 }
 

@@ -10,7 +10,7 @@ namespace {
 // A change of the space is a change of the certificate's version.
 constexpr int64_t kCertifiedMostRows = 8;
 constexpr int64_t kCertifiedFewestPositions = 1024;
-constexpr std::array kCertifiedSchedules{"1f1b", "zb-h1"};
+constexpr std::array kCertifiedSchedules{"1f1b", "zb-h1", "zb-h2"};
 constexpr std::array kCertifiedRecompute{"none", "selective", "full"};
 
 // All values from 1 to `of` that divide it and that `is_allowed`.
@@ -90,11 +90,13 @@ std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t r
 }
 
 std::string certified_space_text() {
-  return "pp, tp, cp and ep that divide the ranks, sp, zero 0 to 3, recomputation, 1f1b and zb-h1, 1 to 8 rows of a "
+  return "pp, tp, cp and ep that divide the ranks, sp, zero 0 to 3, recomputation, 1f1b, zb-h1 and zb-h2, 1 to 8 rows "
+         "of a "
          "micro-batch, and every cut of the parts into stages";
 }
 
 bool certified_way_divides(const CertifiedWay& way) {
+  if (way.schedule == "zb-h2") return way.micro_batches > 2 * (way.pp - 1);  // it runs ahead by so many
   return way.micro_batches >= way.pp;
 }
 

@@ -250,7 +250,7 @@ std::string proven_text(const Certificate& c) {
   const CertifiedPlan& best = c.best.front();
   const int64_t most = *std::ranges::max_element(best.stage_bytes);
   out += fmt::format("plan {} micro_batches={}\n", certified_way_text(best.way), best.way.micro_batches);
-  out += fmt::format("proven: it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n",
+  out += fmt::format("proven: by its tables it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n",
                      certified_mib(most), certified_ms(best.step_ps), best.step_ps);
   out += "proven: no other way in its space takes less; the gap is 0\n";
   for (size_t i = 1; i < c.best.size(); ++i)

@@ -39,6 +39,9 @@ ExactSetting exact_setting(const PlanRequest& request) {
   out.graph = hash_of_graph(step);
   out.parts = parts_of(step);
   const Communication& how = assembly.options.parallel.communication;
+  require(!how.machine || request.ranks <= how.machine->devices(),
+          "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
+          request.ranks, how.machine->name, how.machine->devices());
   out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
   const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
   out.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes

@@ -14,7 +14,7 @@ void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>
   for (int64_t rows = 1; rows <= kMostRows; ++rows) {
     if (samples > 0 && samples % rows != 0) continue;
     if (samples == 0 && rows > 1) break;
-    for (const char* const schedule : {"1f1b", "zb-h1"}) {
+    for (const char* const schedule : {"1f1b", "zb-h1", "zb-h2"}) {
       if (cut.pp == 1 && std::string_view(schedule) != "1f1b") continue;
       for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
         for (const std::string& again : recompute) {
@@ -60,7 +60,7 @@ std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64
 
 OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures) {
   OuterCandidate out;
-  out.divides = way.micro_batches >= way.pp;  // a pipeline fills
+  out.divides = way.micro_batches >= (way.schedule == "zb-h2" ? 2 * way.pp - 1 : way.pp);  // a pipeline fills
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
   // Gradients that several micro-batches add to are whole until the last.
   const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
