@@ -11,7 +11,7 @@ namespace {
 
 // Where text enters: what reads files, flags and a job's keys, the text forms of graphs, programs, plans, strategies
 // and timetables, and the types that programs may write as text.
-constexpr std::array<std::string_view, 30> kBorders{
+constexpr std::array<std::string_view, 32> kBorders{
     "cli/",
     "trireme/base/",
     "trireme/ckpt/",
@@ -21,12 +21,14 @@ constexpr std::array<std::string_view, 30> kBorders{
     "trireme/train/job/",
     "trireme/train/report/run_log.cpp",
     "trireme/train/report/timeline.cpp",     // what another rank sends
+    "trireme/train/step/tune.cpp",           // what the first rank sends
     "trireme/train/loop/run_resume.cpp",     // what stands in a run's folder
     "trireme/ops/collectives/exchange.cpp",  // over_axes(mesh, "dp*tp"), of programs
     "trireme/tensor/",
     "trireme/mesh/mesh.cpp",
     "trireme/mesh/mesh_spec.h",
     "trireme/mesh/machine.cpp",
+    "trireme/mesh/tuning.cpp",
     "trireme/layout/named_layout.cpp",
     "trireme/layout/cuts.cpp",
     "trireme/ir/text.cpp",
