@@ -17,6 +17,7 @@
 #include "trireme/partition/why.h"
 #include "trireme/pass/fuse_rows.h"
 #include "trireme/pass/step_times.h"
+#include "trireme/plan/without_effect.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/job_assembly.h"
@@ -175,6 +176,10 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
     return why(compiled.graph, compiled.strategy, args.value,
                reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
   }
+  const std::string whole = args.of != "step" || ranks == 1 || compiled.partitioned.by_hand
+                                ? ""
+                                : stays_whole(compiled.graph, compiled.strategy, assembly.options.parallel.optimizer);
+  if (!whole.empty()) TRIREME_LOG(kWarn, "cli", "{}", whole);
   if (args.stage == "search") {
     require(!compiled.search.empty(),
             "explain: --stage search shows what the mode auto_parallel finds on several ranks; add --auto and -n 2 or "

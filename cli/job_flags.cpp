@@ -21,8 +21,6 @@ void log_remarks(const Compiled& compiled, const OptimizerParallel& optimizer, i
   if (ranks == 1 || compiled.partitioned.by_hand) return;
   for (const std::string& what : without_effect(compiled.graph, compiled.strategy, optimizer))
     TRIREME_LOG(kWarn, "cli", "{}", what);
-  const std::string whole = stays_whole(compiled.graph, compiled.strategy, optimizer);
-  if (!whole.empty()) TRIREME_LOG(kWarn, "cli", "{}", whole);
 }
 
 namespace {
