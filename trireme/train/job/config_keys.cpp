@@ -33,10 +33,10 @@ std::vector<Key> keys_of_run(JobConfig& c) {
        .in_bench = true},
       {.name = "tuning",
        .target = &c.train.tuning,
-       .doc =
-           "which kernels are the quickest on this machine is measured when a shape is first met, for a tenth of "
-           "a second (longer where it is very large), and kept in a file: its path, or auto for one in the user's cache "
-           "folder; off takes the usual kernels, whose last bits do not depend on what was measured",
+       .doc = "which kernels are the quickest on this machine is measured when a shape is first met, for a tenth of "
+              "a second (longer where it is very large), and kept in a file: its path, or auto for one in the user's "
+              "cache "
+              "folder; off takes the usual kernels, whose last bits do not depend on what was measured",
        .check =
            [](const std::string& name, const KeyTarget& target) {
              require(!std::get<std::string*>(target)->empty(), "{} is empty; it must be auto, off or a file", name);

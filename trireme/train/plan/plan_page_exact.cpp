@@ -19,8 +19,9 @@ std::string ms_text(int64_t ps) {
 
 // What one stage takes, part by part.
 struct StageParts {
-  int64_t forward = 0, input = 0, weight = 0, once = 0;       // ps
-  int64_t persistent = 0, gradients = 0, kept = 0, work = 0;  // bytes; `kept` of a micro-batch
+  int64_t forward = 0, input = 0, weight = 0, once = 0;  // ps
+  int64_t persistent = 0, gradients = 0, work = 0;       // bytes
+  int64_t kept = 0, waiting = 0;                         // bytes of a micro-batch
 };
 
 std::vector<StageParts> stages_of_way(const ExactWay& way) {
@@ -38,6 +39,7 @@ std::vector<StageParts> stages_of_way(const ExactWay& way) {
       sum.persistent += part.persistent;
       sum.gradients += part.gradients;
       sum.kept += part.kept;
+      sum.waiting += part.waiting;
       sum.work = std::max(sum.work, part.work);
     }
   }
@@ -147,28 +149,38 @@ void add_timelines(const ExactWay& way, const TimedTimetable& timed, const std::
     page.timelines.push_back(beginning_of(page.timelines.front(), last[kMostLegible / 3].end));
 }
 
-// What a stage keeps: activations of micro-batches whose forward pass has begun and whose backward pass has not ended.
+// What a stage keeps: activations of micro-batches whose forward pass has begun and whose backward pass has not ended,
+// and what is left of them where weight gradients alone are to come.
 AreaChart tables_memory(const TimedTimetable& timed, const StageParts& stage, size_t crew, double end_s) {
   AreaChart out{.title = "bytes over the step, by the tables",
                 .parts = {{"parameters and state", "c1"}, {"gradients", "c2"}, {"activations", "c3"}, {"work", "c4"}},
                 .points = {},
                 .end_s = end_s};
-  std::vector<std::pair<double, int>> changes{{0, 0}};
-  const bool is_in_two = std::ranges::any_of(timed.timetable.crews[crew],
-                                             [](const Unit& unit) { return unit.pass == Unit::Pass::kWeightGrad; });
+  std::vector<std::pair<double, int64_t>> changes{{0, 0}};
   for (size_t i = 0; i < timed.timetable.crews[crew].size(); ++i) {
-    const Unit::Pass pass = timed.timetable.crews[crew][i].pass;
     const TimetableTime::Span& span = timed.time.crews[crew].units[i];
-    if (pass == Unit::Pass::kForward) changes.emplace_back(span.begin, 1);
-    if (pass == (is_in_two ? Unit::Pass::kWeightGrad : Unit::Pass::kBackward)) changes.emplace_back(span.end, -1);
+    switch (timed.timetable.crews[crew][i].pass) {
+      case Unit::Pass::kForward:
+        changes.emplace_back(span.begin, stage.kept);
+        break;
+      case Unit::Pass::kBackward:
+        changes.emplace_back(span.end, -stage.kept);
+        break;
+      case Unit::Pass::kInputGrad:
+        changes.emplace_back(span.end, stage.waiting - stage.kept);
+        break;
+      case Unit::Pass::kWeightGrad:
+        changes.emplace_back(span.end, -stage.waiting);
+        break;
+    }
   }
   std::ranges::stable_sort(changes);  // of equal moments what ends comes first
-  int live = 0;
+  int64_t live = 0;
   for (const auto& [at_s, change] : changes) {
     live += change;
     out.points.push_back({at_s,
                           {static_cast<double>(stage.persistent), static_cast<double>(stage.gradients),
-                           static_cast<double>(stage.kept) * live, static_cast<double>(stage.work)}});
+                           static_cast<double>(live), static_cast<double>(stage.work)}});
   }
   return out;
 }
@@ -184,7 +196,7 @@ void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const s
                          .bytes = way.stage_bytes[stage],
                          .kinds = {{"parameters and state", of.persistent},
                                    {"gradients", of.gradients},
-                                   {"activations", of.kept * way.problem.shape.in_flight[stage]},
+                                   {"activations", way.stage_bytes[stage] - of.persistent - of.gradients - of.work},
                                    {"work", of.work}},
                          .over_time = tables_memory(timed, of, stage, page.timelines.front().end_s)});
     out.over_time.limit = static_cast<double>(page.memory_limit);
