@@ -378,7 +378,7 @@ void note(const Case& test, const Built& built, std::set<std::string>& out) {
   for (const ExecutionPlan& plan : built.plans) {
     for (const Action& action : plan.actions) {
       out.insert(fmt::format("op {}{}", action.op->name, computes_in_bf16(test.graph) ? " in bf16" : ""));
-      if (!action.kernel.empty()) out.insert("kernel " + action.kernel);
+      if (!action.kernel.empty()) out.insert(fmt::format("kernel {}", action.kernel));
     }
   }
 }

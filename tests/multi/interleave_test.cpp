@@ -108,8 +108,8 @@ std::map<std::string, int> bare_exchanges(const ExecutionPlan& plan) {
     if (action.lane == Lane::kComm) products_before[static_cast<int>(i)] = products;
     for (const int waited : action.waits) {
       const Action& exchange = plan.actions[static_cast<size_t>(waited)];
-      const bool is_forward = exchange.scope.starts_with("h.");
-      if (is_forward && products_before.at(waited) == products) ++out[exchange.scope];
+      const bool is_forward = exchange.scope.view().starts_with("h.");
+      if (is_forward && products_before.at(waited) == products) ++out[std::string(exchange.scope.view())];
     }
     if (action.lane == Lane::kCompute && action.op->name.ends_with("linear")) ++products;
     if (action.lane == Lane::kCompute && action.op->name == "matmul") ++products;

@@ -223,8 +223,8 @@ std::vector<int> kept(const std::string& schedule, int64_t crews, int64_t micro_
   for (const CompiledCrew& crew : made.crews) {
     std::vector<const Buffer*> buffers;
     for (const Action& action : crew.plan.actions) {
-      if (action.op->name != "relu" || std::stoi(action.scope.substr(action.scope.find('.') + 1)) % per_stage != 0)
-        continue;
+      const std::string scope(action.scope.view());
+      if (action.op->name != "relu" || std::stoi(scope.substr(scope.find('.') + 1)) % per_stage != 0) continue;
       buffers.push_back(
           &crew.plan.buffers[static_cast<size_t>(crew.plan.values[static_cast<size_t>(action.out[0])].buffer)]);
     }

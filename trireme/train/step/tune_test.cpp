@@ -37,7 +37,7 @@ Session session_by(std::shared_ptr<const Tuning> tuning, const std::string& sett
 
 std::string kernel_of(const Session& session) {
   for (const Action& action : session.plan().actions) {
-    if (action.op->name == "matmul") return action.kernel;
+    if (action.op->name == "matmul") return std::string(action.kernel.view());
   }
   return "";
 }
