@@ -216,6 +216,25 @@ int run(const PlanArgs& args) {
   return 0;
 }
 
+// What is written of the plan, and for whom.
+void add_files(CLI::App& command, PlanArgs& args) {
+  std::vector<std::string> systems;
+  for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
+  command.add_option("--export", args.export_to, "Also print the best as flags or configuration of another system")
+      ->check(CLI::IsMember(systems));
+  command.add_option("--out-export", args.export_file, "File to write these to, instead of printing them");
+  command.add_option("--out", args.out,
+                     "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
+                     "beside it, FILE.certificate");
+  command.add_flag("--compile", args.compile,
+                   "Of the exact search: compile the ways shown as training does; the plan is the first that fits. "
+                   "Up to 32 ranks without being asked");
+  command.add_option("--certificate", args.certificate,
+                     "File to write the proof of the exact search to, also where nothing fits");
+  command.add_option("--html", args.html,
+                     "File to draw the best to, for a browser: where time and memory go, and how each layer is cut");
+}
+
 }  // namespace
 
 void add_plan(CLI::App& app, Action& chosen) {
@@ -239,11 +258,6 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_flag("--advise", args->advise,
                     "Say in words which kinds of parallelism to use and which not, with what each would take");
   command->add_option("--only", args->only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it");
-  std::vector<std::string> systems;
-  for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
-  command->add_option("--export", args->export_to, "Also print the best as flags or configuration of another system")
-      ->check(CLI::IsMember(systems));
-  command->add_option("--out-export", args->export_file, "File to write these to, instead of printing them");
   command
       ->add_option(
           "--search", args->search,
@@ -251,16 +265,7 @@ void add_plan(CLI::App& app, Action& chosen) {
           "for more than 32 ranks, where the model's blocks are alike")
       ->check(CLI::IsMember({"auto", "compiled", "exact"}))
       ->capture_default_str();
-  command->add_option("--out", args->out,
-                      "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
-                      "beside it, FILE.certificate");
-  command->add_flag("--compile", args->compile,
-                    "Of the exact search: compile the ways shown as training does; the plan is the first that fits. "
-                    "Up to 32 ranks without being asked");
-  command->add_option("--certificate", args->certificate,
-                      "File to write the proof of the exact search to, also where nothing fits");
-  command->add_option("--html", args->html,
-                      "File to draw the best to, for a browser: where time and memory go, and how each layer is cut");
+  add_files(*command, *args);
   add_plan_verify(*command, chosen);
   command->footer(
       "compiled: every way that the job's keys can cut the model over the ranks (pipeline, tensor, sequence, context, "

