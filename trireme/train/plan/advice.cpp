@@ -97,7 +97,7 @@ std::string grown_most(const AdvisedWay& from, const AdvisedWay& to) {
     most = more;
     name = item;
   }
-  return name.empty() ? "" : fmt::format(", above all {} ({:+.3f} ms)", name, most * 1e3);
+  return name.empty() ? "" : fmt::format(", mostly {} ({:+.3f} ms)", name, most * 1e3);
 }
 
 std::string beside(const AdvisedWay& chosen, const AdvisedWay& other) {

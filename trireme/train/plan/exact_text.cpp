@@ -80,7 +80,7 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
           {"backward", of(sum.input_grad + sum.weight_grad)},
           {"recomputed", of(sum.again)},
           {"collectives", of(sum.moving_forward + sum.moving_backward)},
-          {"unlike stages", all * way.price.slowest - average},
+          {"imbalance", all * way.price.slowest - average},
           {"bubble", way.price.fill},
           {"messages", way.price.crossings},
           {"sums, update", way.price.once}};
