@@ -13,6 +13,8 @@ constexpr int64_t kTerms = 384;     // of a part at most: its panel of b then fi
 constexpr int64_t kTilesDown = 16;  // packed at once of a: half of the second-level cache
 constexpr int64_t kColumns = 1024;  // packed at once of b
 constexpr int64_t kLine = 16;       // floats of a cache line
+// Of all instruction sets, so that a plan takes as many bytes on every CPU.
+constexpr int64_t kWidestTile = 16, kLongestTile = 32;
 
 // Equal parts of n, none longer than `most`, but for the last one, in whole `step`s.
 int64_t even_parts(int64_t n, int64_t most, int64_t step) {
@@ -106,14 +108,11 @@ void add_part(const Gemm& g, const Steps& steps, int64_t j, int64_t first, float
 }  // namespace
 
 int64_t blocked_floats(int64_t m, int64_t n, int64_t k) {
-  // The most that any smaller product takes: one that is cut into fewer parts may have longer ones.
-  const auto most = [](int64_t size, int64_t of_part, int64_t step) {
-    return std::min(of_part, rounded_up(std::max<int64_t>(size, 1), step));
-  };
-  const int64_t terms = most(k, kTerms, 1);
-  const int64_t tile_rows = loops().tile_rows;
-  return rounded_up(most(m, kTilesDown * tile_rows, tile_rows) * terms, kLine) +
-         most(n, kColumns, loops().tile_columns) * terms;
+  invariant(loops().tile_rows <= kWidestTile && loops().tile_columns <= kLongestTile, "a tile of {} x {}",
+            loops().tile_rows, loops().tile_columns);
+  const int64_t terms = std::clamp<int64_t>(k, 1, kTerms);
+  const int64_t rows = std::min(kTilesDown * kWidestTile, m + kWidestTile - 1);
+  return rounded_up(rows * terms, kLine) + std::min(kColumns, n + kLongestTile - 1) * terms;
 }
 
 void multiply_in_blocks(const Gemm& g, float* room) {

@@ -10,7 +10,7 @@
 
 namespace trireme::cpu {
 
-// What multiply_in_blocks needs for a product of these sizes, or smaller ones.
+// What multiply_in_blocks needs for a product of these sizes, or smaller ones, whatever the instruction set.
 int64_t blocked_floats(int64_t m, int64_t n, int64_t k);
 // `room` lies on a cache line. alpha is 1, and beta 0 or 1.
 void multiply_in_blocks(const Gemm& g, float* room);
