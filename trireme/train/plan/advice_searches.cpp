@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/planner/outer/pipeline_shape.h"
 #include "trireme/train/job/job_assembly.h"
-#include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/advice.h"
 #include "trireme/train/plan/exact_plan.h"
+#include "trireme/train/plan/way_tables.h"
 
 namespace trireme {
 namespace {
@@ -83,40 +81,29 @@ class CompiledAdvice : public AdviceSearch {
 class ExactAdvice : public AdviceSearch {
  public:
   explicit ExactAdvice(const PlanRequest& request)
-      : job_(without_cuts(request.job)), ranks_(request.ranks), model_(make_model(job_)) {
-    const Assembly assembly = assembly_of(job_, *model_, 1);
-    const Graph step = graphs_of(assembly, 1).step;
-    parts_ = parts_of(step);
-    memory_bytes_ = memory_of_rank(request, assembly);
-    kept_ = kept_by(step);
-    pricer_ = std::make_unique<PartPricer>(job_, parts_, request.threads);
-    const int64_t positions = predicts_classes(job_) ? 1 : fields_of(job_)[0].sample.elements();
-    ways_ = outer_ways(model_of(job_).cuttable(), ranks_, job_.train.fit.batch, positions, parts_.count());
-  }
+      : ranks_(request.ranks),
+        setting_(exact_setting(request)),
+        ways_(setting_.ways(ranks_)),
+        tables_(setting_, request.threads) {}
 
   WaysAnswer best_of(const Filter& filter) override {
     WaysAnswer out;
     std::vector<OuterWay> ways;
-    std::vector<OuterCandidate> candidates;
     for (const OuterWay& way : ways_) {
       if (!filter(way.way())) continue;
       ++out.ways;
-      const OuterCandidate candidate = candidate_for(way);
-      if (candidate.divides && candidate.least_bytes > memory_bytes_) note_too_large(candidate.least_bytes, out);
+      const OuterCandidate candidate = candidate_of(way, ranks_, setting_.figures);
+      if (candidate.divides && candidate.least_bytes > setting_.memory_bytes)
+        note_too_large(candidate.least_bytes, out);
       ways.push_back(way);
-      candidates.push_back(candidate);
     }
-    const std::vector<AdvisedWay> found = found_of(ways, candidates, 1);
-    out.refusal = pricer_->refusal();
+    const std::vector<AdvisedWay> found = found_of(ways, 1);
+    out.refusal = tables_.pricer().refusal();
     if (!found.empty()) out.best = found.front();
     return out;
   }
 
-  std::vector<AdvisedWay> fastest(size_t most) override {
-    std::vector<OuterCandidate> candidates;
-    for (const OuterWay& way : ways_) candidates.push_back(candidate_for(way));
-    return found_of(ways_, candidates, most);
-  }
+  std::vector<AdvisedWay> fastest(size_t most) override { return found_of(ways_, most); }
 
   std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) override {
     if (!keys.empty()) return std::nullopt;
@@ -124,21 +111,15 @@ class ExactAdvice : public AdviceSearch {
   }
 
  private:
-  OuterCandidate candidate_for(const OuterWay& way) const {
-    return {.divides = way.micro_batches >= way.pp,  // a pipeline fills
-            .least_bytes = least_bytes(way.way(), ranks_, kept_)};
-  }
-
-  std::vector<AdvisedWay> found_of(const std::vector<OuterWay>& ways, const std::vector<OuterCandidate>& candidates,
-                                   size_t most) {
-    const OuterQuestions ask{.bounds = {[&](size_t i) { return bound_of(ways[i], false); },
-                                        [&](size_t i) { return bound_of(ways[i], true); }},
-                             .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  std::vector<AdvisedWay> found_of(const std::vector<OuterWay>& ways, size_t most) {
     std::vector<AdvisedWay> out;
-    for (const SolvedWay& each : search_outer(candidates, memory_bytes_, most, ask).best) {
+    for (const SolvedWay& each : tables_.search(ways, ranks_, most).best) {
       const OuterWay& outer = ways[each.candidate];
-      const ExactWay way{
-          .outer = outer, .begins = each.begins, .price = each.price, .stage_bytes = {}, .problem = *problem_of(outer)};
+      const ExactWay way{.outer = outer,
+                         .begins = each.begins,
+                         .price = each.price,
+                         .stage_bytes = {},
+                         .problem = *tables_.problem_of(outer)};
       AdvisedWay& into =
           out.emplace_back(AdvisedWay{.way = outer.way(),
                                       .text = way_text(way),
@@ -149,43 +130,10 @@ class ExactAdvice : public AdviceSearch {
     return out;
   }
 
-  StageProblem problem_with(const OuterWay& way, const PartPrices& prices) {
-    const auto [shape, is_new] = shapes_.try_emplace({way.schedule, way.pp});
-    if (is_new) shape->second = shape_of_schedule(way.schedule, way.pp);
-    StageProblem out{.shape = shape->second,
-                     .micro_batches = way.micro_batches,
-                     .crossing = prices.crossing,
-                     .memory = memory_bytes_};
-    out.parts.assign(static_cast<size_t>(parts_.count()), prices.block);
-    out.parts.front() = prices.before;
-    out.parts.back() = prices.after;
-    return out;
-  }
-
-  std::optional<StageProblem> problem_of(const OuterWay& way) {
-    const std::optional<PartPrices>& prices = pricer_->prices(way.inner);
-    return prices ? std::optional(problem_with(way, *prices)) : std::nullopt;
-  }
-
-  // From passes alone; what is done once a step, and what crosses, may take nothing.
-  std::optional<int64_t> bound_of(const OuterWay& way, bool with_again) {
-    const std::optional<PartPrices>& prices = pricer_->passes_alone(way.inner, with_again);
-    if (!prices) return std::nullopt;
-    StageProblem problem = problem_with(way, *prices);
-    problem.crossing = 0;
-    for (PartPrice& part : problem.parts) part.update = part.sync = 0;
-    return bound_of_cuts(problem) - way.pp;  // rounding
-  }
-
-  const JobConfig job_;
   int64_t ranks_;
-  const std::unique_ptr<nn::Module> model_;
-  ModelParts parts_;
-  int64_t memory_bytes_ = 0;
-  KeptBytes kept_;
-  std::unique_ptr<PartPricer> pricer_;
+  ExactSetting setting_;
   std::vector<OuterWay> ways_;
-  std::map<std::pair<std::string, int64_t>, PipelineShape> shapes_;
+  WayTables tables_;  // of the setting
 };
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/plan/strategy/strategy_file.h"
 #include "trireme/train/job/job_assembly.h"
@@ -43,10 +42,7 @@ ExactSetting exact_setting(const PlanRequest& request) {
           "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
           request.ranks, how.machine->name, how.machine->devices());
   out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
-  const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
-  out.memory_bytes = request.memory_bytes > 0 ? request.memory_bytes
-                     : of_device > 0          ? of_device
-                                              : out.machine.memory_bytes * out.machine.devices_per_host / request.ranks;
+  out.memory_bytes = memory_of_rank(request, assembly);
   out.model = model_of(out.job).cuttable();
   out.positions = predicts_classes(out.job) ? 1 : fields_of(out.job)[0].sample.elements();
   set_figures(step, request.ranks, out);
