@@ -8,6 +8,7 @@
 
 #include "trireme/exec/memory_plan.h"
 #include "trireme/exec/plan.h"
+#include "trireme/exec/soundness.h"
 #include "trireme/op/message.h"
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
@@ -99,5 +100,20 @@ class HandPlan {
   ExecutionPlan plan_;
   std::vector<int> made_by_;  // by value: an action, or -1
 };
+
+// The communication of crews, by a plan of each; and what all their ranks call.
+inline std::vector<std::string> check_crews(const std::vector<ExecutionPlan>& plans) {
+  std::vector<const ExecutionPlan*> crews;
+  for (const ExecutionPlan& plan : plans) crews.push_back(&plan);
+  return check_communication(crews);
+}
+
+inline Calls calls_of_ranks(const std::vector<ExecutionPlan>& plans) {
+  Calls out;
+  for (const ExecutionPlan& plan : plans) {
+    for (int64_t rank = 0; rank < plan.mesh.devices(); ++rank) out.push_back(calls_of(plan, rank));
+  }
+  return out;
+}
 
 }  // namespace trireme

@@ -60,23 +60,9 @@ std::vector<ExecutionPlan> plans_of_crews(int crew_that_asks_first = -1) {
   return out;
 }
 
-std::vector<std::string> check(const std::vector<ExecutionPlan>& plans) {
-  std::vector<const ExecutionPlan*> crews;
-  for (const ExecutionPlan& plan : plans) crews.push_back(&plan);
-  return check_communication(crews);
-}
-
-Calls calls_of_ranks(const std::vector<ExecutionPlan>& plans) {
-  Calls out;
-  for (const ExecutionPlan& plan : plans) {
-    for (int64_t rank = 0; rank < plan.mesh.devices(); ++rank) out.push_back(calls_of(plan, rank));
-  }
-  return out;
-}
-
 TEST(ManyRanks, all_sends_of_1024_ranks_meet_their_receipts_and_end) {
   const std::vector<ExecutionPlan> plans = plans_of_crews();
-  EXPECT_THAT(check(plans), IsEmpty());
+  EXPECT_THAT(check_crews(plans), IsEmpty());
   const Calls calls = calls_of_ranks(plans);
   ASSERT_EQ(calls.size(), 1024U);
   EXPECT_THAT(check_communication(calls), IsEmpty()) << "what holds of crews holds of their ranks";
@@ -94,13 +80,14 @@ TEST(ManyRanks, a_message_that_another_crew_does_not_expect_is_named) {
     attrs.tag = 5000;
     action.attrs = Attrs::of(attrs);
   }
-  EXPECT_THAT(check(plans), testing::Contains(AllOf(HasSubstr("crew 9 (ranks 576 to 639)"), HasSubstr("with tag 5000"),
-                                                    HasSubstr("'F9.20'"), HasSubstr("has no partner"))));
+  EXPECT_THAT(check_crews(plans),
+              testing::Contains(AllOf(HasSubstr("crew 9 (ranks 576 to 639)"), HasSubstr("with tag 5000"),
+                                      HasSubstr("'F9.20'"), HasSubstr("has no partner"))));
 }
 
 TEST(ManyRanks, one_crew_that_asks_before_it_sends_is_a_circle) {
   const std::vector<ExecutionPlan> plans = plans_of_crews(7);
-  EXPECT_THAT(check(plans),
+  EXPECT_THAT(check_crews(plans),
               ElementsAre(AllOf(HasSubstr("wait for each other in a circle"), HasSubstr("crew 7 (ranks 448 to 511)"))));
   EXPECT_THAT(check_communication(calls_of_ranks(plans)), ElementsAre(HasSubstr("in a circle")));
 }

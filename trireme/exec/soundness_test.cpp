@@ -250,54 +250,41 @@ std::vector<ExecutionPlan> two_stages(std::string_view mesh, bool waits_for_send
   return {first.finish(), second.finish()};
 }
 
-std::vector<std::string> check(const std::vector<ExecutionPlan>& plans) {
-  std::vector<const ExecutionPlan*> crews;
-  for (const ExecutionPlan& plan : plans) crews.push_back(&plan);
-  return check_communication(crews);
-}
-
-Calls calls_of_ranks(const std::vector<ExecutionPlan>& plans) {
-  Calls out;
-  for (const ExecutionPlan& plan : plans) {
-    for (int64_t rank = 0; rank < plan.mesh.devices(); ++rank) out.push_back(calls_of(plan, rank));
-  }
-  return out;
-}
-
 TEST(Crews, two_stages_whose_messages_cross_are_sound) {
   for (const char* mesh : {"", "dp=4"}) {
     const std::vector<ExecutionPlan> plans = two_stages(mesh);
     for (const ExecutionPlan& plan : plans) EXPECT_THAT(verify(plan), IsEmpty());
-    EXPECT_THAT(check(plans), IsEmpty());
+    EXPECT_THAT(check_crews(plans), IsEmpty());
     EXPECT_THAT(check_communication(calls_of_ranks(plans)), IsEmpty());
   }
 }
 
 TEST(Crews, two_stages_that_see_each_send_through_wait_for_each_other) {
   EXPECT_THAT(
-      check(two_stages("", true)),
+      check_crews(two_stages("", true)),
       ElementsAre("operations wait for each other in a circle: rank 1 starts action 4 (recv of f32 x 4 from rank 0 "
                   "with tag 1 at 'F1.1') only after the end of action 2 (send of f32 x 4 to rank 0 with tag 2 at "
                   "'B1.0'); rank 0 starts action 6 (recv of f32 x 4 from rank 1 with tag 2 at 'B0.0') only after the "
                   "end of action 4 (send of f32 x 4 to rank 1 with tag 1 at 'F0.1')"));
-  EXPECT_THAT(check(two_stages("dp=2", true)), ElementsAre(AllOf(HasSubstr("crew 0 (ranks 0 to 1) starts action 6"),
-                                                                 HasSubstr("crew 1 (ranks 2 to 3)"))));
+  EXPECT_THAT(
+      check_crews(two_stages("dp=2", true)),
+      ElementsAre(AllOf(HasSubstr("crew 0 (ranks 0 to 1) starts action 6"), HasSubstr("crew 1 (ranks 2 to 3)"))));
   EXPECT_THAT(check_communication(calls_of_ranks(two_stages("dp=2", true))), ElementsAre(HasSubstr("in a circle")));
 }
 
 TEST(Crews, one_plan_does_not_say_what_another_waits_for) {
   std::vector<ExecutionPlan> plans = two_stages("");
   std::erase_if(plans[1].actions, [](const Action& action) { return action.scope == "B1.1"; });
-  EXPECT_THAT(check(plans),
+  EXPECT_THAT(check_crews(plans),
               ElementsAre(HasSubstr("rank 0: action 8 (recv of f32 x 4 from rank 1 with tag 3 at 'B0.1') has "
                                     "no partner: rank 1 starts 0 such sends")));
 }
 
 TEST(Crews, plans_that_do_not_belong_together_are_refused) {
   const std::vector<ExecutionPlan> plans = two_stages("");
-  EXPECT_THAT(check({plans[1], plans[0]}),
+  EXPECT_THAT(check_crews({plans[1], plans[0]}),
               ElementsAre("plan 0 of 2 is for crew 1 of 2", "plan 1 of 2 is for crew 0 of 2"));
-  EXPECT_THAT(check({plans[0], two_stages("dp=2")[1]}),
+  EXPECT_THAT(check_crews({plans[0], two_stages("dp=2")[1]}),
               ElementsAre("crew 1 has the mesh 'dp=2' of 2 ranks, crew 0 '' of 1; all have as many"));
 }
 
@@ -327,7 +314,7 @@ TEST(Crews, plans_of_1024_ranks_are_checked_by_their_crews) {
     plan.all_reduce(plan.compute({}), {0, 1});
     plans.push_back(plan.finish());
   }
-  EXPECT_THAT(check(plans), IsEmpty());
+  EXPECT_THAT(check_crews(plans), IsEmpty());
 }
 
 // -- against running them -------------------------------------------------------------------------

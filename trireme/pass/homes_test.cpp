@@ -8,12 +8,11 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/executor.h"
 #include "trireme/exec/virtual_time.h"
-#include "trireme/grad/gradients.h"
-#include "trireme/nn/optimizer.h"
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/adam_layers_impl.h"
 #include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
@@ -28,28 +27,8 @@ constexpr int kWeights = 5;
 constexpr int64_t kSide = 64;
 constexpr int64_t kBytes = kSide * kSide * 4;  // of a weight
 
-// Products one after the other, trained by Adam.
 Graph layers_with_state() {
-  Graph graph("layers");
-  Tensor x(graph, graph.add_input("x", {DType::kF32, {2, kSide}}, Role::kData));
-  std::vector<Tensor> weights;
-  for (int i = 0; i < kWeights; ++i) {
-    weights.emplace_back(
-        graph, graph.add_input(fmt::format("w{}", i), {DType::kF32, {kSide, kSide}}, Role::kParameter, {}, {}));
-    x = tanh(matmul(x, weights.back()));
-  }
-  const Tensor loss = mean(square(x));
-  graph.add_output("loss", loss.id());
-  const std::vector<Tensor> grads = gradients(loss, weights);
-  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
-  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
-  graph.set_phase(Phase::kUpdate);
-  const Tensor factor = constant(graph, {DType::kF32, {}}, 1);
-  for (int i = 0; i < kWeights; ++i) {
-    const auto k = static_cast<size_t>(i);
-    nn::add_update(AdamW{}, {fmt::format("w{}", i), weights[k], grads[k], lr, step, factor});
-  }
-  return graph;
+  return adam_layers(kWeights, kSide, false);
 }
 
 Program program_with(const std::vector<HomeRule>& rules) {

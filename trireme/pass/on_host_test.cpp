@@ -9,12 +9,11 @@
 #include "trireme/base/thread_pool.h"
 #include "trireme/exec/executor.h"
 #include "trireme/exec/virtual_time.h"
-#include "trireme/grad/gradients.h"
-#include "trireme/nn/optimizer.h"
 #include "trireme/op/move.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
+#include "trireme/pass/adam_layers_impl.h"
 #include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
@@ -30,30 +29,8 @@ using testing::Not;
 constexpr int kLayers = 4;
 constexpr int64_t kSide = 64;
 
-// Products one after the other, each a part of its own, trained by Adam.
 Graph layers() {
-  Graph graph("layers");
-  Tensor x(graph, graph.add_input("x", {DType::kF32, {2, kSide}}, Role::kData));
-  std::vector<Tensor> weights;
-  for (int i = 0; i < kLayers; ++i) {
-    graph.set_scope(fmt::format("h.{}", i));
-    weights.emplace_back(
-        graph, graph.add_input(fmt::format("h.{}.w", i), {DType::kF32, {kSide, kSide}}, Role::kParameter, {}, {}));
-    x = tanh(matmul(x, weights.back()));
-  }
-  graph.set_scope("loss");
-  const Tensor loss = mean(square(x));
-  graph.add_output("loss", loss.id());
-  const std::vector<Tensor> grads = gradients(loss, weights);
-  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
-  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
-  graph.set_phase(Phase::kUpdate);
-  const Tensor factor = constant(graph, {DType::kF32, {}}, 1);
-  for (int i = 0; i < kLayers; ++i) {
-    const auto k = static_cast<size_t>(i);
-    nn::add_update(AdamW{}, {fmt::format("h.{}.w", i), weights[k], grads[k], lr, step, factor});
-  }
-  return graph;
+  return adam_layers(kLayers, kSide, true);
 }
 
 Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}) {

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 
+#include "trireme/backend/cpu/blocked_product.h"
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/kernel_cases_impl.h"
 #include "trireme/backend/cpu/test_isa_impl.h"
@@ -236,6 +239,19 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryOp, testing::ValuesIn(all_with_kernels()
 
 TEST(Kernel, ClaimsLeastOfItsBitsWhereItSaysNothing) {
   EXPECT_EQ((Kernel{.op = "add", .name = "add.new"}.bits), Bits::kShape);
+}
+
+TEST(Kernels, ProductsInBlocksTakeAsMuchRoomOnEveryCpu) {
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {15, 33, 7}, {256, 1024, 384}, {3072, 768, 4096}}) {
+    std::set<int64_t> floats;
+    for (const TestIsa& isa : all_test_isas()) {
+      if (!isa.is_there()) continue;
+      isa.use();
+      floats.insert(cpu::blocked_floats(m, n, k));
+    }
+    EXPECT_EQ(floats.size(), 1U) << m << " x " << n << " x " << k;
+  }
+  use_machine_isa();
 }
 
 TEST(Kernels, RefusalsAreLoggedWithTheirReason) {

@@ -58,8 +58,7 @@ void say_what_homes_save(const ExecutionPlan& plan, const Device& device, const 
   if (!moves || device.memory() == Memory::kDevice || (world && world->rank() > 0)) return;
   TRIREME_LOG(kWarn, "train",
               "parallel.home, parallel.keep and ops on the host put {} bytes there; the device '{}' works in the "
-              "host's memory, too, so "
-              "the process takes no less",
+              "host's memory, too, so the process takes no less",
               plan.arena(Tier::kHost).bytes, device.name());
 }
 

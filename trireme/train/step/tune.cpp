@@ -61,15 +61,19 @@ Tuning measured(const std::vector<const ExecutionPlan*>& plans, const Device& de
 
 // That a file can be written to, before anything is measured for it.
 bool can_keep(const std::string& path, const Tuning& known, bool is_named) {
+  std::string why = "neither XDG_CACHE_HOME nor HOME names a folder";
   try {
-    add_to_tuning(path, {known.machine, {}});
-    return true;
+    if (!path.empty()) {
+      add_to_tuning(path, {known.machine, {}});
+      return true;
+    }
   } catch (const Error& e) {
     if (is_named) throw;
-    TRIREME_LOG(kWarn, "dispatch", "the quickest kernels are not looked for: {}; name a file with --tuning, or 'off'",
-                e.text());
-    return false;
+    why = e.text();
   }
+  TRIREME_LOG(kWarn, "dispatch", "the quickest kernels are not looked for: {}; name a file with --tuning, or 'off'",
+              why);
+  return false;
 }
 
 }  // namespace
@@ -81,9 +85,10 @@ std::string tuning_file_of(const std::string& setting, const Device& device) {
 }
 
 std::shared_ptr<const Tuning> known_tuning(const std::string& setting, const Device& device) {
-  const std::string path = tuning_file_of(setting, device);
-  if (path.empty()) return nullptr;
   const std::string machine = device.tuned_as();
+  if (setting == kOff || machine.empty()) return nullptr;
+  const std::string path = tuning_file_of(setting, device);
+  if (path.empty()) return std::make_shared<const Tuning>(Tuning{machine, {}});
   try {
     return std::make_shared<const Tuning>(read_tuning(path, machine));
   } catch (const Error& e) {
@@ -103,7 +108,7 @@ std::shared_ptr<const Tuning> tune(const std::vector<const ExecutionPlan*>& plan
   const std::string path = tuning_file_of(setting, device);
   Tuning all = known;
   const bool is_first = world == nullptr || world->rank() == 0;
-  if (is_first && !path.empty() && lacks_any(plans, device, known) && can_keep(path, known, setting != kAuto)) {
+  if (is_first && lacks_any(plans, device, known) && can_keep(path, known, setting != kAuto)) {
     const Tuning kept = add_to_tuning(path, measured(plans, device, known));
     all.ways.insert(kept.ways.begin(), kept.ways.end());
   }

@@ -16,8 +16,9 @@ namespace trireme {
 // there is none, since the setting is "off", the device has nothing to measure, or nobody has a folder for it.
 std::string tuning_file_of(const std::string& setting, const Device& device);
 
-// What the file has for the device; null without a file. What is wrong with the usual file is told, and it counts as
-// empty; a named file is refused (read_tuning).
+// What the file has for the device; nothing where nobody has a folder for it, so that ranks of several hosts go the
+// same way; null where nothing is to be measured, which the setting and the device say. What is wrong with the usual
+// file is told, and it counts as empty; a named file is refused (read_tuning).
 std::shared_ptr<const Tuning> known_tuning(const std::string& setting, const Device& device);
 
 // That of the first rank. Collective.

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include <cmath>
 #include <functional>
 
@@ -102,6 +104,21 @@ TEST(Tune, ranks_go_by_the_first_ones_tuning) {
     EXPECT_EQ(is_file(file), world.rank() == 0);
     EXPECT_NE(kernel_of(session), "");
   });
+}
+
+// Of two hosts one may have no folder for it; both take part where their job measures.
+TEST(Tune, without_a_folder_to_keep_it_in_a_job_takes_the_usual_kernels) {
+  const std::string cache = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
+  const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
+  unsetenv("XDG_CACHE_HOME");
+  unsetenv("HOME");
+  EXPECT_EQ(tuning_file_of("auto", cpu_device()), "");
+  const auto known = known_tuning("auto", cpu_device());
+  ASSERT_NE(known, nullptr);
+  EXPECT_THAT(known->ways, testing::IsEmpty());
+  EXPECT_EQ(kernel_of(session_by(known, "auto")), "matmul.sgemm");
+  if (!cache.empty()) setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  if (!home.empty()) setenv("HOME", home.c_str(), 1);
 }
 
 TEST(Tune, is_off_where_it_is_said_and_a_file_that_cannot_be_kept_is_refused) {
