@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/multi/adam_layers.h"
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
@@ -13,7 +14,6 @@
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/adam_layers_impl.h"
 #include "trireme/pass/passes.h"
 #include "trireme/plan/parallel.h"
 
