@@ -47,7 +47,14 @@ class CpuDevice : public Device {
     const bool tuned = query.tuning != nullptr && query.numerics == Numerics::kFast;
     const Kernel& kernel = tuned ? choose_kernel(query.op, query.chosen_by, *query.tuning)
                                  : choose_kernel(query.op, query.chosen_by, query.numerics);
-    return {std::string(kernel.name), kernel.scratch_bytes(query.types, query.threads)};
+    int64_t scratch = kernel.scratch_bytes(query.types, query.threads);
+    // As much whichever of them measuring finds, so that no plan's bytes depend on it.
+    if (tuned && kernel.rivals != nullptr && !kernel.rivals->key(query.chosen_by).empty()) {
+      for (const Kernel* each : kernels_of(query.op)) {
+        if (each->rivals == kernel.rivals) scratch = std::max(scratch, each->scratch_bytes(query.types, query.threads));
+      }
+    }
+    return {std::string(kernel.name), scratch};
   }
   std::string tuned_as() const override {
     std::string model = cpu_model();

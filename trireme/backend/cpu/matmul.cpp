@@ -111,12 +111,9 @@ std::string measured_as(const TypeArgs& args) {
   return args.in[0].dtype == DType::kF32 ? measured_key(product_of<product>(args)) : "";
 }
 
-// As much in either way where measuring may choose between them, so that no plan's bytes depend on what it finds.
 template <ProductFn product, Way way>
 int64_t f32_bytes(const TypeArgs& args, int threads) {
-  const Product p = product_of<product>(args);
-  if (measured_as<product>(args).empty()) return f32_scratch(p, way, threads);
-  return std::max(f32_scratch(p, Way::kSgemm, threads), f32_scratch(p, Way::kBlocks, threads));
+  return f32_scratch(product_of<product>(args), way, threads);
 }
 
 template <ProductFn product>
