@@ -46,7 +46,7 @@ TEST_F(DeviceTest, AJobThatDoesNotFitIsRefusedWithItsArena) {
   const Outcome planned = run({"explain", "gpt.toml", "--device", machine(10000), "--stage", "memory"});
   EXPECT_EQ(planned.code, 2);
   EXPECT_THAT(planned.out, HasSubstr("first written by"));
-  EXPECT_THAT(planned.err, HasSubstr("and device 'toy' has 0.0 GiB; cut it over more ranks"));
+  EXPECT_THAT(planned.err, HasSubstr("and device 'toy' has 9.77 KiB; cut it over more ranks"));
 }
 
 TEST_F(DeviceTest, ADeviceWithoutCodeTrainsNothing) {

@@ -227,13 +227,13 @@ TEST(CutRules, what_optimizer_parallelism_leaves_whole_is_told_with_its_reasons)
     return stays_whole(graph, semi_auto(graph, 2, {.optimizer = zero}), zero);
   };
   EXPECT_EQ(told({.level = 1}),
-            "optimizer parallelism of level 1 leaves 5 of 6 parameters whole, 7.5 KiB on every rank: 5 (7.5 KiB) are "
+            "optimizer parallelism of level 1 leaves 5 of 6 parameters whole, 7.50 KiB on every rank: 5 (7.50 KiB) are "
             "below 64 KiB");
   EXPECT_EQ(told({.level = 3, .threshold_kb = 1, .except = {"layers.0.*"}}),
-            "optimizer parallelism of level 3 leaves 5 of 6 parameters whole, 7.5 KiB on every rank: 3 (1.0 KiB) are "
-            "below 1 KiB; 2 (6.5 KiB) are named by zero_except");
+            "optimizer parallelism of level 3 leaves 5 of 6 parameters whole, 7.50 KiB on every rank: 3 (1.00 KiB) are "
+            "below 1 KiB; 2 (6.50 KiB) are named by zero_except");
   EXPECT_EQ(told({.level = 2, .threshold_kb = 0}),
-            "optimizer parallelism of level 2 leaves 1 of 6 parameters whole, 4 bytes on every rank: 1 (4 bytes) have "
+            "optimizer parallelism of level 2 leaves 1 of 6 parameters whole, 4 B on every rank: 1 (4 B) have "
             "no dimension that falls in parts over the ranks, the largest is 'layers.2.bias'");
   EXPECT_EQ(told({}), "") << "not asked for";
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "trireme/base/bytes_text.h"
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -74,12 +75,7 @@ struct Whole {
     if (own_bytes > largest_bytes) largest = input.name;
     largest_bytes = std::max(largest_bytes, own_bytes);
   }
-  std::string size() const {
-    if (bytes < 1 << 10) return fmt::format("{} bytes", bytes);
-    const bool is_large = bytes >= 1 << 20;
-    return fmt::format("{:.1f} {}", static_cast<double>(bytes) / (is_large ? 1 << 20 : 1 << 10),
-                       is_large ? "MiB" : "KiB");
-  }
+  std::string size() const { return bytes_text(static_cast<double>(bytes)); }
   std::string text() const { return fmt::format("{} ({})", count, size()); }
 };
 

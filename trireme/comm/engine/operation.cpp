@@ -1,7 +1,8 @@
 #include "trireme/comm/engine/operation.h"
 
 #include <algorithm>
-#include <array>
+
+#include "trireme/base/bytes_text.h"
 
 namespace trireme::comm {
 
@@ -38,15 +39,6 @@ void Arrivals::await_resume() const {
   }
 }
 
-std::string bytes_text(int64_t bytes) {
-  constexpr std::array<std::string_view, 4> kUnits{"KB", "MB", "GB", "TB"};
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  double value = static_cast<double>(bytes) / 1000;
-  size_t unit = 0;
-  for (; value >= 999.95 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  return fmt::format("{:.1f} {}", value, kUnits[unit]);
-}
-
 std::string seconds_since(Clock::time_point start) {
   return fmt::format("{:.1f} s", std::chrono::duration<double>(Clock::now() - start).count());
 }
@@ -60,7 +52,7 @@ std::string describe(const Operation& operation) {
   }
   out += fmt::format(" (group {}", operation.group->name());
   if (operation.bytes >= 0) {
-    out += fmt::format(", {} {}", bytes_text(operation.bytes), to_string(operation.dtype));
+    out += fmt::format(", {} {}", bytes_text(static_cast<double>(operation.bytes)), to_string(operation.dtype));
   }
   if (operation.peer >= 0) out += fmt::format(", tag {}", operation.tag);
   return out + ")";
@@ -70,7 +62,8 @@ std::string done_text(const Operation& operation) {
   const int64_t all = operation.all_bytes >= 0 ? operation.all_bytes : operation.bytes;
   if (all <= 0) return "";
   const int64_t here = operation.waiting != nullptr ? operation.waiting->bytes_here() : 0;
-  return fmt::format(", {} of {} done", bytes_text(operation.done_bytes + here), bytes_text(all));
+  return fmt::format(", {} of {} done", bytes_text(static_cast<double>(operation.done_bytes + here)),
+                     bytes_text(static_cast<double>(all)));
 }
 
 std::pmr::memory_resource* Operation::pool() const {

@@ -157,11 +157,10 @@ inline LetOthersRun let_others_run(Operation& operation) {
   return LetOthersRun(operation);
 }
 
-// "[rank 3 of 8] all_reduce (group world, 1.2 MB f32)": the head of every error of an operation.
+// "[rank 3 of 8] all_reduce (group world, 1.20 MiB f32)": the head of every error of an operation.
 std::string describe(const Operation& operation);
-// ", 0.4 MB of 1.2 MB done", or "" for one that moves nothing.
+// ", 410 KiB of 1.20 MiB done", or "" for one that moves nothing.
 std::string done_text(const Operation& operation);
-std::string bytes_text(int64_t bytes);               // "1.2 MB"
 std::string seconds_since(Clock::time_point start);  // "1.9 s"
 
 }  // namespace trireme::comm

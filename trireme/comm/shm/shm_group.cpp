@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/base/bytes_text.h"
 #include "trireme/comm/algorithms/backends.h"
 #include "trireme/comm/copy.h"
 #include "trireme/comm/reduce.h"
@@ -92,7 +93,7 @@ void ShmGroup::check_calls(const Operation& operation) const {
          "root {}; all "
          "members must make the same calls in the same order",
          describe(operation), operation.engine->name_of(world_rank(i)), kind,
-         bytes_text(static_cast<int64_t>(other.bytes)), to_string(static_cast<DType>(other.dtype)), other.detail,
+         bytes_text(static_cast<double>(other.bytes)), to_string(static_cast<DType>(other.dtype)), other.detail,
          own.detail);
   }
 }

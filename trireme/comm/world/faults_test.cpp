@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr int64_t kLarge = 300'000;  // 1.2 MB of f32
+constexpr int64_t kLarge = 300'000;  // 1.14 MiB of f32
 
 HostTensor ones(int64_t count) {
   HostTensor out(TensorType{DType::kF32, Shape{count}});
@@ -155,7 +155,7 @@ TEST_P(Processes, AKilledPeerIsNamedWithWhatWasLost) {
   for (const int rank : {0, 2}) {
     const std::string& text = processes[static_cast<size_t>(rank)].text;
     const std::string first = text.substr(0, text.find('\n'));
-    EXPECT_THAT(first, StartsWith(fmt::format("comm: [rank {} of 3] all_reduce (group world, 1.2 MB f32): ", rank)));
+    EXPECT_THAT(first, StartsWith(fmt::format("comm: [rank {} of 3] all_reduce (group world, 1.14 MiB f32): ", rank)));
     EXPECT_THAT(first, HasSubstr(victim));
     EXPECT_THAT(first,
                 testing::ContainsRegex(fmt::format(

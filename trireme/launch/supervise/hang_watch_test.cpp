@@ -49,8 +49,8 @@ TEST(Hang, AStoppedRankIsNamedWithWhatTheOthersWaitFor) {
   EXPECT_THAT(result.report,
               AllOf(HasSubstr("it has neither run nor waited for other ranks, which wait for it; it is "
                               "stopped by a signal"),
-                    HasSubstr("\n  [rank 0 of 3] all_reduce (group world, 4.0 KB f32) waits for rank 1 (pid "),
-                    HasSubstr("\n  [rank 2 of 3] all_reduce (group world, 4.0 KB f32) waits for rank 1 (pid "),
+                    HasSubstr("\n  [rank 0 of 3] all_reduce (group world, 3.91 KiB f32) waits for rank 1 (pid "),
+                    HasSubstr("\n  [rank 2 of 3] all_reduce (group world, 3.91 KiB f32) waits for rank 1 (pid "),
                     HasSubstr("\n  then [rank ")));
 }
 

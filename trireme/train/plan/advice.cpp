@@ -5,11 +5,11 @@
 #include <algorithm>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/bytes_text.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/axis_levels.h"
-#include "trireme/train/report/report_chart.h"
 
 namespace trireme {
 namespace {

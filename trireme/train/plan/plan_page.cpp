@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/base/bytes_text.h"
+
 namespace trireme {
 namespace {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/bytes_text.h"
 #include "trireme/base/file.h"
 #include "trireme/train/report/html_page.h"
 #include "trireme/train/report/report_chart.h"

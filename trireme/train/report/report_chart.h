@@ -49,6 +49,5 @@ std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points);
 // is not finite.
 std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t buckets);
 std::string escape_html(std::string_view text);
-std::string bytes_text(double bytes);  // "412 MiB"
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/bytes_text.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
@@ -388,12 +389,12 @@ void require_fits(const ExecutionPlan& plan, const Device& device, const TierSiz
     bytes += plan.arena(Tier::kHost).bytes;
     persistent += plan.arena(Tier::kHost).persistent;
   }
-  const auto gib = [](int64_t of) { return static_cast<double>(of) / (1024.0 * 1024 * 1024); };
+  const auto text = [](int64_t of) { return bytes_text(static_cast<double>(of)); };
   require(bytes <= memory,
-          "'{}' takes {:.1f} GiB on each rank ({:.1f} GiB of parameters and state), and {} has {:.1f} GiB; cut it over "
-          "more ranks, or see docs/howto/train_in_less_memory.md",
-          plan.name, gib(bytes), gib(persistent), is_named ? fmt::format("device '{}'", device.name()) : "this host",
-          gib(memory));
+          "'{}' takes {} on each rank ({} of parameters and state), and {} has {}; cut it over more ranks, or see "
+          "docs/howto/train_in_less_memory.md",
+          plan.name, text(bytes), text(persistent), is_named ? fmt::format("device '{}'", device.name()) : "this host",
+          text(memory));
 }
 
 namespace {

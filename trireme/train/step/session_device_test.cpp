@@ -127,8 +127,8 @@ TEST(SessionOnDescribed, is_planned_and_not_run) {
   EXPECT_THAT(text_of(), HasSubstr("describes device 'toy' and has no kernels for it"));
   machine.memory_bytes = 64;
   write_machine(machine, path);
-  EXPECT_THAT(text_of(), HasSubstr("takes 0.0 GiB on each rank"));
-  EXPECT_THAT(text_of(), HasSubstr("device 'toy' has 0.0 GiB; cut it over more ranks"));
+  EXPECT_THAT(text_of(), testing::ContainsRegex("takes [0-9.]+ K?i?B on each rank"));
+  EXPECT_THAT(text_of(), HasSubstr("device 'toy' has 64 B; cut it over more ranks"));
 }
 
 }  // namespace
