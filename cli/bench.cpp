@@ -177,6 +177,7 @@ int step(const StepArgs& args) {
   }
   const double before_mb = resident_mb();
   Session session = session_of(assembly, job.world(), &job.pool());
+  if (job.rank() == 0) log_remarks(session.compiled(), assembly.options.parallel, job.size());
   session.initialise();
   const int64_t sent_before = sent_bytes(job.world());
   const Steps steps = run_steps(session, assembly.batch, config, args);
@@ -236,6 +237,9 @@ int collective(const CollectiveArgs& args) {
     require(bytes >= 0 && bytes % 4 == 0,
             "bench collective: --bytes {}; elements are f32, so it must be a multiple of 4", bytes);
   }
+  require(args.reduce == "sum" || args.op == "all_reduce" || args.op == "reduce_scatter",
+          "bench collective: --reduce {} is of all_reduce and reduce_scatter; {} adds nothing up, leave it out",
+          args.reduce, args.op);
   if (!is_worker()) return relaunch({.ranks = args.ranks, .threads = 1});
   const Job job({.transport = args.transport, .threads = 1});
   require(job.world() != nullptr, "bench collective: one rank has nobody to talk to; use -n 2 or more");

@@ -1,6 +1,7 @@
 // trireme evaluate: loss and accuracy of a checkpoint, without training.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -26,6 +27,19 @@ struct EvaluateArgs {
   bool json = false;
 };
 
+// Of the section [train], what a pass over samples without training goes by; the seed, because it says which are held
+// out.
+void check_keys(const std::vector<std::string>& set) {
+  static constexpr std::string_view kRead[] = {"dtype", "numerics",   "device",      "tuning",         "seed",
+                                               "batch", "eval_batch", "loss_pieces", "label_smoothing"};
+  for (const std::string& text : set) {
+    const std::string_view key = std::string_view(text).substr(0, text.find('='));
+    if (!key.starts_with("train.")) continue;
+    require(std::ranges::find(kRead, key.substr(6)) != std::end(kRead),
+            "evaluate: {} is of training, and nothing is trained here; leave it out", key);
+  }
+}
+
 // The job's configuration, on the ranks of this command: how and where the run that trained it ran does not matter.
 JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_t ranks) {
   const auto meta = reader.meta().find("config");
@@ -41,6 +55,7 @@ JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   trained.train.fit.measure = plain.train.fit.measure;
   trained.train.fit.min_improvement = plain.train.fit.min_improvement;
   JobConfig out = parse_config(to_toml(trained), reader.path() + " (configuration)", args.set);
+  check_keys(args.set);
   check_same_model(trained, out, reader.path());
   const bool given = args.batch > 0;
   const int64_t batch = given                          ? args.batch

@@ -141,10 +141,15 @@ void require_fit(const Compiled& compiled, const Device& device, const TierSizes
   }
 }
 
+bool is_bounded(const Device& device, const TierSizes& sizes) {
+  return device.memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
+}
+
 // Whether what is shown depends on what validates between steps: that can take more memory than the step in its arena.
-bool needs_evaluation(const ExplainArgs& args) {
+bool needs_evaluation(const ExplainArgs& args, const TierSizes& sizes) {
+  const bool is_limited = std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
   return args.of == "evaluation" ||
-         (args.of == "step" && args.value.empty() && (args.stage == "memory" || args.stage == "actions"));
+         (args.of == "step" && args.value.empty() && (is_limited || args.stage == "memory" || args.stage == "actions"));
 }
 
 // The graph that --of names, compiled as the job compiles it.
@@ -153,7 +158,7 @@ Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int rank
   CompileOptions how = compile_options(assembly, graphs.parallel, ranks, threads);
   ThreadPool pool(compute_threads(0, 1));
   how.pool = &pool;
-  if (!needs_evaluation(args)) graphs.evaluation.reset();
+  if (!needs_evaluation(args, assembly.options.parallel.tiers)) graphs.evaluation.reset();
   CompiledJob job = compile(std::move(graphs.step), std::move(graphs.evaluation), how);
   if (args.of == "step") return std::move(job.step);
   if (args.of == "evaluation") {
@@ -164,22 +169,24 @@ Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int rank
   return compile_beside(job.step, inference_of(assembly, ranks), how);
 }
 
-std::string text_of(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly, int ranks,
-                    int threads) {
-  if (args.value.empty() && args.stage == "graph") {
-    return to_string(args.of == "inference" ? inference_of(assembly, ranks) : evaluation_of(assembly, ranks));
+// The stages that tell something of each crew.
+std::string text_of_crews(const ExplainArgs& args, const JobConfig& config, const Compiled& compiled,
+                          const Device& device) {
+  std::string out;
+  for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
+    if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(crew));
+    out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates, device);
   }
-  if (args.value.empty() && args.stage == "grad") return to_string(graphs_of(assembly, ranks).step);
-  const Compiled compiled = compiled_of(args, assembly, ranks, threads);
-  if (args.of == "step") log_remarks(compiled, assembly.options.parallel.optimizer, ranks);
+  const std::string context = args.stage == "traffic" ? describe_context(config) : "";
+  return out + (context.empty() ? "" : context + "\n");
+}
+
+std::string text_of_compiled(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly,
+                             const Compiled& compiled, const Device& device) {
   if (!args.value.empty()) {
     return why(compiled.graph, compiled.strategy, args.value,
                reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
   }
-  const std::string whole = args.of != "step" || ranks == 1 || compiled.partitioned.by_hand
-                                ? ""
-                                : stays_whole(compiled.graph, compiled.strategy, assembly.options.parallel.optimizer);
-  if (!whole.empty()) TRIREME_LOG(kWarn, "cli", "{}", whole);
   if (args.stage == "search") {
     require(!compiled.search.empty(),
             "explain: --stage search shows what the mode auto_parallel finds on several ranks; add --auto and -n 2 or "
@@ -199,18 +206,44 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
     if (!config.train.trace.empty()) write_trace(compiled.plans(), time, config.train.trace);
     return time_text(compiled.plans(), compiled.rates, time, args.unlike.given());
   }
-  const std::shared_ptr<Device> device = make_device(assembly.options.device);
-  std::string out;
-  for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
-    if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(crew));
-    out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates, *device);
+  return text_of_crews(args, config, compiled, device);
+}
+
+std::string text_of(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly, int ranks,
+                    int threads) {
+  if (args.value.empty() && args.stage == "graph") {
+    return to_string(args.of == "inference" ? inference_of(assembly, ranks) : evaluation_of(assembly, ranks));
   }
+  if (args.value.empty() && args.stage == "grad") return to_string(graphs_of(assembly, ranks).step);
+  const Compiled compiled = compiled_of(args, assembly, ranks, threads);
+  const bool is_cut = args.of == "step" && ranks > 1 && !compiled.partitioned.by_hand;
+  if (args.of == "step") log_remarks(compiled, assembly.options.parallel, ranks);
+  const std::string whole = is_cut && args.value.empty()
+                                ? stays_whole(compiled.graph, compiled.strategy, assembly.options.parallel.optimizer)
+                                : "";
+  if (!whole.empty()) TRIREME_LOG(kWarn, "cli", "{}", whole);
+  const std::shared_ptr<Device> device = make_device(assembly.options.device);
   const TierSizes& sizes = assembly.options.parallel.tiers;
-  const bool is_bounded =
-      device->memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
-  if (args.stage == "memory" && is_bounded) require_fit(compiled, *device, sizes, out);
-  const std::string context = args.stage == "traffic" ? describe_context(config) : "";
-  return out + (context.empty() ? "" : context + "\n");
+  std::string out = text_of_compiled(args, config, assembly, compiled, *device);
+  if (args.value.empty() && is_bounded(*device, sizes)) require_fit(compiled, *device, sizes, out);
+  return out;
+}
+
+// Of passes, where what is shown stands before them; --dump writes what they make all the same, where they run.
+void check_pass_flags(const ExplainArgs& args) {
+  static constexpr std::string_view kAfter[] = {"passes", "memory", "traffic", "time", "actions"};
+  const bool dumps = !args.passes.dump_dir.empty();
+  const bool runs = args.value.empty() && args.stage != "graph" && args.stage != "grad";
+  const bool shows = args.value.empty() && std::ranges::find(kAfter, args.stage) != std::end(kAfter);
+  const std::string what = args.value.empty() ? "--stage " + args.stage : "--value";
+  const auto refuse = [&](const char* flag) {
+    fail(ErrorKind::kInvalidArgument,
+         "explain: {} is of the passes, and {} shows what stands before them; add --stage passes, or leave {} out",
+         flag, what, flag);
+  };
+  if (dumps && !runs) refuse("--dump");
+  if (!args.passes.disabled.empty() && !shows && !dumps) refuse("--disable-pass");
+  if (!args.passes.stop_after.empty() && !shows && !dumps) refuse("--stop-after");
 }
 
 int run(const ExplainArgs& args) {
@@ -223,6 +256,11 @@ int run(const ExplainArgs& args) {
           "explain: --slow and --late change the modelled step, which --stage time alone shows; add it");
   require(args.of == "step" || args.stage != "grad",
           "explain: --stage grad shows the training step, which alone has gradients; leave --of {} out", args.of);
+  require(args.value.empty() || args.stage == "plan",
+          "explain: --value says why a tensor lies as it does, and --stage {} shows something else; leave one out",
+          args.stage);
+  check_pass_flags(args);
+  args.job.nodes.check();
   const JobConfig config = args.job.read();
   log_remarks(config);
   require(config.train.trace.empty() || args.stage == "time",
@@ -241,8 +279,11 @@ int run(const ExplainArgs& args) {
   if (measures && !communication.machine && !communication.measured) {
     TRIREME_LOG(
         kWarn, "cli",
-        "the job measures its links as it starts and groups the sums of gradients by them; this plan assumes the links "
-        "that a host usually has. A run leaves what it measured in its folder: --set parallel.rates={}/rates.toml",
+        "the job measures its links as it starts and groups sums of gradients and gathers of weights by them; this "
+        "plan "
+        "assumes the links that a host usually has, so that the run's memory, and with zero = 3 the bytes that it "
+        "sends, can be others. A run leaves what it measured in its folder, which shows its own plan: --set "
+        "parallel.rates={}/rates.toml",
         args.job.out);
   }
   std::fputs(text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)).c_str(), stdout);

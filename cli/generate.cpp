@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/job.h"
@@ -21,9 +22,12 @@ struct GenerateArgs {
   std::string checkpoint;
   GenerateOptions options;
   int threads = 0;
+  bool seed_given = false;
 };
 
 int run(const GenerateArgs& args) {
+  if (args.seed_given && args.options.temperature == 0)
+    TRIREME_LOG(kWarn, "cli", "--seed changes nothing with --temperature 0, which always takes the likeliest token");
   const std::string of_run = args.checkpoint + "/checkpoints";
   const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
   const auto meta = reader.meta().find("config");
@@ -70,7 +74,10 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("--seed", args->options.seed, "The same seed writes the same text")->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads; 0: all cores")->check(CLI::Range(0, 1024));
   command->footer("Example:\n  trireme generate runs/latest/checkpoints --prompt \"The \" --tokens 200");
-  command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
+  command->callback([=, &chosen] {
+    args->seed_given = command->count("--seed") > 0;
+    chosen = [=] { return run(*args); };
+  });
 }
 
 }  // namespace trireme::cli

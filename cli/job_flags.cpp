@@ -5,11 +5,10 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
-#include "trireme/plan/without_effect.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/remarks.h"
 
 namespace trireme::cli {
 
@@ -17,10 +16,8 @@ void log_remarks(const JobConfig& config) {
   for (const std::string& remark : remarks(config)) TRIREME_LOG(kWarn, "cli", "configuration: {}", remark);
 }
 
-void log_remarks(const Compiled& compiled, const OptimizerParallel& optimizer, int ranks) {
-  if (ranks == 1 || compiled.partitioned.by_hand) return;
-  for (const std::string& what : without_effect(compiled.graph, compiled.strategy, optimizer))
-    TRIREME_LOG(kWarn, "cli", "{}", what);
+void log_remarks(const Compiled& compiled, const Parallel& parallel, int64_t ranks) {
+  for (const std::string& what : remarks(compiled, parallel, ranks)) TRIREME_LOG(kWarn, "cli", "{}", what);
 }
 
 namespace {

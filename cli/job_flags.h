@@ -1,6 +1,7 @@
 // The command line of a job: what `train` takes, and `explain` too, so that the command that trains also explains.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,15 +11,15 @@
 namespace trireme {
 struct Compiled;
 struct JobConfig;
-struct OptimizerParallel;
+struct Parallel;
 }  // namespace trireme
 
 namespace trireme::cli {
 
 // Says in the log what the configuration asks for without effect.
 void log_remarks(const JobConfig& config);
-// The same of cuts that change nothing on so many ranks, as a run says them.
-void log_remarks(const Compiled& compiled, const OptimizerParallel& optimizer, int ranks);
+// The same of what was compiled for so many ranks, as a run says it.
+void log_remarks(const Compiled& compiled, const Parallel& parallel, int64_t ranks);
 
 struct JobFlags {
   std::string config;

@@ -85,6 +85,8 @@ int launch_job(LaunchArgs args) {
   args.flags.take_mindspore_variables();
   if (mindspore_role() == "MS_SCHED")
     return serve_mindspore_scheduler(args.flags, args.local.restarts, args.local.log_dir);
+  args.flags.check();
+  warn_of_range(args.local.ranks, args.local.min_ranks, args.local.restarts);
   launch::LaunchOptions local = args.local;
   for (const int rank : local.tail) require(rank >= 0, "launch: --tail {}; ranks go from 0", rank);
   local.echo = [](std::string_view line) {

@@ -35,6 +35,13 @@ Range parse_range(const std::string& text, const char* flag) {
   return range;
 }
 
+void warn_of_range(int ranks, int min_ranks, int restarts) {
+  if (min_ranks == 0 || restarts > 0) return;
+  TRIREME_LOG(kWarn, "launch",
+              "-n {0}:{1} starts {1} ranks and goes on with fewer only where --restarts is given; give it, or -n {1}",
+              min_ranks, ranks);
+}
+
 void add_cluster_flags(CLI::App& command, Seconds& window_s, Seconds& heartbeat_s, std::string& secret_file,
                        launch::TlsFiles& tls) {
   command.add_option("--window", window_s, "Seconds to wait for all ranks")->default_str(fmt::format("{}", kWindow_s));
@@ -136,6 +143,28 @@ void NodeFlags::take_mindspore_variables() {
   if (const auto seconds = flag_int("MS_NODE_TIMEOUT", 1, 86'400); seconds && !heartbeat_s)
     heartbeat_s = static_cast<double>(*seconds);
   warn_of_mindspore_variables();
+}
+
+void NodeFlags::check() const {
+  if (given()) return;
+  const std::pair<const char*, bool> flags[] = {{"--node-rank", node.node_rank >= 0},
+                                                {"--world", node.world > 0},
+                                                {"--last-call", last_call_s != kLastCall_s},
+                                                {"--node-id", !node.node_id.empty()},
+                                                {"--address", !node.address.empty()},
+                                                {"--window", window_s.has_value()},
+                                                {"--heartbeat", heartbeat_s.has_value()},
+                                                {"--secret-file", !node.secret_file.empty()},
+                                                {"--tls-cert", !node.tls.certificate.empty()},
+                                                {"--tls-key", !node.tls.key.empty()},
+                                                {"--tls-ca", !node.tls.authority.empty()},
+                                                {"--tls-crl", !node.tls.revoked.empty()},
+                                                {"--tls-password-file", !node.tls.password.empty()}};
+  for (const auto& [flag, is_given] : flags) {
+    require(!is_given,
+            "{} is of a job on several nodes, and this is one on this host; add --nnodes or --master, or leave it out",
+            flag);
+  }
 }
 
 launch::NodeOptions NodeFlags::options() const {

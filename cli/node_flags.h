@@ -19,19 +19,24 @@ struct Range {
   int most = 0;
 };
 Range parse_range(const std::string& text, const char* flag);
+// Of -n 2:4, where nothing makes use of the first number.
+void warn_of_range(int ranks, int min_ranks, int restarts);
 
 // Seconds as they are typed, with a fraction or without; none: what holds when nobody says otherwise.
 using Seconds = std::optional<double>;
 inline constexpr double kWindow_s = 300;
 inline constexpr double kHeartbeat_s = 10;
+inline constexpr double kLastCall_s = 10;
 
 struct NodeFlags {
   launch::NodeOptions node;
   Seconds window_s;
   Seconds heartbeat_s;
-  double last_call_s = 10;
+  double last_call_s = kLastCall_s;
   // Whether the job is to be one of nodes: --nnodes or --master was given.
   bool given() const { return node.nodes > 0 || !node.master.empty(); }
+  // Throws kInvalidArgument for a flag of nodes beside which neither is given: it would have no effect.
+  void check() const;
   launch::NodeOptions options() const;
   // What MindSpore's variables say, where no flag does: MS_WORKER_NUM, MS_SCHED_HOST, MS_SCHED_PORT, MS_NODE_ID (or
   // RANK_ID), MS_WORKER_IP, MS_TOPO_TIMEOUT, MS_NODE_TIMEOUT and MS_DISABLE_HEARTBEAT. Nothing without a role; refuses

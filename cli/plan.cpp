@@ -1,6 +1,8 @@
 // trireme plan: the best ways to cut a job over ranks, before any is started.
 #include <CLI/CLI.hpp>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -11,6 +13,7 @@
 #include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/log.h"
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
@@ -36,6 +39,7 @@ struct PlanArgs : PlannedJob {
   bool sensitivities = false, advise = false, compile = false;
   int64_t memory_mib = 0;
   int top = 3;
+  bool top_given = false;
   std::string search = "auto";
 };
 
@@ -123,6 +127,7 @@ int run_advice(const PlanArgs& args, const PlanRequest& request) {
                                                  {"--out", !args.out.empty()},
                                                  {"--html", !args.html.empty()},
                                                  {"--certificate", !args.certificate.empty()},
+                                                 {"--top", args.top_given},
                                                  {"--compile", args.compile}};
   for (const auto& [flag, given] : others)
     require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
@@ -182,6 +187,13 @@ int run(const PlanArgs& args) {
                       .threads = compute_threads(args.threads, args.ranks),
                       .memory_bytes = args.memory_mib << 20,
                       .top = static_cast<size_t>(args.top)};
+  if (const std::vector<std::string> cuts = cuts_left_out(request.job); !cuts.empty()) {
+    TRIREME_LOG(
+        kWarn, "cli",
+        "plan: {} of the job: how it is cut is what is planned, so ways with other values are looked at as well; "
+        "--only keeps to some",
+        fmt::join(cuts, ", "));
+  }
   if (args.advise) return run_advice(args, request);
   if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
   require(!args.compile,
@@ -281,6 +293,7 @@ void add_plan(CLI::App& app, Action& chosen) {
       "Example:\n  trireme plan examples/gpt_text.toml -n 4 --out plan.trp\n"
       "  trireme plan gpt3-175b -n 512 --machine machines/h100x512.toml --batch 1536 --set train.dtype=bf16");
   command->callback([=, &chosen] {
+    args->top_given = command->count("--top") > 0;
     if (command->get_subcommands().empty()) chosen = [=] { return run(*args); };
   });
 }

@@ -34,6 +34,7 @@ struct SimulateArgs {
   double checkpoint_s = -1;  // below 0: by the bytes
   double restart_s = 60;
   uint64_t seed = 1;
+  bool seed_given = false;
 };
 
 // The two figures of "rank=3,step=10".
@@ -103,8 +104,9 @@ std::string run_text(const RunConditions& conditions, const SimulatedRun& run, c
                                 conditions.steps == 1 ? "" : "s", time_of(run.total_s));
   out += line("training", run.training_s, "goodput");
   out += line("again", run.again_s, fmt::format("{} whole steps, and those that failures broke off", run.steps_again));
-  const std::string when = conditions.checkpoint_every == 0
-                               ? "after the last step"
+  const std::string when = conditions.checkpoint_every == 0 ? "after the last step"
+                           : conditions.checkpoint_every == 1
+                               ? "after every step"
                                : fmt::format("every {} steps and after the last", conditions.checkpoint_every);
   out += line("checkpoints", run.checkpoint_s, fmt::format("{}, {} each", when, time_of(conditions.checkpoint_s)));
   out += line(
@@ -141,6 +143,9 @@ int run(const SimulateArgs& given) {
     args.job.set.insert(args.job.set.begin(),
                         {"parallel.machine=" + args.machine, "train.device=described:" + args.machine});
   }
+  require(!args.seed_given || args.mtbf_hours > 0,
+          "simulate: --failure-seed is of the moments at which ranks fail by --mtbf; give that, or leave it out");
+  args.job.nodes.check();
   const JobConfig job = args.job.read();
   log_remarks(job);
   require(job.train.fit.steps > 0,
@@ -155,7 +160,7 @@ int run(const SimulateArgs& given) {
   ThreadPool pool(compute_threads(0, 1));
   how.pool = &pool;
   const Compiled compiled = compile(std::move(graphs.step), how);
-  log_remarks(compiled, assembly.options.parallel.optimizer, ranks);
+  log_remarks(compiled, assembly.options.parallel, ranks);
   const VirtualTime time = modelled_step(compiled.plans(), compiled.rates, unlike);
   if (!job.train.trace.empty()) write_trace(compiled.plans(), time, job.train.trace);
   std::string out = time_text(compiled.plans(), compiled.rates, time, unlike.given());
@@ -227,7 +232,10 @@ void add_simulate(CLI::App& app, Action& chosen) {
       "bytes in use. Steps of the run are alike. After a failure all ranks start again from the newest checkpoint.\n\n"
       "Example:\n  trireme simulate examples/gpt_text.toml -n 8 --tp 2 --steps 10000 --mtbf 500 --checkpoint-every "
       "500");
-  command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
+  command->callback([=, &chosen] {
+    args->seed_given = command->count("--failure-seed") > 0;
+    chosen = [=] { return run(*args); };
+  });
 }
 
 }  // namespace trireme::cli

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/plan/timetable/schedules.h"
@@ -21,6 +22,7 @@ struct TimetableArgs {
   double transfer = 0;
   bool units = false;
   int width = 0;
+  std::vector<std::string> of_schedule, of_picture;  // the flags given that make a schedule, and that draw one
 };
 
 constexpr int kColumns = 60;  // of the picture, where the time has more slots than fit a page
@@ -37,6 +39,9 @@ Timetable timetable_of(const TimetableArgs& args) {
   const auto all = schedules();
   const bool named = std::ranges::find(all, args.schedule, &PipelineSchedule::name) != all.end();
   if (named || !is_file(args.schedule)) return make_timetable(args.schedule, args.request);
+  require(args.of_schedule.empty(),
+          "timetable: {} makes a schedule by its name, and '{}' is a file that says all of it; leave it out",
+          args.of_schedule.empty() ? "" : args.of_schedule.front(), args.schedule);
   const Timetable timetable = parse_timetable(read_file(args.schedule));
   check(timetable);
   return timetable;
@@ -51,7 +56,12 @@ std::string stages_text(const std::vector<int>& crew_of, size_t crew) {
 }
 
 int show(const TimetableArgs& args) {
+  require(!args.units || args.of_picture.empty(),
+          "timetable: {} is of the picture, and --units prints none; leave one out",
+          args.of_picture.empty() ? "" : args.of_picture.front());
   if (args.schedule.empty()) {
+    require(args.of_schedule.empty() && args.of_picture.empty() && !args.units,
+            "timetable: no schedule is named; name one of those that `trireme timetable` lists, or a file");
     list_schedules();
     return 0;
   }
@@ -69,8 +79,9 @@ int show(const TimetableArgs& args) {
           "timetable: --costs {},{},{}: all are 0, so there is nothing to show; give one that is not", args.costs[0],
           args.costs[1], args.costs[2]);
   const auto slots = static_cast<int>(std::min<double>(kColumns, time.makespan));
-  std::printf("%s: %zu crews, %d stages, %d micro-batches%s\n\n", timetable.name.c_str(), timetable.crews.size(),
-              timetable.stages, timetable.micro_batches,
+  std::printf("%s: %s, %s, %s%s\n\n", timetable.name.c_str(),
+              counted(static_cast<int64_t>(timetable.crews.size()), "crew").c_str(),
+              counted(timetable.stages, "stage").c_str(), counted(timetable.micro_batches, "micro-batch").c_str(),
               timetable.seq_chunks > 1 ? fmt::format(" in {} chunks of positions", timetable.seq_chunks).c_str() : "");
   std::fputs(picture_of(timetable, time, args.width > 0 ? args.width : std::max(1, slots)).c_str(), stdout);
   std::printf("\ncrew  stages       busy      idle   activations kept\n");
@@ -112,7 +123,15 @@ void add_timetable(CLI::App& app, Action& chosen) {
   command->add_option("--transfer", args->transfer, "What a message between crews takes")->capture_default_str();
   command->add_flag("--units", args->units, "Print the order alone, in the form that a file has");
   command->add_option("--columns", args->width, "Of the picture; as many as slots, up to 60, unless given");
-  command->callback([=, &chosen] { chosen = [=] { return show(*args); }; });
+  command->callback([=, &chosen] {
+    for (const char* flag : {"--pp", "--virtual-stages", "--micro-batches", "--seq-chunks"}) {
+      if (command->count(flag) > 0) args->of_schedule.emplace_back(flag);
+    }
+    for (const char* flag : {"--costs", "--transfer", "--columns"}) {
+      if (command->count(flag) > 0) args->of_picture.emplace_back(flag);
+    }
+    chosen = [=] { return show(*args); };
+  });
 }
 
 }  // namespace trireme::cli

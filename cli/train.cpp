@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
@@ -85,10 +86,9 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
   }
   if (result.nothing_left && result.stopped_early) {
     std::printf(
-        "Nothing is left to train: the run stopped early at step %lld, after %lld validations that found nothing "
-        "better than that of "
+        "Nothing is left to train: the run stopped early at step %lld, after %s that found nothing better than that of "
         "step %lld.\nTo go on, raise --patience, or set it to 0.\n",
-        static_cast<long long>(result.step), static_cast<long long>(config.train.fit.patience),
+        static_cast<long long>(result.step), counted(config.train.fit.patience, "validation").c_str(),
         static_cast<long long>(result.best_step));
     return;
   }
@@ -105,8 +105,8 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
   if (config.data.validation > 0) std::printf(", validation loss %.4f", result.validation_loss);
   if (predicts_classes(config) && config.data.validation > 0) std::printf(", accuracy %.2f %%", 100 * result.accuracy);
   if (result.stopped_early) {
-    std::printf("\nStopped early at step %lld: %lld validations found nothing better than that of step %lld",
-                static_cast<long long>(result.step), static_cast<long long>(config.train.fit.patience),
+    std::printf("\nStopped early at step %lld: %s found nothing better than that of step %lld",
+                static_cast<long long>(result.step), counted(config.train.fit.patience, "validation").c_str(),
                 static_cast<long long>(result.best_step));
   }
   if (Job::current().size() > 1) std::printf("\nCommunication %s", to_string(result.communication).c_str());
@@ -149,8 +149,9 @@ void check_fits(const JobConfig& config, int ranks) {
       config.parallel.interleave > 1 ? "--micro-batches or --interleave" : "--micro-batches";
   const auto check = [&](std::string_view what, std::string_view key, int64_t batch) {
     require(batch % (parts * micro_batches) == 0,
-            "train: {} of {} samples does not divide over {} rank{}{}; use --set {}={}, {}or another -n", what, batch,
-            parts, parts == 1 ? "" : "s", whole ? "" : fmt::format(" x {} micro-batches", micro_batches), key,
+            "train: {} of {} does not divide over {} rank{}{}; use --set {}={}, {}or another -n", what,
+            counted(batch, "sample"), parts, parts == 1 ? "" : "s",
+            whole ? "" : fmt::format(" x {} micro-batches", micro_batches), key,
             sizes_that_divide(batch, parts * micro_batches), whole ? "" : fmt::format("other {}, ", others));
   };
   check("a batch", "train.batch", config.train.fit.batch);
@@ -217,6 +218,10 @@ int train(JobFlags args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
   args.nodes.take_mindspore_variables();
   if (mindspore_role() == "MS_SCHED") return serve_mindspore_scheduler(args.nodes, args.restarts, "");
+  if (!flag_text("RANK")) {  // else a rank that a launcher started, with its words
+    args.nodes.check();
+    warn_of_range(args.ranks, args.min_ranks, args.restarts);
+  }
   if (mindspore_role().empty()) {
     check_ranks(args.ranks, args.min_ranks);
     if (is_worker()) return work(args);

@@ -162,6 +162,40 @@ TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
   expect_error({"generate", "gone", "--prompt", "a"}, 2, "there is no checkpoint 'gone'");
 }
 
+// What is given and changes nothing beside the other flags.
+TEST_F(CommandTest, FlagsWithoutEffectAreRefusedOrSaid) {
+  write_gpt();
+  for (const Words& command : {Words{"train", "gpt.toml", "--out", "none"}, Words{"explain", "gpt.toml"},
+                               Words{"simulate", "gpt.toml"}, Words{"launch", "-n", "1"}}) {
+    for (const Words& flag : {Words{"--world", "4"}, Words{"--node-rank", "1"}, Words{"--secret-file", "secret"}}) {
+      Words words = command;
+      words.insert(words.end(), flag.begin(), flag.end());
+      if (command.front() == "launch") words.emplace_back("true");
+      expect_error(words, 2,
+                   flag.front() +
+                       " is of a job on several nodes, and this is one on this host; add --nnodes or "
+                       "--master, or leave it out");
+    }
+  }
+  EXPECT_THAT(run({"launch", "-n", "1:2", "true"}).err, HasSubstr("goes on with fewer only where --restarts is given"));
+  write("mine", run({"timetable", "1f1b", "--pp", "2", "--micro-batches", "2", "--units"}).out);
+  expect_error({"timetable", "mine", "--pp", "4"}, 2,
+               "timetable: --pp makes a schedule by its name, and 'mine' is a file that says all of it; leave it out");
+  expect_error({"timetable", "1f1b", "--units", "--costs", "1,2,3"}, 2,
+               "timetable: --costs is of the picture, and --units prints none; leave one out");
+  expect_error({"timetable", "--pp", "4"}, 2, HasSubstr("timetable: no schedule is named"));
+  expect_error({"simulate", "gpt.toml", "--failure-seed", "3"}, 2, HasSubstr("ranks fail by --mtbf"));
+  expect_error({"plan", "gpt.toml", "-n", "2", "--advise", "--top", "5"}, 2,
+               HasSubstr("so that --top has nothing to work on"));
+  expect_error({"bench", "collective", "--op", "all_gather", "--reduce", "max"}, 2,
+               HasSubstr("--reduce max is of all_reduce and reduce_scatter"));
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--quiet"}).code, 0);
+  expect_error({"evaluate", "run", "--set", "train.lr=3"}, 2,
+               "evaluate: train.lr is of training, and nothing is trained here; leave it out");
+  EXPECT_THAT(run({"generate", "run", "--prompt", "a", "--tokens", "1", "--temperature", "0", "--seed", "3"}).err,
+              HasSubstr("--seed changes nothing with --temperature 0"));
+}
+
 TEST_F(CommandTest, GenerateOfAModelThatDoesNotWriteIsRefused) {
   write_mlp();
   ASSERT_EQ(run({"train", "mlp.toml", "--out", "run", "--quiet"}).code, 0);
@@ -262,9 +296,18 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
   const Outcome timed = run({"explain", "gpt.toml", "--stage", "passes"}, {"TRIREME_LOG=pass=debug"});
   EXPECT_THAT(timed.err, HasSubstr("early_updates changed nothing  ms="));
   EXPECT_THAT(run({"help", "explain"}).out, HasSubstr("fuse_collectives, "));
-  expect_error({"explain", "gpt.toml", "--disable-pass", "fuse"}, 2, HasSubstr("no pass named 'fuse'."));
-  expect_error({"explain", "gpt.toml", "--stop-after", "early_gather"}, 2,
+  expect_error({"explain", "gpt.toml", "--stage", "passes", "--disable-pass", "fuse"}, 2,
+               HasSubstr("no pass named 'fuse'."));
+  expect_error({"explain", "gpt.toml", "--stage", "passes", "--stop-after", "early_gather"}, 2,
                "no pass named 'early_gather'. Did you mean 'early_gathers'?");
+  expect_error({"explain", "gpt.toml", "--disable-pass", "homes"}, 2,
+               "explain: --disable-pass is of the passes, and --stage plan shows what stands before them; add --stage "
+               "passes, or leave --disable-pass out");
+  expect_error({"explain", "gpt.toml", "--stage", "grad", "--dump", "made/none"}, 2,
+               HasSubstr("explain: --dump is of the passes, and --stage grad shows"));
+  expect_error(
+      {"explain", "gpt.toml", "--stage", "memory", "--value", "wte.weight"}, 2,
+      HasSubstr("explain: --value says why a tensor lies as it does, and --stage memory shows something else"));
 }
 
 TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {

@@ -37,6 +37,15 @@ TEST_F(PlanTest, TakesOnlyWaysThatKeepARuleAndExportsTheBest) {
   EXPECT_THAT(read(path("ds.json")), HasSubstr("\"zero_optimization\": { \"stage\": 2 }"));
 }
 
+TEST_F(PlanTest, SaysThatTheJobsOwnCutsAreNotKept) {
+  const Outcome outcome = plan({"--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.tp=2", "--set",
+                                "parallel.zero=1", "--only", "tp=1 pp=1 zero=0 recompute=none"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("plan: parallel.tp = 2, parallel.zero = 1 of the job: how it is cut is what is "
+                                     "planned"));
+  EXPECT_EQ(plan({"--only", "tp=1 pp=1 zero=0 recompute=none"}).err, "");
+}
+
 TEST_F(PlanTest, AnswersWhyNot) {
   const Outcome asked = plan({"--only", "tp=1 pp=1 micro-batches=1", "--why-not", "pp=2"});
   EXPECT_EQ(asked.code, 0) << asked.err;

@@ -120,6 +120,14 @@ TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
                 AllOf(HasSubstr("parallel.device_memory allows 10KB"), HasSubstr("the smallest that fits is")));
     EXPECT_THAT(refusal(command, {"--host-memory", "100B"}), HasSubstr("parallel.host_memory allows 100B"));
   }
+  // Whatever is shown, it is said that training would refuse it.
+  for (const char* stage : {"plan", "passes", "time", "traffic", "actions"}) {
+    const Outcome outcome = run(
+        {"explain", "gpt.toml", "--stage", stage, "--device-memory", "10KB", "--set", "parallel.auto_offload=false"});
+    EXPECT_EQ(outcome.code, 2) << stage;
+    EXPECT_NE(outcome.out, "") << stage;
+    EXPECT_THAT(error_line(outcome), HasSubstr("parallel.device_memory allows 10KB")) << stage;
+  }
   EXPECT_THAT(refusal("train", {"--device-memory", "much"}),
               HasSubstr("parallel.device_memory: 'much' is no number of"));
 }

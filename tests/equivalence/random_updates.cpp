@@ -52,7 +52,14 @@ void add_random_updates(Graph& graph, const std::vector<Tensor>& parameters, con
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!gradients[i]) continue;
     const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
-    nn::add_update(how, {name, parameters[i], gradients[i], lr, step, factor});
+    const bool exact = numerics == Numerics::kInvariant && parameters[i].dtype() == DType::kF32;
+    nn::add_update(how, {.name = name,
+                         .param = parameters[i],
+                         .grad = gradients[i],
+                         .lr = lr,
+                         .step = step,
+                         .scale = factor,
+                         .exact_norms = exact});
   }
 }
 

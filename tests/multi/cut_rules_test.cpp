@@ -236,6 +236,16 @@ TEST(CutRules, what_optimizer_parallelism_leaves_whole_is_told_with_its_reasons)
             "optimizer parallelism of level 2 leaves 1 of 6 parameters whole, 4 B on every rank: 1 (4 B) have "
             "no dimension that falls in parts over the ranks, the largest is 'layers.2.bias'");
   EXPECT_EQ(told({}), "") << "not asked for";
+  // Of a layer that is computed alike by all, nobody sums a gradient.
+  const OptimizerParallel zero{.level = 1, .threshold_kb = 1};
+  const Parallel alike{.ops = {{"layers.1", "[-, -], [-, -]"}}, .optimizer = zero};
+  EXPECT_THAT(stays_whole(graph, semi_auto(graph, 2, alike), zero),
+              HasSubstr("of 1 (64.0 KiB) each rank computes the whole gradient, which none sum, the largest is "
+                        "'layers.1.weight'"));
+  const OptimizerParallel large{.level = 1, .threshold_kb = 60};
+  const Parallel alone{.ops = {{"layers.1", "[-, -], [-, -]"}}, .optimizer = large};
+  EXPECT_THAT(without_effect(graph, semi_auto(graph, 2, alone), large),
+              ElementsAre(HasSubstr("in parts; of 1 as large each rank computes the whole gradient")));
 }
 
 TEST(CutRules, a_threshold_of_any_size_is_compared_exactly) {

@@ -92,6 +92,11 @@ Graph step_of(const std::string& model, Numerics numerics) {
                          AdamW{.weight_decay = 0.1},
                          {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   }
+  if (model == "lamb") {
+    nn::Mlp lamb({12, 16, 10});
+    return training_step(mlp_model(lamb), class_loss(), mlp_batch(kSamples), Lamb{.weight_decay = 0.1},
+                         {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
+  }
   nn::Mlp mlp(model == "odd" ? std::vector<int64_t>{12, 11, 15, 10} : std::vector<int64_t>{12, 16, 10});
   return train(mlp_model(mlp), mlp_batch(kSamples));
 }
@@ -152,8 +157,9 @@ struct Case {
 
 Parallel parallel_for(const Case& c, const std::string& model) {
   JobConfig config;
-  set_keys(config, {"model.kind=" + (model == "odd" ? "mlp" : model)});
-  if (model != "mlp" && model != "odd") set_keys(config, {"model.heads=4"});
+  const bool is_mlp = model == "mlp" || model == "odd" || model == "lamb";
+  set_keys(config, {"model.kind=" + (is_mlp ? "mlp" : model)});
+  if (!is_mlp) set_keys(config, {"model.heads=4"});
   if (model == "llama") set_keys(config, {"model.kv_heads=2"});
   if (model == "deepseek") set_keys(config, {"model.query_rank=8", fmt::format("model.expert_groups={}", kSamples)});
   config.parallel.mode = Mode::kSemiAuto;
@@ -225,7 +231,7 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, Invariant,
-                         testing::Combine(testing::Values("mlp", "gpt", "llama", "deepseek", "t5"),
+                         testing::Combine(testing::Values("mlp", "gpt", "llama", "deepseek", "t5", "lamb"),
                                           testing::ValuesIn(cases())),
                          [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param).name; });
 

@@ -289,6 +289,17 @@ TEST(PipelineInSlices, trains_as_one_rank_does_and_sends_half) {
   }
 }
 
+TEST(PipelineInSlices, that_nothing_can_be_cut_is_said) {
+  const auto remarks = [](const Parallel& parallel, int ranks) {
+    return compile(text_step({.layers = 2}), {.ranks = ranks, .parallel = parallel}).remarks;
+  };
+  const Parallel alone = in_slices(pipeline(2, 4, "1f1b"), SliceCrossings::kAlways);
+  EXPECT_THAT(remarks(alone, 2),
+              testing::ElementsAre(HasSubstr("parallel.slice_crossings: nothing that goes to another "
+                                             "stage is the same on several ranks")));
+  EXPECT_THAT(remarks(in_slices(pipeline(2, 4, "1f1b"), SliceCrossings::kAuto), 2), testing::IsEmpty());
+}
+
 // Links between crews are as quick as those inside one, or a hundred times slower.
 TEST(PipelineInSlices, are_chosen_where_links_between_crews_are_slower) {
   const auto sent = [](double bytes_per_s) {

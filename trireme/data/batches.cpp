@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 
 namespace trireme::data {
@@ -75,8 +76,8 @@ Batches::Batches(SourcePtr source, const BatchOptions& options)
       samples_(source_->fields()) {
   require(options.global_batch > 0, "global batch {}; it must be positive", options.global_batch);
   require(options.global_batch <= source_->size(),
-          "global batch {} is larger than the data set of {} samples; use a batch of at most {}", options.global_batch,
-          source_->size(), source_->size());
+          "global batch {} is larger than the data set of {}; use a batch of at most {}", options.global_batch,
+          counted(source_->size(), "sample"), source_->size());
   require(options.start_position >= 0,
           "batches: the start position {} is negative; it is the number of samples already taken",
           options.start_position);

@@ -1,5 +1,6 @@
 #include "trireme/exec/rank_of_mesh.h"
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -7,7 +8,7 @@ namespace trireme {
 int64_t rank_of_mesh(const ExecutionPlan& plan, comm::World* world) {
   const int64_t ranks = world ? world->size() : 1;
   const int64_t planned = plan.mesh.devices() * plan.crews;
-  require(ranks == planned, "the plan is for {} ranks ({}'{}'); this job has {}", planned,
+  require(ranks == planned, "the plan is for {} ({}'{}'); this job has {}", counted(planned, "rank"),
           plan.crews > 1 ? fmt::format("{} crews of ", plan.crews) : "", to_string(plan.mesh), ranks);
   const int64_t of_world = world ? world->rank() : 0;
   require(of_world / plan.mesh.devices() == plan.crew,

@@ -23,6 +23,7 @@ struct UpdateOperands {
   // Of a piece that a model cut by hand has of the parameter: the sum over all pieces of a scalar that each rank has
   // of its own. Empty: `param` is the whole.
   std::function<Tensor(const Tensor&)> sum_of_pieces = {};
+  bool exact_norms = false;  // norms of `param` and the like have the same bits however it is cut; it is f32
 };
 
 // The update of one parameter while it is built.

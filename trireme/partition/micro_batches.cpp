@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/sharding_rule.h"
@@ -454,7 +455,7 @@ class Unroll {
 Program in_micro_batches(Program program, const MicroBatchOptions& options) {
   const int64_t count = micro_batches(program.mesh);
   require(options.interleave >= 1 && count % options.interleave == 0,
-          "{} micro-batches a step cannot be interleaved by {}; take a number that divides them", count,
+          "{} a step cannot be interleaved by {}; take a number that divides them", counted(count, "micro-batch"),
           options.interleave);
   if (count == 1) return program;
   return Unroll(program, options).run();

@@ -13,9 +13,9 @@
 namespace trireme {
 namespace {
 
-Program gathered_once(Program program, const Recompute& options) {
+Program gathered_once(Program program, const PassOptions& options) {
   const Graph& graph = program.graph;
-  const std::vector<RecomputeAsked> asked = recompute_asked(graph, options);
+  const std::vector<RecomputeAsked> asked = recompute_asked(graph, options.recompute);
   std::map<std::pair<ValueId, std::string>, ValueId>
       first;  // by weight and how it is gathered: the result that is kept
   std::map<NodeId, ValueId> same;
@@ -33,7 +33,12 @@ Program gathered_once(Program program, const Recompute& options) {
   std::erase_if(same, [&](const auto& each) {
     return graph.node(graph.value(each.second).producer).phase > graph.node(each.first).phase;
   });
-  if (same.empty()) return program;
+  if (same.empty()) {
+    say(options, {"optimizer_comm_recompute = false: no weight is gathered from slices more than once in a step, so "
+                  "nothing is kept that would not be",
+                  true});
+    return program;
+  }
   Rewrite rewrite(program);
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     if (const auto kept = same.find(id); kept != same.end()) {
@@ -52,7 +57,7 @@ extern const Pass keep_gathered{
     .name = "keep_gathered",
     .doc = "weights that were gathered from their slices are kept for the step, if asked for",
     .asked_for = [](const PassOptions& o) { return o.recompute.keeps_gathered(); },
-    .run = [](Program program, const PassOptions& o) { return gathered_once(std::move(program), o.recompute); },
+    .run = [](Program program, const PassOptions& o) { return gathered_once(std::move(program), o); },
 };
 }  // namespace pass
 

@@ -11,8 +11,8 @@
 #include <map>
 #include <optional>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
-#include "trireme/base/log.h"
 #include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/row_steps.h"
@@ -35,9 +35,10 @@ struct Head {
 
 class LossInPieces {
  public:
-  LossInPieces(const Program& program, int64_t pieces)
+  LossInPieces(const Program& program, const PassOptions& options)
       : graph_(program.graph),
-        pieces_(pieces),
+        options_(options),
+        pieces_(options.loss_pieces),
         rewrite_(program),
         readers_(graph_.values().size()),
         done_(graph_.nodes().size(), 0) {
@@ -62,8 +63,7 @@ class LossInPieces {
         put_in_pieces(head->second);
     }
     if (trains_ && heads.empty())
-      TRIREME_LOG(kWarn, "pass",
-                  "loss_pieces: no product is read by a loss of its rows alone; the loss stays in one piece");
+      say(options_, {"loss_pieces: no product is read by a loss of its rows alone; the loss stays in one piece", true});
     return rewrite_.finish();
   }
 
@@ -273,8 +273,9 @@ class LossInPieces {
         .row_dims = row_dims_of(type(operand(head.loss, 0))), .count = rows_of(operand(head.loss, 0)), .sizes = {}};
     const int64_t many = std::min(pieces_, pieces.count);
     if (many < pieces_)
-      TRIREME_LOG(kWarn, "pass", "loss_pieces: a rank has {} positions, so there are {} pieces instead of {}",
-                  pieces.count, many, pieces_);
+      say(options_,
+          {fmt::format("loss_pieces: a rank has {}, so there {} instead of {}", counted(pieces.count, "position"),
+                       many == 1 ? "is 1 piece" : fmt::format("are {} pieces", many), pieces_)});
     for (int64_t i = 0; i < many; ++i) pieces.sizes.push_back(pieces.count / many + (i < pieces.count % many ? 1 : 0));
     for (const NodeId id : {head.product, head.loss, head.loss_grad, head.weight_grad}) {
       if (id >= 0) cut_operands(head, id, pieces);
@@ -305,6 +306,7 @@ class LossInPieces {
   }
 
   const Graph& graph_;
+  const PassOptions& options_;
   int64_t pieces_;
   Rewrite rewrite_;
   std::vector<std::vector<NodeId>> readers_;  // of values
@@ -322,7 +324,7 @@ extern const Pass loss_in_pieces{
     .run =
         [](Program program, const PassOptions& o) {
           require(o.loss_pieces >= 1, "loss_pieces is {}; it must be 1 or more", o.loss_pieces);
-          return LossInPieces(program, o.loss_pieces).run();
+          return LossInPieces(program, o).run();
         },
 };
 }  // namespace pass

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/base/log.h"
 #include "trireme/base/rng.h"
 #include "trireme/exec/plan.h"
 #include "trireme/grad/gradients.h"
@@ -15,14 +14,22 @@
 namespace trireme::loss_in_pieces_test {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 Program loss_in_pieces(const Program& program, int64_t pieces) {
   return run_passes(program, {.loss_pieces = pieces, .stop_after = "loss_in_pieces"});
 }
 
 using testing::IsEmpty;
+
+std::vector<std::string> remarks(const Program& program, int64_t pieces) {
+  std::vector<PassRemark> found;
+  (void)run_passes(program, {.loss_pieces = pieces, .stop_after = "loss_in_pieces", .remarks = &found});
+  std::vector<std::string> out;
+  for (const PassRemark& remark : found) out.push_back(remark.text);
+  return out;
+}
 
 struct Model {
   Shape positions = {3, 5};
@@ -136,13 +143,9 @@ TEST(LossInPieces, positions_that_pieces_do_not_divide) {
 
 TEST(LossInPieces, more_pieces_than_positions_are_told) {
   const Program before = program_of({.positions = {7}});
-  std::string lines;
-  set_log_sink([&](std::string_view line) { lines += line; });
-  (void)loss_in_pieces(before, 7);
-  EXPECT_THAT(lines, Not(HasSubstr("loss_pieces")));
-  (void)loss_in_pieces(before, 100);
-  set_log_sink({});
-  EXPECT_THAT(lines, HasSubstr("loss_pieces: a rank has 7 positions, so there are 7 pieces instead of 100"));
+  EXPECT_THAT(remarks(before, 7), IsEmpty());
+  EXPECT_THAT(remarks(before, 100),
+              ElementsAre("loss_pieces: a rank has 7 positions, so there are 7 pieces instead of 100"));
 }
 
 TEST(LossInPieces, a_loss_that_is_not_trained_has_pieces_too) {
@@ -162,6 +165,7 @@ TEST(LossInPieces, numbers_that_the_gradient_of_the_loss_is_made_of_come_first) 
 TEST(LossInPieces, a_gradient_that_depends_on_the_logits_leaves_the_loss_whole) {
   const Program before = program_of({.total = [](const Tensor& losses) { return mean(square(losses)); }});
   EXPECT_EQ(count(loss_in_pieces(before, 3), "cross_entropy"), 1);
+  EXPECT_THAT(remarks(before, 3), ElementsAre(HasSubstr("the loss stays in one piece")));
   expect_same_results(before, loss_in_pieces(before, 3));
 }
 

@@ -114,6 +114,10 @@ std::vector<Key> keys_of(PassOptions& options) {
            .on_resume = OnResume::kFree}};
 }
 
+void say(const PassOptions& options, PassRemark remark) {
+  if (options.remarks != nullptr && !remark.text.empty()) options.remarks->push_back(std::move(remark));
+}
+
 namespace pass {
 #define TRIREME_PASS(name) extern const Pass name;
 #include "trireme/pass/pass_list.def"

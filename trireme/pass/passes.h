@@ -9,6 +9,7 @@
 
 #include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
+#include "trireme/pass/remarks.h"
 #include "trireme/pass/step_times.h"
 #include "trireme/plan/asked/fusion.h"
 #include "trireme/plan/asked/homes.h"
@@ -49,22 +50,24 @@ struct Recompute {
 Recompute with_requests(const Graph& graph, Recompute options);
 
 struct PassOptions {
-  Fusion fusion = {};                 // fuse_collectives.cpp
-  Rates rates = {};                   // that fuse_collectives and early_updates go by
-  Recompute recompute = {};           // the pass runs if any is asked for
-  OnHost on_host = {};                // on_host.cpp runs if any is asked for
-  std::vector<HomeRule> homes = {};   // homes.cpp runs if any is given, or ops run on the host
-  TierWays tier_ways = {};            // how what has its home elsewhere comes and goes
-  int64_t loss_pieces = 1;            // loss_in_pieces runs with another number alone
-  std::vector<std::string> disabled;  // names of passes to leave out
-  std::string stop_after;             // the last pass to run; "" runs all
-  bool verify = true;                 // the program after each pass; not where it is priced and never run
-  std::string dump_dir;               // writes NNN_<pass>.program after each pass that changed something
-  std::string dump_name;              // stands before the names of these files
+  Fusion fusion = {};                          // fuse_collectives.cpp
+  Rates rates = {};                            // that fuse_collectives and early_updates go by
+  Recompute recompute = {};                    // the pass runs if any is asked for
+  OnHost on_host = {};                         // on_host.cpp runs if any is asked for
+  std::vector<HomeRule> homes = {};            // homes.cpp runs if any is given, or ops run on the host
+  TierWays tier_ways = {};                     // how what has its home elsewhere comes and goes
+  int64_t loss_pieces = 1;                     // loss_in_pieces runs with another number alone
+  std::vector<std::string> disabled;           // names of passes to leave out
+  std::string stop_after;                      // the last pass to run; "" runs all
+  bool verify = true;                          // the program after each pass; not where it is priced and never run
+  std::string dump_dir;                        // writes NNN_<pass>.program after each pass that changed something
+  std::string dump_name;                       // stands before the names of these files
+  std::vector<PassRemark>* remarks = nullptr;  // where passes say what of what they were asked for they did not do
 };
 
 // The section [train].
 std::vector<Key> keys_of(PassOptions& options);
+void say(const PassOptions& options, PassRemark remark);
 
 // Each is the record at the end of its file, in the namespace `pass`, and a line of pass_list.def
 // (docs/howto/add_a_pass.md).

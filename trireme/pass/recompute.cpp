@@ -27,16 +27,17 @@ namespace {
 
 class Recomputing {
  public:
-  Recomputing(const Program& program, const Recompute& options)
+  Recomputing(const Program& program, const PassOptions& options)
       : program_(program),
         graph_(program.graph),
-        options_(options),
+        asked_for_(options),
+        options_(options.recompute),
         is_output_(graph_.values().size(), 0),
         is_sent_(graph_.values().size(), 0),
         last_late_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0),
         copied_(graph_.nodes().size(), 0),
-        asked_(recompute_asked(graph_, options)) {}
+        asked_(recompute_asked(graph_, options.recompute)) {}
 
   Program run() {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
@@ -59,6 +60,7 @@ class Recomputing {
       copy(rewrite, id);
       if (swapped) ++id;
     }
+    if (!made_again_) say_nothing();
     return rewrite.finish();
   }
 
@@ -67,6 +69,21 @@ class Recomputing {
   struct Gathers {
     std::vector<NodeId> forward, backward;  // in their order
   };
+
+  void say_nothing() const {
+    using Rule = Recompute::Rule;
+    const bool by_rule =
+        std::ranges::any_of(options_.rules, [](const Rule& rule) { return rule.keep == Rule::Keep::kAgain; });
+    if (!by_rule && !options_.rows && options_.blocks == 0) return;
+    say(asked_for_, {fmt::format("recompute: nothing is computed again; {}",
+                                 options_.rows ? "no activation function or norm makes 64 KiB or more on a rank "
+                                                 "that the backward pass reads"
+                                 : options_.blocks != 0 ? "no module with a number (h.0) makes what the backward pass "
+                                                          "reads"
+                                                        : "the backward pass reads nothing of what parallel.keep "
+                                                          "names but what other modules read too"),
+                     true});
+  }
 
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
@@ -153,6 +170,7 @@ class Recomputing {
       const NodeId producer = graph_.value(operand).producer;
       if (producer < 0 || again_[at(producer)] == 0) continue;
       again_[at(producer)] = 0;
+      made_again_ = true;
       make_operands_again(rewrite, producer);
       rewrite.copy(producer);
       if (const NodeId own = own_gather(producer); own >= 0 && copied_[at(own)] == 0) {
@@ -179,7 +197,9 @@ class Recomputing {
 
   const Program& program_;
   const Graph& graph_;
+  const PassOptions& asked_for_;
   const Recompute& options_;
+  bool made_again_ = false;        // something
   std::vector<char> is_output_;    // of values
   std::vector<char> is_sent_;      // of values: to other ranks
   std::vector<NodeId> last_late_;  // of values: the last node of the backward pass that reads it
@@ -199,7 +219,7 @@ extern const Pass recompute{
     .name = "recompute",
     .doc = "what is not to be kept for the backward pass is computed again, if asked for",
     .asked_for = [](const PassOptions& o) { return o.recompute.is_asked_for(); },
-    .run = [](Program program, const PassOptions& o) { return Recomputing(program, o.recompute).run(); },
+    .run = [](Program program, const PassOptions& o) { return Recomputing(program, o).run(); },
 };
 }  // namespace pass
 

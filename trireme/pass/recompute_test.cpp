@@ -58,6 +58,21 @@ TEST(RecomputeRows, functions_and_norms_are_there_twice_and_products_once) {
   EXPECT_EQ(count(after, "matmul"), count(before, "matmul"));
 }
 
+TEST(RecomputeRows, that_nothing_is_computed_again_is_said) {
+  const auto said = [](const Program& program, const Recompute& how) {
+    std::vector<PassRemark> remarks;
+    (void)find_pass("recompute").run(program, {.recompute = how, .remarks = &remarks});
+    return remarks.empty() ? "" : remarks.front().text;
+  };
+  EXPECT_EQ(said(layers(smooth, 1), {.rows = true}), "");
+  EXPECT_EQ(said(layers(smooth, 1), {.rows = true, .fewest_bytes = 1 << 20}),
+            "recompute: nothing is computed again; no activation function or norm makes 64 KiB or more on a rank that "
+            "the backward pass reads");
+  EXPECT_EQ(said(layers(smooth, 1), {.blocks = -1}),
+            "recompute: nothing is computed again; no module with a number (h.0) makes what the backward pass reads");
+  EXPECT_EQ(said(layers(smooth, 1), {.rules = {{"", Recompute::Rule::Keep::kMemory}}}), "");
+}
+
 TEST(RecomputeRows, the_second_ones_are_marked_and_say_so_in_text) {
   const Program after = recompute_rows(layers(smooth, 2));
   const std::string text = to_string(after.graph);

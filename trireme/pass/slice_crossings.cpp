@@ -17,6 +17,8 @@ class SlicingCrossings {
   SlicingCrossings(const Program& program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates)
       : program_(program), graph_(program.graph), crew_of_stage_(crew_of_stage), rates_(rates) {}
 
+  const AskedSlices& asked() const { return asked_; }
+
   // Nothing where nothing is sliced.
   std::optional<Program> run() {
     find_crossings();
@@ -54,7 +56,7 @@ class SlicingCrossings {
       }
     }
     for (const auto& [id, crews] : readers) {
-      std::optional<SliceCut> cut = slice_cut(program_, id);
+      std::optional<SliceCut> cut = asked_.cut(program_, id);
       if (!cut) continue;
       Crossing crossing{.cut = std::move(*cut)};
       for (const int crew : crews) {
@@ -111,12 +113,18 @@ class SlicingCrossings {
   std::span<const int> crew_of_stage_;
   const std::optional<Rates>& rates_;
   std::map<ValueId, Crossing> crossings_;
+  AskedSlices asked_;
 };
 
 }  // namespace
 
-Program slice_crossings(Program program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates) {
-  std::optional<Program> sliced = SlicingCrossings(program, crew_of_stage, rates).run();
+Program slice_crossings(Program program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates,
+                        std::vector<PassRemark>* remarks) {
+  SlicingCrossings slicing(program, crew_of_stage, rates);
+  std::optional<Program> sliced = slicing.run();
+  PassRemark remark = slicing.asked().remark(program, "parallel.slice_crossings",
+                                             "nothing that goes to another stage is the same on several ranks");
+  if (remarks != nullptr && !remark.text.empty()) remarks->push_back(std::move(remark));
   return sliced ? std::move(*sliced) : std::move(program);
 }
 

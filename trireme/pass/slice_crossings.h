@@ -7,14 +7,17 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "trireme/cost/op_seconds.h"
 #include "trireme/ir/program.h"
+#include "trireme/pass/remarks.h"
 
 namespace trireme {
 
 // Of the program of all stages, with its micro-batches; crew_of_stage is as crews_of_stages gives it. What crosses is
-// sliced where that is quicker by these rates; none: wherever it can be.
-Program slice_crossings(Program program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates = {});
+// sliced where that is quicker by these rates; none: wherever it can be. What cannot be is said to `remarks`.
+Program slice_crossings(Program program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates = {},
+                        std::vector<PassRemark>* remarks = nullptr);
 
 }  // namespace trireme

@@ -1,9 +1,13 @@
-// How a value that several ranks have whole is cut into slices of it, one for each of them.
+// How a value that several ranks have whole is cut into slices of it, one for each of them; and what is said of values
+// that cannot be.
 #pragma once
 
 #include <optional>
+#include <string>
+#include <string_view>
 
 #include "trireme/ir/program.h"
+#include "trireme/pass/remarks.h"
 
 namespace trireme {
 
@@ -16,5 +20,20 @@ struct SliceCut {
 // Along the first dimension that divides evenly over the ranks that have the same, over as many of them as can be.
 // Nothing where only one rank has it, where no dimension divides, and for truth values, which are not sent.
 std::optional<SliceCut> slice_cut(const Program& program, ValueId id);
+
+// Values that slices are asked of.
+class AskedSlices {
+ public:
+  // The value's cut; one that several ranks have and that has none is noted.
+  std::optional<SliceCut> cut(const Program& program, ValueId id);
+
+  // What is to be said: that of none several ranks have the same (`nothing`), or which stay whole; "" where all are
+  // cut.
+  PassRemark remark(const Program& program, std::string_view key, std::string_view nothing) const;
+
+ private:
+  int64_t cut_ = 0, whole_ = 0, whole_bytes_ = 0;
+  ValueId largest_ = kNoValue;
+};
 
 }  // namespace trireme

@@ -20,8 +20,12 @@ namespace {
 
 class SlicingKept {
  public:
-  SlicingKept(const Program& program, const Recompute& options)
-      : program_(program), graph_(program.graph), options_(options), asked_(recompute_asked(graph_, options)) {}
+  SlicingKept(const Program& program, const PassOptions& options)
+      : program_(program),
+        graph_(program.graph),
+        options_(options.recompute),
+        asked_for_(options),
+        asked_(recompute_asked(graph_, options.recompute)) {}
 
   // Nothing where nothing is sliced.
   std::optional<Program> run() {
@@ -30,9 +34,14 @@ class SlicingKept {
             "compiler cuts: in a model that is cut by hand nothing says which ranks have the same");
     find_late();
     find_own();
+    AskedSlices slices;
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
-      if (auto cut = cut_of(id)) cuts_.emplace(id, Cut{std::move(*cut)});
+      if (!is_asked(id)) continue;
+      if (auto cut = slices.cut(program_, id)) cuts_.emplace(id, Cut{std::move(*cut)});
     }
+    say(asked_for_,
+        slices.remark(program_, "what is kept in slices (recompute_slice_activation, keep)",
+                      "nothing that the backward pass reads and that is large enough is the same on several ranks"));
     if (cuts_.empty()) return std::nullopt;
     Rewrite rewrite(program_);
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
@@ -83,15 +92,12 @@ class SlicingKept {
     return false;
   }
 
-  std::optional<SliceCut> cut_of(ValueId id) const {
+  bool is_asked(ValueId id) const {
     const Value& value = graph_.value(id);
-    if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0 || is_own_[at(id)] != 0)
-      return std::nullopt;
+    if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0 || is_own_[at(id)] != 0) return false;
     const Node& producer = graph_.node(value.producer);
     const bool is_forward = producer.phase == Phase::kForward && !producer.again;
-    if (!is_forward || !asked_[at(value.producer)].slice || value.type.bytes() < options_.fewest_bytes)
-      return std::nullopt;
-    return slice_cut(program_, id);
+    return is_forward && asked_[at(value.producer)].slice && value.type.bytes() >= options_.fewest_bytes;
   }
 
   void stow(Rewrite& rewrite, NodeId producer, ValueId made) {
@@ -115,6 +121,7 @@ class SlicingKept {
   const Program& program_;
   const Graph& graph_;
   const Recompute& options_;
+  const PassOptions& asked_for_;
   std::vector<RecomputeAsked> asked_;            // of nodes
   std::vector<char> late_, is_output_, is_own_;  // of values
   std::map<ValueId, Cut> cuts_;                  // that are not whole again yet
@@ -129,7 +136,7 @@ extern const Pass slice_kept{
     .asked_for = [](const PassOptions& o) { return o.recompute.slices(); },
     .run =
         [](Program program, const PassOptions& o) {
-          std::optional<Program> sliced = SlicingKept(program, o.recompute).run();
+          std::optional<Program> sliced = SlicingKept(program, o).run();
           return sliced ? std::move(*sliced) : std::move(program);
         },
 };

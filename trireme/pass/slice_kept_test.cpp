@@ -60,6 +60,39 @@ TEST(SliceKept, each_value_that_is_kept_is_sliced_once_and_gathered_once) {
   }
 }
 
+std::vector<std::string> texts(const std::vector<PassRemark>& remarks) {
+  std::vector<std::string> out;
+  for (const PassRemark& remark : remarks) out.push_back(remark.text);
+  return out;
+}
+
+std::vector<std::string> said(const std::string& pass, const Program& program, const Recompute& how) {
+  std::vector<PassRemark> remarks;
+  PassOptions options{.recompute = how, .remarks = &remarks};
+  options.recompute.fewest_bytes = 1;
+  (void)find_pass(pass).run(program, options);
+  return texts(remarks);
+}
+
+// 5 x 3 of a rank's rows and columns fall in no two parts; each rank of dp has others, and those of tp the same.
+TEST(SliceKept, what_stays_whole_is_said_and_why) {
+  EXPECT_THAT(said("slice_kept", blocks(2), {.slice = true}), IsEmpty());
+  Graph graph("odd");
+  Tensor x(graph, graph.add_input("x", {DType::kF32, {10, 3}}, Role::kData));
+  graph.set_scope("h.0");
+  const Tensor w(graph, graph.add_input("w", {DType::kF32, {3, 3}}, Role::kParameter));
+  x = gelu(matmul(x, w), true);
+  graph.set_scope("");
+  graph.add_output("g", gradients(mean(square(x)), std::vector<Tensor>{w})[0].id());
+  const Program both = partition(graph, semi_auto(graph, 4, {.mesh = "dp=2,tp=2"}));
+  EXPECT_THAT(said("slice_kept", both, {.slice = true}),
+              testing::ElementsAre(testing::AllOf(
+                  testing::HasSubstr("of 2 values that several ranks have alike 2 stay whole, 0.1 KiB on each rank"),
+                  testing::HasSubstr("of 'h.0', f32[5,3]"))));
+  EXPECT_THAT(said("slice_kept", partition(graph, semi_auto(graph, 2, {.mesh = "dp=2"})), {.slice = true}),
+              testing::ElementsAre(testing::HasSubstr("is the same on several ranks")));
+}
+
 TEST(SliceKept, rules_choose_modules) {
   const Program before = blocks(4);
   const int all = count(sliced(before, {.slice = true}), "all_gather");
@@ -107,6 +140,20 @@ TEST(KeepGathered, a_weight_is_gathered_once_in_the_modules_that_ask) {
   EXPECT_EQ(kept({.optimizer_communication = false}), 4);
   EXPECT_EQ(kept({.rules = {{.pattern = "h.1", .optimizer_communication = false}}}), 6);
   EXPECT_EQ(kept({}), all);
+  EXPECT_THAT(said("keep_gathered", before, {.optimizer_communication = false}), IsEmpty());
+  EXPECT_THAT(said("keep_gathered", blocks(2), {.optimizer_communication = false}),
+              testing::ElementsAre(testing::HasSubstr("no weight is gathered from slices more than once")));
+}
+
+// Of a pipeline's crews.
+TEST(PassRemarks, that_nothing_was_found_is_said_where_no_crew_found_any) {
+  const PassRemark none{"recompute: nothing", true}, some{"slices: 2 stay whole"};
+  const auto of = [](const std::vector<std::vector<PassRemark>>& crews) { return remarks_of_crews(crews); };
+  EXPECT_THAT(of({{none}}), testing::ElementsAre("recompute: nothing"));
+  EXPECT_THAT(of({{none}, {none}}), testing::ElementsAre("recompute: nothing"));
+  EXPECT_THAT(of({{none}, {}}), IsEmpty());
+  EXPECT_THAT(of({{some}}), testing::ElementsAre("slices: 2 stay whole"));
+  EXPECT_THAT(of({{}, {some, none}}), testing::ElementsAre("crew 1: slices: 2 stay whole"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
@@ -101,10 +102,9 @@ void BatchLayouts::cut_batch(const Input& input, Layout& layout) const {
   const int64_t parts = mesh_.size_of(layout.dims[0]);
   if (shape[0] % parts == 0) return;
   const int64_t below = shape[0] / parts * parts;
-  fail(ErrorKind::kInvalidArgument,
-       "the batch of {} samples ('{}' {}) does not divide over {} ranks; use {}{} samples, or {} ranks", shape[0],
-       input.name, to_string(graph_.type(input.value)), parts, below > 0 ? fmt::format("{} or ", below) : "",
-       below + parts, std::gcd(shape[0], parts));
+  fail(ErrorKind::kInvalidArgument, "the batch of {} ('{}' {}) does not divide over {} ranks; use {}{} samples, or {}",
+       counted(shape[0], "sample"), input.name, to_string(graph_.type(input.value)), parts,
+       below > 0 ? fmt::format("{} or ", below) : "", below + parts, counted(std::gcd(shape[0], parts), "rank"));
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/op/op_def.h"
@@ -138,10 +139,9 @@ class SemiAuto {
     const int64_t count = micro_batches(all_) / seq_chunks(all_);
     const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
     require(samples % count == 0,
-            "a rank's {} samples of the batch ('{}' {}) cannot be divided into {} micro-batches; use {} micro-batches, "
-            "or a "
-            "batch of {}",
-            samples, input.name, to_string(type), count, std::gcd(samples, count),
+            "a rank's {} of the batch ('{}' {}) cannot be divided into {} micro-batches; use {}, or a batch of {}",
+            counted(samples, "sample"), input.name, to_string(type), count,
+            counted(std::gcd(samples, count), "micro-batch"),
             (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
     for (const int axis : micro_batch_axes(all_)) {
       if (!is_seq_chunk_axis(all_, axis)) layout.dims[0].push_back(axis);

@@ -79,6 +79,17 @@ struct Whole {
   std::string text() const { return fmt::format("{} ({})", count, size()); }
 };
 
+// A parameter of which several ranks have the same, and compute the whole gradient each.
+bool is_alike_unsummed(const Graph& graph, const Strategy& strategy, const std::vector<Layout>& layouts,
+                       const Update& update) {
+  if (ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], strategy.mesh) > 1) return false;
+  const auto index = static_cast<size_t>(graph.value(update.parameter).index);
+  const Shape& shape = graph.type(update.parameter).shape;
+  int64_t pieces = 1;
+  for (int dim = 0; dim < shape.rank(); ++dim) pieces *= strategy.inputs[index].cuts(dim, strategy.mesh);
+  return pieces < without_micro_batches(strategy.mesh).devices();
+}
+
 std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const std::vector<Layout>& layouts,
                            const OptimizerParallel& optimizer) {
   const bool summed = std::ranges::any_of(graph.updates(), [&](const Update& update) {
@@ -99,12 +110,19 @@ std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const s
         optimizer.level, optimizer.shard_size,
         ranks_of_terms(layouts[static_cast<size_t>(first.gradient)], strategy.mesh));
   }
-  int64_t largest = 0;
-  for (const Update& update : graph.updates()) largest = std::max(largest, graph.type(update.parameter).bytes());
+  int64_t largest = 0, unsummed = 0;
+  for (const Update& update : graph.updates()) {
+    const TensorType& type = graph.type(update.parameter);
+    const std::string& name = graph.inputs()[static_cast<size_t>(graph.value(update.parameter).index)].name;
+    largest = std::max(largest, type.bytes());
+    if (is_excepted(name, optimizer) || is_below_threshold(type, optimizer)) continue;
+    if (is_alike_unsummed(graph, strategy, layouts, update)) ++unsummed;
+  }
   return fmt::format(
       "optimizer parallelism of level {} slices nothing: no parameter that is not excepted has {} KiB or more (the "
-      "largest has {:.3g}) and a dimension that falls in parts",
-      optimizer.level, optimizer.threshold_kb, static_cast<double>(largest) / 1024);
+      "largest has {:.3g}), a gradient that ranks sum and a dimension that falls in parts{}",
+      optimizer.level, optimizer.threshold_kb, static_cast<double>(largest) / 1024,
+      unsummed == 0 ? "" : fmt::format("; of {} as large each rank computes the whole gradient", unsummed));
 }
 
 }  // namespace
@@ -149,15 +167,17 @@ std::string stays_whole(const Graph& graph, const Strategy& strategy, const Opti
   if (optimizer.level == 0 || graph.updates().empty()) return "";
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
   const std::set<ValueId> sliced = gradients_of_sliced(graph, strategy, layouts);
-  Whole all, excepted, small, indivisible;
+  Whole all, excepted, small, indivisible, unsummed;
   for (const Update& update : graph.updates()) {
     const int64_t ranks = ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], strategy.mesh);
-    if (ranks == 1 || sliced.contains(update.gradient)) continue;
+    const bool is_unsummed = is_alike_unsummed(graph, strategy, layouts, update);
+    if ((ranks == 1 && !is_unsummed) || sliced.contains(update.gradient)) continue;
     const auto index = static_cast<size_t>(graph.value(update.parameter).index);
     const Input& input = graph.inputs()[index];
     TensorType type = graph.type(update.parameter);
     Whole& why = is_excepted(input.name, optimizer)    ? excepted
                  : is_below_threshold(type, optimizer) ? small
+                 : is_unsummed                         ? unsummed
                                                        : indivisible;
     type.shape = local_shape(type.shape, strategy.inputs[index], strategy.mesh);
     for (Whole* const each : {&all, &why}) each->add(input, type.bytes());
@@ -166,6 +186,10 @@ std::string stays_whole(const Graph& graph, const Strategy& strategy, const Opti
   std::vector<std::string> parts;
   if (small.count > 0) parts.push_back(fmt::format("{} are below {} KiB", small.text(), optimizer.threshold_kb));
   if (excepted.count > 0) parts.push_back(fmt::format("{} are named by zero_except", excepted.text()));
+  if (unsummed.count > 0) {
+    parts.push_back(fmt::format("of {} each rank computes the whole gradient, which none sum, the largest is '{}'",
+                                unsummed.text(), unsummed.largest));
+  }
   if (indivisible.count > 0) {
     parts.push_back(fmt::format("{} have no dimension that falls in parts over the ranks, the largest is '{}'",
                                 indivisible.text(), indivisible.largest));

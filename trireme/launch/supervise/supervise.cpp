@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/stores/tcp_store.h"
@@ -24,7 +25,7 @@ LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& 
   const comm::Secret secret = comm::random_secret();
   const SecretFile secret_file(secret);
   const comm::TcpStoreServer server({.secret = secret});
-  TRIREME_LOG(kInfo, "launch", "starting {} ranks of '{}'  store={}:{}", options.ranks, options.command[0],
+  TRIREME_LOG(kInfo, "launch", "starting {} of '{}'  store={}:{}", counted(options.ranks, "rank"), options.command[0],
               server.address(), server.port());
   Team team(options.grace);
   for (int rank = 0; rank < options.ranks; ++rank) {

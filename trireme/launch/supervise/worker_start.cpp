@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
@@ -76,8 +77,9 @@ WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
     start.cores = pinned[static_cast<size_t>(place.local_rank)];
     if (place.local_rank == 0) log_cores(pinned, threads);
   } else if (options.pin && place.local_rank == 0 && ranks * threads > cores.size()) {
-    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} ranks with {} need more than {} core{}", ranks,
-                threads_each(threads), cores.size(), cores.size() == 1 ? "" : "s");
+    TRIREME_LOG(kWarn, "launch", "ranks are not pinned: {} with {} need more than {}",
+                counted(static_cast<int64_t>(ranks), "rank"), threads_each(threads),
+                counted(static_cast<int64_t>(cores.size()), "core"));
   }
   return start;
 }

@@ -1,5 +1,6 @@
 #include "trireme/nn/models/language.h"
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 
 namespace trireme::nn {
@@ -72,7 +73,7 @@ std::vector<Cut> mixture_cuts(const std::string& scope, int64_t expert_groups, b
 
 std::string describe_blocks(std::string_view kind, int64_t layers, int64_t width, int64_t heads, int64_t experts) {
   return fmt::format("{}, {} layer{} of width {}, {} head{}{}", kind, layers, layers == 1 ? "" : "s", width, heads,
-                     heads == 1 ? "" : "s", experts > 0 ? fmt::format(", {} experts", experts) : "");
+                     heads == 1 ? "" : "s", experts > 0 ? ", " + counted(experts, "expert") : "");
 }
 
 }  // namespace trireme::nn

@@ -23,8 +23,9 @@ class LambSpec final : public OptimizerSpecOf<LambSpec, Lamb> {
     const UpdateOperands& in = build.in;
     const Tensor m = build.state("m");
     const Tensor v = build.state("v");
-    const AdamUpdate out = lamb_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
-                                       {o_.beta1, o_.beta2, o_.eps, o_.weight_decay, true}, in.sum_of_pieces);
+    const AdamUpdate out =
+        lamb_update({in.param, in.grad, m, v, in.lr, in.step, in.scale},
+                    {o_.beta1, o_.beta2, o_.eps, o_.weight_decay, true}, {in.sum_of_pieces, in.exact_norms});
     build.replace(in.param, out.param);
     build.replace(m, out.m);
     build.replace(v, out.v);

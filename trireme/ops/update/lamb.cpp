@@ -136,14 +136,17 @@ extern const OpDef lamb_apply{
 }  // namespace ops
 
 AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options) {
-  return lamb_update(in, options, {});
+  return lamb_update(in, options, LambNorms{});
 }
 
-AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& o,
-                       const std::function<Tensor(const Tensor&)>& sum_of_pieces) {
+AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& o, const LambNorms& norms) {
   const std::vector<Tensor> out = apply(ops::lamb_direction, {in.param, in.grad, in.m, in.v, in.step, in.scale},
                                         Attrs::of(AdamAttrs{o.beta1, o.beta2, o.eps, o.weight_decay, true}));
-  const auto squares = [&](const Tensor& x) { return sum_of_pieces ? sum_of_pieces(square_sum(x)) : square_sum(x); };
+  const auto squares = [&](const Tensor& x) {
+    Tensor own = norms.exact ? exact_square_sum(x) : square_sum(x);
+    if (norms.sum_of_pieces) own = norms.sum_of_pieces(own);
+    return norms.exact ? total_of_digits(own) : own;
+  };
   const Tensor param = apply1(ops::lamb_apply, {in.param, out[0], squares(in.param), squares(out[0]), in.lr});
   return {param, out[1], out[2]};
 }

@@ -1,4 +1,5 @@
-// LAMB of a piece: for a model that is cut by hand, whose ranks have pieces of a parameter.
+// LAMB of a piece, for a model that is cut by hand, whose ranks have pieces of a parameter; and LAMB whose norms do not
+// depend on how a parameter is cut.
 #pragma once
 
 #include <functional>
@@ -7,9 +8,11 @@
 
 namespace trireme {
 
-// lamb_update, whose norms are those of the whole tensor: `sum_of_pieces` adds up what the ranks have of a scalar.
-// Empty: `in` has the whole.
-AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options,
-                       const std::function<Tensor(const Tensor&)>& sum_of_pieces);
+struct LambNorms {
+  // Of the whole tensor: adds up what the ranks have of their pieces. Empty: the operands are the whole.
+  std::function<Tensor(const Tensor&)> sum_of_pieces = {};
+  bool exact = false;  // by exact_square_sum, which takes f32
+};
+AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options, const LambNorms& norms);
 
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/cost/op_seconds.h"
 #include "trireme/mesh/machine.h"
@@ -279,15 +280,16 @@ Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) 
     const Timetable& out = *pipeline.schedule.given();
     require(static_cast<int64_t>(out.crews.size()) == pipeline.crews,
             "the timetable '{}' is for {} crews; the pipeline has {}", out.name, out.crews.size(), pipeline.crews);
-    require(out.micro_batches == micro_batches, "the timetable '{}' is for {} micro-batches; a step has {}", out.name,
-            out.micro_batches, micro_batches);
+    require(out.micro_batches == micro_batches, "the timetable '{}' is for {}; a step has {}", out.name,
+            counted(out.micro_batches, "micro-batch"), micro_batches);
     const int per_crew = out.stages / static_cast<int>(out.crews.size());
     require(pipeline.stages_per_crew == 0 || pipeline.stages_per_crew == per_crew,
-            "the timetable '{}' has {} stages a crew; {} are asked for", out.name, per_crew, pipeline.stages_per_crew);
-    require(pipeline.seq_chunks == 0 || pipeline.seq_chunks == out.seq_chunks,
-            "the timetable '{}' {}; {} chunks are asked for", out.name,
+            "the timetable '{}' has {} a crew; {} asked for", out.name, counted(per_crew, "stage"),
+            pipeline.stages_per_crew == 1 ? "1 is" : fmt::format("{} are", pipeline.stages_per_crew));
+    require(pipeline.seq_chunks == 0 || pipeline.seq_chunks == out.seq_chunks, "the timetable '{}' {}; {} asked for",
+            out.name,
             out.seq_chunks == 1 ? "does not cut positions" : fmt::format("has {} chunks of positions", out.seq_chunks),
-            pipeline.seq_chunks);
+            pipeline.seq_chunks == 1 ? "1 chunk is" : fmt::format("{} chunks are", pipeline.seq_chunks));
     return out;
   }
   return make_timetable(pipeline.schedule.schedule(), {.crews = static_cast<int>(pipeline.crews),
@@ -326,8 +328,8 @@ ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageR
   if (out.empty()) {
     const Modules modules(graph);
     require(modules.count() >= stages,
-            "the model '{}' has {} modules that a pipeline can be cut between, and there are {} stages; use fewer",
-            graph.name(), modules.count(), stages);
+            "the model '{}' has {} that a pipeline can be cut between, and there are {} stages; use fewer",
+            graph.name(), counted(modules.count(), "module"), stages);
     const std::vector<int> begins = cut_evenly(modules, stages);
     for (const auto& [scope, module] : modules.of_scope()) {
       out[scope] = static_cast<int>(std::ranges::upper_bound(begins, module) - begins.begin()) - 1;

@@ -59,9 +59,15 @@ Layout found_by_gradient(const Propagated& known, const Node& node, ValueId oper
   return own;
 }
 
-std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const Node& node) {
+bool is_of_vouched(const Propagated& known, const Node& node) {
+  if (node.gradient_of < 0) return false;
   const std::optional<VouchedLayouts>& layouts = known.chosen(node.gradient_of).vouched;
-  if (!layouts || layouts->parts > 1 || known.asks.unsummed.contains(node.gradient_of)) return std::nullopt;
+  return layouts && layouts->parts <= 1 && !known.asks.unsummed.contains(node.gradient_of);
+}
+
+std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const Node& node) {
+  if (!is_of_vouched(known, node)) return std::nullopt;
+  const std::optional<VouchedLayouts>& layouts = known.chosen(node.gradient_of).vouched;
   const Node& forward = known.graph.node(node.gradient_of);
   std::vector<std::optional<Layout>> own;  // of what the same gradient makes
   for (const ValueId id : node.inputs) {

@@ -13,6 +13,8 @@ namespace trireme {
 // The layout in which it finds an operand, which is made in a layout that is known.
 Layout found_by_gradient(const Propagated& known, const Node& node, ValueId operand);
 
+// Whether the forward node's layouts are vouched for, and say how this one lies where that is possible.
+bool is_of_vouched(const Propagated& known, const Node& node);
 // Where the layouts of the forward node are vouched for: those of this one, which lies as that one does. Nothing where
 // it need not. Throws kInvalidArgument where it must and cannot.
 std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const Node& node);

@@ -102,6 +102,8 @@ Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& r
   NodeChoice choice(rule, have, known.mesh());
   out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow);
   out.why = choice.why() + as_gradient(known, node);
+  if (is_of_vouched(known, node))
+    out.why += "; not by the layouts that are vouched for, which do not fit this step of it";
   if (const auto skip = known.asks.as_it_comes.find(id); skip != known.asks.as_it_comes.end()) {
     take_as_it_comes(known, node, rule, have, skip->second, out);
   }

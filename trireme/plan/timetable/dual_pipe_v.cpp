@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/plan/timetable/schedules.h"
 
@@ -39,9 +40,8 @@ class DualPipe {
 
 Timetable dual_pipe_v(const ScheduleRequest& request) {
   const int crews = request.crews;
-  require(request.micro_batches >= 2 * crews,
-          "schedule 'dualpipe-v': {} micro-batches for {} crews; it takes {} or more", request.micro_batches, crews,
-          2 * crews);
+  require(request.micro_batches >= 2 * crews, "schedule 'dualpipe-v': {} for {}; it takes {} or more",
+          counted(request.micro_batches, "micro-batch"), counted(crews, "crew"), 2 * crews);
   constexpr bool kDown = false;
   constexpr bool kUp = true;
   Timetable out{.stages = 2 * crews, .micro_batches = request.micro_batches};

@@ -26,17 +26,86 @@ bool is_beside(const ConfigKey& key, const std::vector<ConfigKey>& keys, std::st
   return value_text(found->target) == beside.substr(equals + 3);
 }
 
-std::map<std::string, std::string> keys_without_effect(const JobConfig& c) {
-  std::map<std::string, std::string> all;
+using Keep = Recompute::Rule::Keep;
+using Reasons = std::map<std::string, std::string>;  // by key
+
+bool any_keeps(const JobConfig& c, Keep how) {
+  return std::ranges::any_of(c.parallel.keep, [&](const Recompute::Rule& rule) { return rule.keep == how; });
+}
+
+bool chooses_what_leaves(const JobConfig& c) {
+  return c.parallel.tiers.device.is_given() && c.parallel.tier_ways.auto_offload;
+}
+
+// How what lies elsewhere than in the device's memory comes and goes, where nothing does.
+void add_effects_of_tiers(const JobConfig& c, Reasons& all) {
+  const auto& p = c.parallel;
+  const Tier offload_to = p.tier_ways.offload_to;
+  const auto any_home = [&](Tier tier) {
+    return offload_to == tier || std::ranges::any_of(p.homes, [&](const HomeRule& rule) { return rule.home == tier; });
+  };
+  const bool chooses = chooses_what_leaves(c);
+  const bool any_homes = chooses || any_home(Tier::kHost) || any_home(Tier::kDisk);
+  const bool any_on_disk =
+      any_home(Tier::kDisk) || any_keeps(c, Keep::kDisk) || (chooses && p.tiers.disk != DiskSpace());
+  if (!any_homes) {
+    all["parallel.update_part"] =
+        "no parameters or state on the host or the disk (parallel.home, offload_to, device_memory)";
+  } else if (p.on_host.is_asked_for()) {
+    all["parallel.update_part"] = "parallel.on or optimizer_on, beside which an update takes all of a tensor";
+  }
+  if (!any_homes && !any_on_disk && !any_keeps(c, Keep::kHost) && p.on_host.rules.empty()) {
+    all["parallel.prefetch"] = "nothing on the host or the disk (parallel.home, keep, offload_to, device_memory)";
+  }
+  if (!any_on_disk) {
+    all["parallel.disk_block"] = all["parallel.disk_queue"] =
+        "nothing on the disk (parallel.home, keep, offload_to, or device_memory with disk)";
+  }
+  if (!p.tiers.device.is_given() && offload_to == Tier::kDevice)
+    all["parallel.auto_offload"] = "parallel.device_memory = '' and offload_to = 'device'";
+}
+
+// What is kept for the backward pass, where all is.
+void add_effects_of_recompute(const JobConfig& c, Reasons& all) {
+  const Recompute& asked = c.train.passes.recompute;
+  const bool again = asked.rows || asked.blocks != 0 || any_keeps(c, Keep::kAgain);
+  if (!again) all["parallel.recompute_communication"] = "train.recompute = 'none'";
+  const bool others = any_keeps(c, Keep::kSlice) || any_keeps(c, Keep::kHost) || any_keeps(c, Keep::kDisk) ||
+                      c.parallel.recompute_slice_activation || chooses_what_leaves(c);
+  if (!again && !others) all["parallel.keep"] = "train.recompute = 'none', with which all is kept in memory";
+}
+
+// How sums over ranks are taken, where each is as asked anyway.
+void add_effects_of_sums(const JobConfig& c, Reasons& all) {
+  const auto& p = c.parallel;
+  if (c.train.step.compute == DType::kF32) {
+    all["parallel.gradient_fp32_sync"] = all["parallel.force_fp32_communication"] =
+        "train.dtype = 'f32', with which all sums are";
+  }
+  if (p.mode != Mode::kDataParallel && p.mode != Mode::kHybrid)
+    all["parallel.gradients_mean"] = fmt::format("parallel.mode = '{}'", to_string(p.mode));
+  all["parallel.loss_repeated_mean"] = "any others: a loss that several ranks compute alike counts once";
+}
+
+Reasons keys_without_effect(const JobConfig& c) {
+  Reasons all;
   JobConfig copy = c;
   const std::vector<ConfigKey> keys = config_keys(copy);
   for (const ConfigKey& key : keys) {
     if (std::string reason; is_beside(key, keys, reason)) all[key.name] = reason;
   }
-  if (predicts_classes(c)) all["train.sample_tokens"] = fmt::format("model.kind = '{}'", c.model.kind);
-  if (!c.train.passes.recompute.is_asked_for() && c.parallel.keep.empty())
-    all["parallel.recompute_communication"] = "train.recompute = 'none'";
+  if (predicts_classes(c)) {
+    all["train.sample_tokens"] = fmt::format("model.kind = '{}'", c.model.kind);
+  } else if (!writes_text(c) && c.train.sample_tokens > 0) {
+    all["train.sample_tokens"] =
+        fmt::format("model.kind = '{}', which here is no language model over bytes", c.model.kind);
+  }
+  if (c.train.step.numerics == Numerics::kInvariant && c.train.tuning != "auto" && c.train.tuning != "off")
+    all["train.tuning"] = "train.numerics = 'invariant', whose kernels are not measured";
   for (const auto& [key, reason] : effects_of_kinds(c)) all[key] = reason;
+  add_effects_of_tiers(c, all);
+  add_effects_of_recompute(c, all);
+  add_effects_of_sums(c, all);
   if (c.parallel.mode != Mode::kAuto) {
     SearchOptions options;
     const std::string mode = fmt::format("parallel.mode = '{}'", to_string(c.parallel.mode));
@@ -64,7 +133,7 @@ std::vector<std::string> without_effect(const JobConfig& config, bool of_paralle
   JobConfig usual = with_kinds_of(config);
   const std::vector<ConfigKey> keys = config_keys(given);
   const std::vector<ConfigKey> defaults = config_keys(usual);
-  const std::map<std::string, std::string> all = keys_without_effect(config);
+  const Reasons all = keys_without_effect(config);
   std::vector<std::string> out;
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto found = all.find(keys[i].name);
@@ -88,6 +157,17 @@ void check_effects(const JobConfig& config) {
 // Apart from the others: a flag like --zero 0 switches off what the file's further keys go with.
 std::vector<std::string> remarks(const JobConfig& config) {
   return without_effect(config, true);
+}
+
+std::vector<std::string> keys_unlike(JobConfig config, JobConfig other) {
+  const std::vector<ConfigKey> keys = config_keys(config), others = config_keys(other);
+  invariant(keys.size() == others.size(), "configurations of {} and of {} keys", keys.size(), others.size());
+  std::vector<std::string> out;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const std::string value = value_text(keys[i].target);
+    if (value != value_text(others[i].target)) out.push_back(fmt::format("{} = {}", keys[i].name, value));
+  }
+  return out;
 }
 
 }  // namespace trireme

@@ -15,8 +15,8 @@ using testing::HasSubstr;
 
 constexpr const char* kText = "[data]\nkind = \"synthetic\"\n[train]\nsteps = 1\n[parallel]\n";
 
-JobConfig with(const std::string& lines) {
-  return parse_config(kText + lines, "job.toml");
+JobConfig with(const std::string& lines, const std::vector<std::string>& overrides = {}) {
+  return parse_config(kText + lines, "job.toml", overrides);
 }
 
 template <class Fn>
@@ -94,6 +94,61 @@ TEST(ParallelConfig, keys_of_tiers_are_read_and_refused_by_name) {
   EXPECT_THAT(error_of([] { with("host_mem_block_size = \"1GB\"\n"); }), HasSubstr("the host's memory is no pool"));
   EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }), HasSubstr("and no need of one"));
   EXPECT_THAT(error_of([] { with("enable_aio = true\n"); }), HasSubstr("by io_uring or, where that is forbidden"));
+}
+
+// Of the key, the one remark; "" where it has an effect.
+std::string remark_of(const std::string& key, const std::string& lines,
+                      const std::vector<std::string>& overrides = {}) {
+  std::string out;
+  for (const std::string& remark : remarks(with(lines, overrides))) {
+    if (remark.starts_with("parallel." + key + " = ")) out += remark;
+  }
+  return out;
+}
+
+TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) {
+  const std::pair<const char*, const char*> kKeys[] = {{"update_part", "update_part = \"1MiB\"\n"},
+                                                       {"prefetch", "prefetch = [\"h.* = 2\"]\n"},
+                                                       {"disk_block", "disk_block = \"64KiB\"\n"},
+                                                       {"disk_queue", "disk_queue = 8\n"},
+                                                       {"auto_offload", "auto_offload = false\n"}};
+  const auto without = [&](const std::string& lines) {
+    std::string out;
+    for (const auto& [key, line] : kKeys) {
+      if (!remark_of(key, lines + line).empty()) out += fmt::format("{} ", key);
+    }
+    return out;
+  };
+  EXPECT_EQ(without(""), "update_part prefetch disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("home = [\"* = device\"]\n"), "update_part prefetch disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("home = [\"* = host\"]\n"), "disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("home = [\"*/state = disk\"]\n"), "auto_offload ");
+  EXPECT_EQ(without("keep = [\"h.* = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("keep = [\"h.* = disk\"]\n"), "update_part auto_offload ");
+  EXPECT_EQ(without("on = [\"wte = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("optimizer_on = \"host\"\n"), "update_part prefetch disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("device_memory = \"1GB\"\n"), "disk_block disk_queue ");
+  EXPECT_EQ(without("device_memory = \"1GB\"\ndisk = \"/tmp\"\n"), "");
+  EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\n"),
+              HasSubstr("parallel.update_part = '1MiB' has no effect with no parameters or state on the host"));
+  EXPECT_EQ(remark_of("auto_offload", "auto_offload = false\noffload_to = \"disk\"\n"), "");
+  EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\nhome = [\"* = host\"]\noptimizer_on = \"host\"\n"),
+              HasSubstr("has no effect with parallel.on or optimizer_on"));
+}
+
+TEST(ParallelConfig, sums_and_what_is_kept_have_no_effect_where_all_is_as_asked_anyway) {
+  EXPECT_THAT(remark_of("gradient_fp32_sync", "gradient_fp32_sync = false\n"), HasSubstr("train.dtype = 'f32'"));
+  EXPECT_THAT(remark_of("force_fp32_communication", "force_fp32_communication = true\n"),
+              HasSubstr("train.dtype = 'f32'"));
+  EXPECT_EQ(remark_of("gradient_fp32_sync", "gradient_fp32_sync = false\n", {"train.dtype=bf16"}), "");
+  EXPECT_EQ(remark_of("gradients_mean", "gradients_mean = false\n"), "");
+  EXPECT_THAT(remark_of("gradients_mean", "gradients_mean = false\nmode = \"semi_auto_parallel\"\n"),
+              HasSubstr("has no effect with parallel.mode = 'semi_auto_parallel'"));
+  EXPECT_THAT(remark_of("loss_repeated_mean", "loss_repeated_mean = false\n"), HasSubstr("counts once"));
+  EXPECT_THAT(remark_of("keep", "keep = [\"h.* = memory\"]\n"), HasSubstr("train.recompute = 'none'"));
+  EXPECT_EQ(remark_of("keep", "keep = [\"h.* = again\", \"h.0 = memory\"]\n"), "");
+  EXPECT_THAT(remark_of("recompute_communication", "recompute_communication = false\nkeep = [\"h.* = host\"]\n"),
+              HasSubstr("train.recompute = 'none'"));
 }
 
 TEST(ParallelConfig, the_number_of_ranks_must_be_the_one_asked_for) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/words.h"
@@ -222,8 +223,8 @@ MeshSpec mesh_of(const JobConfig& config, int64_t ranks) {
   const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
   if (copy <= 1) return {};
   require(ranks >= copy,
-          "configuration: parallel.tp = {} x cp = {} x ep = {} is {} ranks, and the job has {}; start {}, or cut less",
-          p.tp, p.cp, p.ep, copy, ranks, copy);
+          "configuration: parallel.tp = {} x cp = {} x ep = {} is {}, and the job has {}; start {}, or cut less", p.tp,
+          p.cp, p.ep, counted(copy, "rank"), ranks, copy);
   require(ranks % copy == 0,
           "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}",
           p.tp, p.cp, p.ep, ranks, ranks / copy * copy, (ranks / copy + 1) * copy);
@@ -286,9 +287,9 @@ void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
         p.rates);
     out.measured = read_machine(p.rates);
     require(out.measured->devices() == ranks,
-            "configuration: parallel.rates: '{}' was measured on {} ranks but the job has {}; name "
+            "configuration: parallel.rates: '{}' was measured on {} but the job has {}; name "
             "one of as many",
-            p.rates, out.measured->devices(), ranks);
+            p.rates, counted(out.measured->devices(), "rank"), ranks);
   }
 }
 
@@ -370,8 +371,8 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
       "offload_to out",
       to_string(p.tier_ways.offload_to));
   require(p.device_num == -1 || p.device_num == ranks,
-          "configuration: parallel.device_num = {} but the job has {} ranks; start {} ranks, or change the key",
-          p.device_num, ranks, p.device_num);
+          "configuration: parallel.device_num = {} but the job has {}; start {}, or change the key", p.device_num,
+          counted(ranks, "rank"), counted(p.device_num, "rank"));
   require(
       !p.only_trainable_params || p.zero.level < 3,
       "configuration: parallel.only_trainable_params = true with parallel.zero = 3: the file would have slices of the "

@@ -1,3 +1,4 @@
+#include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 
 #include <fmt/ranges.h>
@@ -33,7 +34,7 @@ std::string utc_text(std::time_t time) {
 
 std::string describe(const Schedule& schedule, double peak) {
   std::string out = fmt::format("{}", peak);
-  if (schedule.warmup_steps > 0) out += fmt::format(" after {} steps of warm-up", schedule.warmup_steps);
+  if (schedule.warmup_steps > 0) out += fmt::format(" after {} of warm-up", counted(schedule.warmup_steps, "step"));
   if (schedule.kind == Schedule::Kind::kConstant) return out;
   return out + fmt::format(", then {} to {}",
                            schedule.kind == Schedule::Kind::kLinear ? "down a line" : "down a cosine",
@@ -114,7 +115,7 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
   const std::vector<std::pair<std::string, std::string>> own{
       {"Parameters", compact_number(static_cast<double>(session_.parameter_count()))},
       {"Samples", describe_data()},
-      {"Batch", fmt::format("{} samples over all ranks", fit_.batch)},
+      {"Batch", counted(fit_.batch, "sample") + " over all ranks"},
       {"Optimizer", describe(optimizer_.spec())},
       {"Learning rate", describe(options_.schedule, learning_rate(optimizer_))},
       {"Computed in", std::string(to_string(options_.step.compute))},
@@ -134,9 +135,9 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
     out.emplace_back("Chosen homes", chosen);
   if (const std::string disk = session_.step().disk(); !disk.empty()) out.emplace_back("On the disk, per rank", disk);
   if (const std::optional<Timetable>& timetable = session_.compiled().timetable)
-    out.emplace_back("Pipeline",
-                     fmt::format("{} stages on {} parts of the ranks, schedule {}, {} micro-batches", timetable->stages,
-                                 timetable->crews.size(), timetable->name, timetable->micro_batches));
+    out.emplace_back("Pipeline", fmt::format("{} stages on {} parts of the ranks, schedule {}, {}", timetable->stages,
+                                             timetable->crews.size(), timetable->name,
+                                             counted(timetable->micro_batches, "micro-batch")));
   if (first_ > 0) out.emplace_back("Resumed", fmt::format("after step {}", first_));
   return out;
 }

@@ -1,3 +1,4 @@
+#include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 
 #include <algorithm>
@@ -6,9 +7,9 @@
 #include "trireme/backend/cpu/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
-#include "trireme/plan/without_effect.h"
 #include "trireme/train/job/same_job.h"
 #include "trireme/train/step/loss_terms.h"
+#include "trireme/train/step/remarks.h"
 
 namespace trireme {
 namespace {
@@ -93,26 +94,15 @@ void Run::log_without_effect() const {
   const int64_t warmup = options_.schedule.warmup_steps;
   if (warmup > total_) {
     TRIREME_LOG(kWarn, "train",
-                "the learning rate rises for {} steps and the run ends after {}: it gets to {:.2g} times the peak",
-                warmup, total_, static_cast<double>(total_) / static_cast<double>(warmup));
+                "the learning rate rises for {} and the run ends after {}: it gets to {:.2g} times the peak",
+                counted(warmup, "step"), total_, static_cast<double>(total_) / static_cast<double>(warmup));
   }
   if (!fit_.validation && (fit_.eval_every > 0 || fit_.eval_batches > 0 || fit_.eval_batch > 0)) {
     TRIREME_LOG(kWarn, "train", "nothing is held out, so nothing is validated, whatever the validation settings are");
   }
   if (fit_.validation && data::one_pass(fit_.validation->size(), evaluation_batch_of(fit_)).size() > 1)
     log_loss_of_parts();
-  const Compiled& made = session_.compiled();
-  const std::string& disk = options_.parallel.tiers.disk.directory();
-  const bool is_used =
-      std::ranges::any_of(made.crews, [](const CompiledCrew& crew) { return crew.plan.arena(Tier::kDisk).bytes > 0; });
-  if (!disk.empty() && !is_used)
-    TRIREME_LOG(
-        kWarn, "train",
-        "nothing lies on the disk, so parallel.disk = '{}' changes nothing; give values a home there (parallel.home, "
-        "parallel.keep), or set parallel.device_memory and parallel.host_memory, by which homes are chosen",
-        disk);
-  if (job_.size() == 1 || made.partitioned.by_hand) return;
-  for (const std::string& what : without_effect(made.graph, made.strategy, options_.parallel.optimizer))
+  for (const std::string& what : remarks(session_.compiled(), options_.parallel, job_.size()))
     TRIREME_LOG(kWarn, "train", "{}", what);
 }
 

@@ -1,3 +1,4 @@
+#include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 
 #include <algorithm>
@@ -160,7 +161,7 @@ double Run::expected_seconds() {
 }
 
 std::string Run::describe_data() const {
-  return fmt::format("{} samples to train on, {} held out", train_->size(),
+  return fmt::format("{} to train on, {} held out", counted(train_->size(), "sample"),
                      fit_.validation ? fit_.validation->size() : 0);
 }
 

@@ -107,7 +107,7 @@ TEST(Advice, for_long_sequences_in_a_small_batch_is_to_cut_positions) {
   expect_whole(advice);
   ASSERT_TRUE(advice.way) << advice.text;
   EXPECT_TRUE(advice.way->way.sp || advice.way->way.cp > 1) << advice.text;
-  EXPECT_THAT(line_of(advice, "data parallelism"), HasSubstr("no; with it none can be had: the batch of 1 samples"))
+  EXPECT_THAT(line_of(advice, "data parallelism"), HasSubstr("no; with it none can be had: the batch of 1 sample"))
       << advice.text;
   // Attention of one head cannot be cut over tp.
   const Advice one_head =

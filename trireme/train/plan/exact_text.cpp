@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/counted.h"
 #include "trireme/train/plan/exact_plan.h"
 
 namespace trireme {
@@ -19,10 +20,11 @@ double exact_mib(int64_t bytes) {
 std::string ledger_text(const ExactPlan& plan) {
   const OuterLedger& l = plan.ledger;
   return fmt::format(
-      "{} ways: {} solved, {} priced and slower than the best shown, {} priced and too large, {} too large by their "
+      "{}: {} solved, {} priced and slower than the best shown, {} priced and too large, {} too large by their "
       "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the ranks\n"
       "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
-      l.ways, l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide, plan.jobs_compiled);
+      counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide,
+      plan.jobs_compiled);
 }
 
 std::string items_text(const ExactWay& way) {
@@ -62,7 +64,7 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
 std::string way_text(const ExactWay& way) {
   const InnerWay& inner = way.outer.inner;
   std::string out = way.outer.way().text();
-  if (inner.dp > 1) out += fmt::format(" (dp {}, {} rows each)", inner.dp, inner.rows);
+  if (inner.dp > 1) out += fmt::format(" (dp {}, {} each)", inner.dp, counted(inner.rows, "row"));
   return out;
 }
 
@@ -87,8 +89,8 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
 }
 
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
-  std::string out = fmt::format("plan for {} ranks by the rates of '{}', {:.1f} MiB of memory a rank\n", ranks,
-                                plan.machine.name, exact_mib(plan.memory_bytes));
+  std::string out = fmt::format("plan for {} by the rates of '{}', {:.1f} MiB of memory a rank\n",
+                                counted(ranks, "rank"), plan.machine.name, exact_mib(plan.memory_bytes));
   if (plan.best.empty()) {
     out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
 
@@ -58,8 +59,9 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
   plan.micro_batch = job.train.fit.batch / (plan.copies * way.micro_batches);
   plan.positions = predicts_classes(job) ? 1 : fields_of(job)[0].sample.elements();
   require(plan.micro_batch * plan.copies * way.micro_batches == job.train.fit.batch,
-          "export: {} samples do not divide over {} copies of the model and {} micro-batches", job.train.fit.batch,
-          plan.copies, way.micro_batches);
+          "export: a batch of {} does not divide over {} of the model and {}", counted(job.train.fit.batch, "sample"),
+          plan.copies == 1 ? "1 copy" : fmt::format("{} copies", plan.copies),
+          counted(way.micro_batches, "micro-batch"));
   return found->write(plan);
 }
 

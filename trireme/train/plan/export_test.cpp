@@ -94,7 +94,7 @@ TEST(ExportErrors, name_what_a_system_cannot_say_and_what_to_plan_instead) {
             "export to deepspeed: --tp 2 stands in its program, not in its file; plan with --only tp=1");
   EXPECT_THAT(refused("deepspeed", gpt, {.recompute = "full"}, 2), testing::HasSubstr("recompute=none"));
   EXPECT_EQ(refused("deepspeed", gpt, {}, 5),
-            "export: 32 samples do not divide over 5 copies of the model and 1 micro-batches");
+            "export: a batch of 32 samples does not divide over 5 copies of the model and 1 micro-batch");
 }
 
 TEST(ExportErrors, megatron_refuses_models_that_its_flags_do_not_say) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <tuple>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/plan/timetable/schedules.h"
 #include "trireme/plan/timetable/timetable_time.h"
@@ -135,8 +136,9 @@ LanesChart beginning_of(const LanesChart& chart, double end_s) {
 
 void add_timelines(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& stages,
                    PlanPage& page) {
-  LanesChart all{.title = fmt::format("schedule {}, {} micro-batches", way.outer.schedule, way.problem.micro_batches),
-                 .rows = {}};
+  LanesChart all{
+      .title = fmt::format("schedule {}, {}", way.outer.schedule, counted(way.problem.micro_batches, "micro-batch")),
+      .rows = {}};
   size_t units = 0;
   const std::vector<size_t> drawn = drawn_stages(stages.size());
   for (size_t stage = 0; stage < stages.size(); ++stage)
@@ -295,7 +297,7 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
   require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to draw");
   const ExactWay& best = plan.best.front();
   const double step_s = static_cast<double>(best.price.total) * 1e-12;
-  PlanPage page{.title = fmt::format("{} on {} ranks", request.job.name, request.ranks),
+  PlanPage page{.title = fmt::format("{} on {}", request.job.name, counted(request.ranks, "rank")),
                 .summary = fmt::format("{}; by the rates of '{}'", way_text(best), plan.machine.name),
                 .memory_limit = plan.memory_bytes,
                 .machine = plan.machine,

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/exec/plan.h"
 #include "trireme/train/job/job_assembly.h"
@@ -51,10 +52,11 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
   const PlanLedger& ledger = plan.ledger;
   const auto finish = [&] {
     out += fmt::format(
-        "{} ways: {} fit, {} compiled and too large, {} too large by their parameters alone, {} recompute without "
+        "{}: {} fit, {} compiled and too large, {} too large by their parameters alone, {} recompute without "
         "need, "
         "{} do not go with the model, the batch or the ranks\n",
-        ledger.ways, ledger.fit, ledger.memory, ledger.memory_least, ledger.needless, ledger.do_not_divide);
+        counted(ledger.ways, "way"), ledger.fit, ledger.memory, ledger.memory_least, ledger.needless,
+        ledger.do_not_divide);
     return out;
   };
   if (plan.best.empty()) {

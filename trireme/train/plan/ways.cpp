@@ -119,6 +119,12 @@ JobConfig without_cuts(const JobConfig& job) {
   return out;
 }
 
+std::vector<std::string> cuts_left_out(const JobConfig& job) {
+  JobConfig planned = without_cuts(job);
+  planned.parallel.mode = job.parallel.mode;
+  return keys_unlike(job, planned);
+}
+
 std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
   const nn::Cuttable model = model_of(job).cuttable();
   std::vector<Way> out;

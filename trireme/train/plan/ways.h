@@ -31,6 +31,8 @@ void refuse_rules(const JobConfig& job, std::string_view cure);
 
 // The job without what a way says. Throws where it has rules.
 JobConfig without_cuts(const JobConfig& job);
+// What the job says of that, "parallel.tp = 4", which no plan keeps; its mode aside.
+std::vector<std::string> cuts_left_out(const JobConfig& job);
 
 // What may be computed again, as train.recompute says it: nothing, activation functions and norms, all modules.
 std::vector<std::string> recompute_choices();

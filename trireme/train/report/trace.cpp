@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/train/checkpoints/checkpointing.h"
@@ -163,8 +164,8 @@ void Tracer::finish() {
   }
   if (rank_of(world_) != 0) return;
   atomic_write(options_.path, trace_file(all));
-  TRIREME_LOG(kInfo, "train", "wrote the trace of {} steps to '{}'; open it in ui.perfetto.dev or chrome://tracing",
-              to_ - from_, options_.path);
+  TRIREME_LOG(kInfo, "train", "wrote the trace of {} to '{}'; open it in ui.perfetto.dev or chrome://tracing",
+              counted(to_ - from_, "step"), options_.path);
 }
 
 }  // namespace trireme

@@ -218,22 +218,28 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
     PassOptions own = passes;
     if (crews > 1) own.dump_name = fmt::format("crew{}_", crew);
     CompiledCrew& made = out[static_cast<size_t>(crew)];
+    std::vector<PassRemark> remarks;
+    own.remarks = &remarks;
     Program program = std::exchange(programs[static_cast<size_t>(crew)], Program());
     const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
     if (!chooses_homes(options, passes)) {
       made.program = run_passes(std::move(program), own);
       made.plan = plan_of(made.program);
       made.homes = with_own_homes(passes, made.plan);
+      made.remarks = std::move(remarks);
       return;
     }
     const auto program_of = [&](PassOptions of) {
       of.disabled.insert(of.disabled.end(), {"updates_in_parts", "on_host", "homes"});
       of.dump_name = own.dump_name;
+      of.remarks = &remarks;
+      remarks.clear();  // of another trial
       return run_passes(program, of);
     };
     FittedHomes fitted = fit_tiers(passes, options.parallel.tiers, {program_of, plan_of});
     std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
-    made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen)};
+    made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen),
+            std::move(remarks)};
   };
   ThreadPool none(1);
   (options.pool != nullptr ? *options.pool : none).run(crews, compile_crew);
@@ -332,8 +338,10 @@ CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
   if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
       how_sliced != SliceCrossings::kNever) {
     const bool always = how_sliced == SliceCrossings::kAlways;
+    std::vector<PassRemark> remarks;
     whole = slice_crossings(std::move(whole), crews_of_stages(*out.timetable),
-                            always ? std::nullopt : std::optional(out.rates));
+                            always ? std::nullopt : std::optional(out.rates), always ? &remarks : nullptr);
+    out.remarks = remarks_of_crews({&remarks, 1});
   }
   made.programs = in_crews(std::exchange(whole, Program()), *out.timetable);
   return made;
@@ -342,6 +350,9 @@ CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options) {
   Compiled out = std::move(from.whole);
   out.crews = compiled_crews(std::move(from.programs), options, pass_options(out, options));
+  std::vector<std::vector<PassRemark>> remarks;
+  for (const CompiledCrew& crew : out.crews) remarks.push_back(crew.remarks);
+  for (std::string& remark : remarks_of_crews(remarks)) out.remarks.push_back(std::move(remark));
   if (out.crews.size() == 1) {
     const std::vector<std::string> unsound = check_communication(out.plan());
     invariant(unsound.empty(), "plan '{}': {}", out.plan().name, unsound.empty() ? "" : unsound.front());

@@ -43,6 +43,7 @@ struct CompiledCrew {
   ExecutionPlan plan;
   std::vector<HomeRule> homes;            // that were given, and chosen for it
   std::vector<std::string> chosen_homes;  // in words (train/step/fit_tiers.h)
+  std::vector<PassRemark> remarks = {};   // of its passes
 };
 
 // The rules, and those of parameters whose homes follow from who reads them: a program beside this one has them there.
@@ -56,6 +57,7 @@ struct Compiled {
   std::string search;                  // what was found, in words, where parallel.search says to search
   Program partitioned;                 // of all crews, before the passes
   std::optional<Timetable> timetable;  // of a pipeline
+  std::vector<std::string> remarks;    // what of what was asked for passes did not do, in words
   std::vector<CompiledCrew> crews;     // one, without a pipeline
 
   const Program& program(int crew = 0) const { return crews[static_cast<size_t>(crew)].program; }

@@ -145,6 +145,7 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
     if (!grads[i]) continue;
     const Input& input = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
     nn::UpdateOperands operands{input.name, parameters[i], grads[i], lr, step, factor};
+    operands.exact_norms = options.numerics == Numerics::kInvariant;
     if (cut.mesh && !input.piece.empty() && !input.piece.is_own()) {
       operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *cut.mesh); };
     }

@@ -1,0 +1,28 @@
+#include "trireme/train/step/remarks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "trireme/plan/without_effect.h"
+
+namespace trireme {
+
+std::vector<std::string> remarks(const Compiled& step, const Parallel& parallel, int64_t ranks) {
+  std::vector<std::string> out = step.remarks;
+  const std::string& disk = parallel.tiers.disk.directory();
+  const bool is_used =
+      std::ranges::any_of(step.crews, [](const CompiledCrew& crew) { return crew.plan.arena(Tier::kDisk).bytes > 0; });
+  if (!disk.empty() && !is_used) {
+    out.push_back(fmt::format(
+        "nothing lies on the disk, so parallel.disk = '{}' changes nothing; give values a home there (parallel.home, "
+        "parallel.keep), or set parallel.device_memory and parallel.host_memory, by which homes are chosen",
+        disk));
+  }
+  if (ranks == 1 || step.partitioned.by_hand) return out;
+  for (std::string& what : without_effect(step.graph, step.strategy, parallel.optimizer))
+    out.push_back(std::move(what));
+  return out;
+}
+
+}  // namespace trireme
