@@ -11,6 +11,7 @@
 #include "trireme/cost/crew_links.h"
 #include "trireme/cost/price.h"
 #include "trireme/op/message.h"
+#include "trireme/planner/outer/least_part.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 
@@ -18,6 +19,8 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kPartCrews = 3;  // before, block, after
+
+constexpr std::array kPartsOfModel{&PartPrices::before, &PartPrices::block, &PartPrices::after};
 
 using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
@@ -142,18 +145,51 @@ void add_difference(PartPrice& to, const PartPrice& with, const PartPrice& witho
 }
 
 // Nor is what is computed again.
-void raise_passes(PartPrice& to, const PartPrice& least) {
-  for (const PartField field : kPartPasses) to.*field = std::max(to.*field, least.*field);
+void raise_passes(PartPrices& to, const PartPrices& least) {
+  for (const auto part : kPartsOfModel) {
+    for (const PartField field : kPartPasses) (to.*part).*field = std::max((to.*part).*field, (least.*part).*field);
+  }
+}
+
+void raise_prices(PartPrices& to, const PartPrices& least) {
+  for (const auto part : kPartsOfModel) raise_part(to.*part, least.*part);
 }
 
 }  // namespace
+
+InnerWay alone_of(InnerWay way) {
+  way.dp = 1;
+  way.zero = 0;
+  return way;
+}
+
+InnerWay with_most_rows(const InnerWay& way) {
+  InnerWay out = alone_of(way);
+  out.rows = kMostRows;
+  return out;
+}
+
+PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  PartPrices out;
+  for (const auto part : kPartsOfModel) {
+    out.*part = least_part(alone.*part, {.rows = way.rows,
+                                         .rows_of_table = known.rows,
+                                         .is_own = known == alone_of(way),
+                                         .ranks = way.ranks(),
+                                         .zero = way.zero,
+                                         .parameter_bytes = figures.parameter_bytes,
+                                         .state_bytes = figures.state_bytes});
+  }
+  return out;
+}
 
 Way InnerWay::way() const {
   return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .zero = zero, .recompute = recompute};
 }
 
 struct PartPricer::Impl {
-  Impl(const JobConfig& job, const ModelParts& model_parts, int of_rank) : parts(model_parts), threads(of_rank) {
+  Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
+      : parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
     set_keys(reduced, {"model.layers=1", "data.validation=0"});
     parts.layers = 1;
@@ -214,6 +250,7 @@ struct PartPricer::Impl {
   }
 
   ModelParts parts;
+  StepFigures figures;
   int threads;
   JobConfig reduced;
   std::unique_ptr<nn::Module> model;
@@ -221,8 +258,8 @@ struct PartPricer::Impl {
   std::map<std::pair<InnerWay, int64_t>, std::pair<CrewPrograms, Parallel>> begun;  // by way and micro-batches
 };
 
-PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, int threads)
-    : impl_(std::make_unique<Impl>(job, parts, threads)) {}
+PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
+    : impl_(std::make_unique<Impl>(job, parts, figures, threads)) {}
 PartPricer::~PartPricer() = default;
 
 std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
@@ -246,25 +283,19 @@ const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) 
   return compiled_.emplace(way, compiled(way)).first->second;
 }
 
-const std::optional<PartPrices>& PartPricer::passes_alone(const InnerWay& way, bool with_again) {
-  InnerWay alone = way;
-  alone.dp = 1;
-  alone.zero = 0;
-  if (!with_again) alone.recompute = "none";
-  if (alone.recompute == "none") return compiled_once(alone);
-  const auto found = alone_.find(alone);
+const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
+  const InnerWay key = alone_of(way), most = with_most_rows(way);
+  const auto found = alone_.find(key);
   if (found != alone_.end()) return found->second;
-  std::optional<PartPrices> out = passes_alone(way, false);
-  if (out) {
-    const PartPrices least = *out;
-    out = compiled_once(alone);
-    if (out) {
-      raise_passes(out->before, least.before);
-      raise_passes(out->block, least.block);
-      raise_passes(out->after, least.after);
-    }
+  std::optional<PartPrices> out = compiled_once(key);
+  if (out && key != most) {
+    if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
+  } else if (out && key.recompute != "none") {
+    InnerWay without = key;
+    without.recompute = "none";
+    if (const auto& least = alone(without)) raise_passes(*out, *least);
   }
-  return alone_.emplace(alone, std::move(out)).first->second;
+  return alone_.emplace(key, std::move(out)).first->second;
 }
 
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
@@ -273,14 +304,14 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
   InnerWay sliced = way;
   sliced.rows = 1;
   sliced.recompute = "none";
-  std::optional<PartPrices> out = passes_alone(way, true);
+  const auto& least = alone(way);
+  std::optional<PartPrices> out = least;
   if (out) {
-    const auto& without = passes_alone(sliced, false);
+    const auto& without = compiled_once(alone_of(sliced));
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
-    add_difference(out->before, with->before, without->before);
-    add_difference(out->block, with->block, without->block);
-    add_difference(out->after, with->after, without->after);
+    for (const auto part : kPartsOfModel) add_difference((*out).*part, (*with).*part, (*without).*part);
+    raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }
   return prices_.emplace(way, std::move(out)).first->second;
