@@ -1,5 +1,7 @@
 #include "trireme/planner/certificate/certified_least.h"
 
+#include <algorithm>
+
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
@@ -40,6 +42,21 @@ CertifiedCut certified_most_rows(CertifiedCut cut) {
 CertifiedCut certified_without_again(CertifiedCut cut) {
   cut.recompute = "none";
   return cut;
+}
+
+std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
+  constexpr int64_t kFew = 8;
+  if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;
+  cut.dp = kFew;
+  return cut;
+}
+
+CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few) {
+  for (const auto part : kCertifiedParts) {
+    for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})
+      (table.*part).*field = std::max((table.*part).*field, (few.*part).*field);
+  }
+  return table;
 }
 
 CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model) {

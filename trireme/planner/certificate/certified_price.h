@@ -43,6 +43,7 @@ class CertifiedPrice {
   int64_t step_of(int64_t slowest, int64_t once) const;
   int64_t slowest_share() const;
   int64_t once_share() const;
+  bool even_cut_fits() const;
   std::vector<int64_t> onces_of_stages() const;
   std::optional<int64_t> least_slowest(int64_t most_pass, int64_t most_once) const;
 

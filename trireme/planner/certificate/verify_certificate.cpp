@@ -67,11 +67,17 @@ class CertificateVerifier {
 
   // Of what is known none is less than what bounds say of it; whoever needs a table that is not there says so.
   void check_bounds() const {
-    for (const auto& [cut, table] : prices_) check_bound(*table, cut, certified_alone(cut));
+    for (const auto& [cut, table] : prices_) {
+      check_bound(*table, cut, certified_alone(cut));
+      const auto few = certified_few_ranks(cut);
+      const auto found = few ? prices_.find(*few) : prices_.end();
+      if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
+        check_no_less(*table, with_moved({.cut = cut}, *found->second));
+    }
     for (const auto& [cut, table] : alone_) {
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(*table, cut, most);
-      if (cut == most && cut.recompute != "none") check_passes(*table);
+      if (cut != certified_without_again(most)) check_passes(*table);
     }
   }
   void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
@@ -82,12 +88,13 @@ class CertificateVerifier {
       not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
   }
   void check_passes(const CertifiedTable& table) const {
-    const auto found = alone_.find(certified_without_again(table.cut));
+    const auto found = alone_.find(certified_without_again(certified_most_rows(table.cut)));
     if (found == alone_.end() || table.is_refused || found->second->is_refused) return;
+    const CertifiedTable least = certified_least(*found->second, table.cut, c_.model);
     CertifiedTable passes{.cut = table.cut};
     for (const auto part : {&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after}) {
       for (size_t i = 0; i < kCertifiedPassFields; ++i)
-        (passes.*part).*kCertifiedPartFields[i] = (found->second->*part).*kCertifiedPartFields[i];
+        (passes.*part).*kCertifiedPartFields[i] = (least.*part).*kCertifiedPartFields[i];
     }
     check_no_less(table, passes);
   }
@@ -142,12 +149,22 @@ class CertificateVerifier {
       check_not_best(way, "the compiler refuses it for one data parallel rank");
       return true;
     }
-    return is_slower(way, own) || is_too_large(way, own);
+    return is_slower(way, own) || is_too_large(way, own) || is_slower_than_few(way, own);
+  }
+  bool is_slower_than_few(const CertifiedWay& way, const CertifiedCut& own) {
+    const auto cut = certified_few_ranks(way.cut);
+    if (!cut) return false;
+    const CertifiedTable& few = table_of(prices_, *cut, way);
+    if (few.is_refused) return false;
+    const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model), few);
+    return is_slower_by(way, least);
   }
   bool is_slower(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
     if (alone.is_refused) return false;
-    const CertifiedTable least = certified_least(alone, way.cut, c_.model);
+    return is_slower_by(way, certified_least(alone, way.cut, c_.model));
+  }
+  bool is_slower_by(const CertifiedWay& way, const CertifiedTable& least) {
     if (price(way, least).least_of_longer_passes() <= limit_) return false;
     ++ledger_.slower;
     check_not_best(way, "its bounds take longer");

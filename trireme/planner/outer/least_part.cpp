@@ -32,6 +32,11 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
   return out;
 }
 
+void raise_moved(PartPrice& part, const PartPrice& least) {
+  for (const LeastField field : {&PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::sync})
+    part.*field = std::max(part.*field, least.*field);
+}
+
 void raise_part(PartPrice& part, const PartPrice& least) {
   for (const LeastField field : kOfRows) part.*field = std::max(part.*field, least.*field);
   for (const LeastField field : kOfSteps) part.*field = std::max(part.*field, least.*field);

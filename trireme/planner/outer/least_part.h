@@ -21,5 +21,7 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
 // To these where they are less.
 void raise_part(PartPrice& part, const PartPrice& least);
+// The same of collectives alone.
+void raise_moved(PartPrice& part, const PartPrice& least);
 
 }  // namespace trireme

@@ -156,7 +156,12 @@ int64_t bound_of_longer_parts(const StageProblem& problem) {
 
 bool some_cut_fits(const StageProblem& problem) {
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-  return static_cast<int64_t>(problem.parts.size()) >= problem.shape.stages() &&
+  const auto parts = static_cast<int64_t>(problem.parts.size());
+  if (parts < problem.shape.stages()) return false;
+  std::vector<int64_t> even;  // the usual answer, and a quick one
+  for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
+    even.push_back(stage * parts / problem.shape.stages());
+  return std::ranges::max(bytes_of_stages(problem, even)) <= problem.memory ||
          WithinCaps(problem).cut(kAny, kAny).has_value();
 }
 

@@ -137,7 +137,11 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
 }
 
 // What other ranks add to a pass is never less than nothing: bounds rest on it.
-void add_difference(PartPrice& to, const PartPrice& with, const PartPrice& without) {
+// Where slices hide what a micro-batch keeps it is in `work`, as often as there are micro-batches.
+void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
+  const int64_t hidden = std::max<int64_t>(0, without.kept - with.kept);
+  with.work = std::max<int64_t>(0, with.work - kPartCrews * hidden);
+  with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
                                 &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
@@ -167,6 +171,17 @@ InnerWay with_most_rows(const InnerWay& way) {
   InnerWay out = alone_of(way);
   out.rows = kMostRows;
   return out;
+}
+
+std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
+  if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
+  InnerWay out = way;
+  out.dp = kFewRanks;
+  return out;
+}
+
+void raise_moved(PartPrices& to, const PartPrices& of_few) {
+  for (const auto part : kPartsOfModel) raise_moved(to.*part, of_few.*part);
 }
 
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
@@ -229,7 +244,7 @@ struct PartPricer::Impl {
     JobGraphs graphs = graphs_of(assembly, ranks);
     const CompileOptions options = options_of(assembly, graphs.parallel, ranks);
     CrewPrograms programs = crew_programs(std::move(graphs.step), options);
-    programs.whole.partitioned = {};
+    programs.whole.partitioned = Program();
     if (inner.dp == 1 && inner.zero == 0)  // others are compiled without what is computed again
       begun.emplace(std::pair(before_passes, micro_batches), std::pair(programs, graphs.parallel));
     return compile_crews(std::move(programs), options);
@@ -288,12 +303,18 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   const auto found = alone_.find(key);
   if (found != alone_.end()) return found->second;
   std::optional<PartPrices> out = compiled_once(key);
+  // What a step does once is a difference of two that are large.
+  for (const auto part : kPartsOfModel) {
+    if (out) (*out.*part).update = std::max<int64_t>(0, (*out.*part).update);
+    if (out) (*out.*part).sync = std::max<int64_t>(0, (*out.*part).sync);
+  }
+  InnerWay without = most;
+  without.recompute = "none";
   if (out && key != most) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
-  } else if (out && key.recompute != "none") {
-    InnerWay without = key;
-    without.recompute = "none";
-    if (const auto& least = alone(without)) raise_passes(*out, *least);
+  }
+  if (out && key != without) {
+    if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
   }
   return alone_.emplace(key, std::move(out)).first->second;
 }
@@ -312,6 +333,9 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
     for (const auto part : kPartsOfModel) add_difference((*out).*part, (*with).*part, (*without).*part);
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
+    if (const auto few = with_few_ranks(way)) {
+      if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+    }
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }
   return prices_.emplace(way, std::move(out)).first->second;

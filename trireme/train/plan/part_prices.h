@@ -48,6 +48,11 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
+// That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no shorter.
+inline constexpr int64_t kFewRanks = 8;
+std::optional<InnerWay> with_few_ranks(const InnerWay& way);
+void raise_moved(PartPrices& to, const PartPrices& of_few);
+
 // Each part of `way` takes no less, by the prices of `known`, one data parallel rank.
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures);
 
@@ -58,7 +63,7 @@ class PartPricer {
   ~PartPricer();
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
-  // alone(way) says of them (planner/outer/least_part.h).
+  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
   const std::optional<PartPrices>& prices(const InnerWay& way);
   // The table of alone_of(way), no less than what the one with the most rows says of it, and of recomputation no
   // shorter than without.

@@ -26,6 +26,18 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
   return {.kind = some_cut_fits(problem) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
 }
 
+OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
+  const auto few = with_few_ranks(way.inner);
+  if (!few) return {};
+  asked_prices_.insert(*few);
+  const InnerWay own = alone_of(way.inner);
+  const std::optional<PartPrices>&moved = pricer_.prices(*few), &alone = pricer_.alone(own);
+  if (!moved || !alone) return {};
+  PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
+  raise_moved(least, *moved);
+  return {.bound_ps = bound_of_longer_parts(problem_with(way, least))};
+}
+
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top) {
   std::vector<OuterCandidate> candidates;
   for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
@@ -40,7 +52,8 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
   const OuterQuestions ask{.bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime),
-                                      asks(most, Asked::kMemory), asks(own, Asked::kTime), asks(own, Asked::kMemory)},
+                                      asks(most, Asked::kMemory), asks(own, Asked::kTime), asks(own, Asked::kMemory),
+                                      [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
                            .problem = [&](size_t i) { return problem_of(ways[i]); }};
   return search_outer(candidates, setting_.memory_bytes, top, ask);
 }
@@ -58,6 +71,7 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
                    .memory = setting_.memory_bytes};
+  out.parts.reserve(static_cast<size_t>(setting_.parts.count()));
   out.parts.push_back(prices.before);
   out.parts.insert(out.parts.end(), static_cast<size_t>(setting_.parts.layers), prices.block);
   out.parts.push_back(prices.after);

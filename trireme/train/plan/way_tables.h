@@ -30,6 +30,8 @@ class WayTables {
   enum class Asked : uint8_t { kTime, kMemory };
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
+  // By its own table of one rank, and what fewer ranks move.
+  OuterAnswer answer_by_few_ranks(const OuterWay& way);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
   const PipelineShape& shape(const std::string& schedule, int64_t pp);
 
