@@ -36,8 +36,7 @@ struct CertifiedCut {
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };
 
-// What the parts take by one cut. Of a table of passes only the first six figures are there: the passes of every cut
-// that differs in dp and zero, and in recomputing where this one recomputes nothing, are these or longer.
+// What the parts take by one cut.
 struct CertifiedTable {
   CertifiedCut cut;
   bool is_refused = false;  // the compiler does not take the cut; then without figures
@@ -91,7 +90,9 @@ struct Certificate {
   int64_t top = 1;                         // how many ways were asked for
   std::vector<CertifiedPlan> best;         // by time; fewer than asked for: no other fits
   CertifiedLedger ledger;
-  std::vector<CertifiedTable> passes, prices;  // each in ascending order of cuts
+  // Each in ascending order of cuts. `alone`: of one data parallel rank, from which bounds follow of all cuts that are
+  // the same in tp, cp, ep and sp (certified_least.h).
+  std::vector<CertifiedTable> alone, prices;
   friend bool operator==(const Certificate&, const Certificate&) = default;
 };
 

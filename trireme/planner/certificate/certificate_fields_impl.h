@@ -15,7 +15,7 @@ inline constexpr int64_t kCertifiedRanks = 65'536;
 inline constexpr int64_t kCertifiedBatch = int64_t{1} << 31;
 inline constexpr int64_t kCertifiedLayers = 10'000;
 
-inline constexpr size_t kCertifiedPassFields = 6;
+inline constexpr size_t kCertifiedPassFields = 6;  // times of a micro-batch
 inline constexpr std::array kCertifiedPartFields{
     &CertifiedPart::forward,        &CertifiedPart::input_grad,      &CertifiedPart::weight_grad, &CertifiedPart::again,
     &CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::update,      &CertifiedPart::sync,

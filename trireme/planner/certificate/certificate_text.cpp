@@ -12,33 +12,31 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 1";
+constexpr std::string_view kCertificateLine = "trireme certificate 2";
 
-std::string part_numbers(const CertifiedPart& part, size_t fields) {
+std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;
-  for (size_t i = 0; i < fields; ++i) numbers.push_back(part.*kCertifiedPartFields[i]);
+  for (const auto field : kCertifiedPartFields) numbers.push_back(part.*field);
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-// The cut of a table of passes has no dp and zero of its own.
-std::string cut_words(const CertifiedCut& cut, bool is_passes) {
+// The cut of a table of one data parallel rank has no dp and zero of its own.
+std::string cut_words(const CertifiedCut& cut, bool is_alone) {
   std::string out = fmt::format("tp={} cp={} ep={} sp={} rows={} recompute={}", cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0,
                                 cut.rows, cut.recompute);
-  if (!is_passes) out += fmt::format(" dp={} zero={}", cut.dp, cut.zero);
+  if (!is_alone) out += fmt::format(" dp={} zero={}", cut.dp, cut.zero);
   return out;
 }
 
-void add_tables(const std::vector<CertifiedTable>& tables, bool is_passes, std::string& out) {
-  const size_t fields = is_passes ? kCertifiedPassFields : kCertifiedPartFields.size();
+void add_tables(const std::vector<CertifiedTable>& tables, bool is_alone, std::string& out) {
   for (const CertifiedTable& table : tables) {
-    out += fmt::format("{} {}", is_passes ? "passes" : "prices", cut_words(table.cut, is_passes));
+    out += fmt::format("{} {}", is_alone ? "alone" : "prices", cut_words(table.cut, is_alone));
     if (table.is_refused) {
       out += " refused\n";
       continue;
     }
-    if (!is_passes) out += fmt::format(" crossing={}", table.crossing);
-    out += fmt::format(" before={} block={} after={}\n", part_numbers(table.before, fields),
-                       part_numbers(table.block, fields), part_numbers(table.after, fields));
+    out += fmt::format(" crossing={} before={} block={} after={}\n", table.crossing, part_numbers(table.before),
+                       part_numbers(table.block), part_numbers(table.after));
   }
 }
 
@@ -138,13 +136,14 @@ class CertificateReader {
   int line_ = 0;
 };
 
-void read_part(CertificateReader& reader, std::string_view name, size_t fields, CertifiedPart& into) {
+void read_part(CertificateReader& reader, std::string_view name, CertifiedPart& into) {
   const std::vector<int64_t> numbers = reader.numbers(name);
-  if (numbers.size() != fields) reader.wrong(fmt::format("{} has {} numbers, not {}", name, numbers.size(), fields));
-  for (size_t i = 0; i < fields; ++i) into.*kCertifiedPartFields[i] = numbers[i];
+  constexpr size_t kFields = kCertifiedPartFields.size();
+  if (numbers.size() != kFields) reader.wrong(fmt::format("{} has {} numbers, not {}", name, numbers.size(), kFields));
+  for (size_t i = 0; i < kFields; ++i) into.*kCertifiedPartFields[i] = numbers[i];
 }
 
-CertifiedCut read_cut(CertificateReader& reader, bool is_passes) {
+CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   CertifiedCut out;
   out.tp = reader.number_from("tp", 1, kCertifiedRanks);
   out.cp = reader.number_from("cp", 1, kCertifiedRanks);
@@ -152,28 +151,27 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_passes) {
   out.sp = reader.number_from("sp", 0, 1) == 1;
   out.rows = reader.number_from("rows", 1, kCertifiedBatch);
   out.recompute = reader.value("recompute");
-  if (is_passes) return out;
+  if (is_alone) return out;
   out.dp = reader.number_from("dp", 1, kCertifiedRanks);
   out.zero = reader.number_from("zero", 0, 3);
   return out;
 }
 
-std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_passes) {
-  const std::string_view kind = is_passes ? "passes" : "prices";
-  const size_t fields = is_passes ? kCertifiedPassFields : kCertifiedPartFields.size();
+std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_alone) {
+  const std::string_view kind = is_alone ? "alone" : "prices";
   std::vector<CertifiedTable> out;
   while (reader.next_kind() == kind) {
     reader.line_of(kind);
     CertifiedTable table;
-    table.cut = read_cut(reader, is_passes);
+    table.cut = read_cut(reader, is_alone);
     if (!out.empty() && !(out.back().cut < table.cut))
-      reader.wrong(fmt::format("the {} are not in ascending order of their cuts, each once", kind));
+      reader.wrong(fmt::format("the tables '{}' are not in ascending order of their cuts, each once", kind));
     table.is_refused = reader.takes("refused");
     if (!table.is_refused) {
-      if (!is_passes) table.crossing = reader.number("crossing");
-      read_part(reader, "before", fields, table.before);
-      read_part(reader, "block", fields, table.block);
-      read_part(reader, "after", fields, table.after);
+      table.crossing = reader.number("crossing");
+      read_part(reader, "before", table.before);
+      read_part(reader, "block", table.block);
+      read_part(reader, "after", table.after);
     }
     reader.end_line();
     out.push_back(std::move(table));
@@ -269,7 +267,7 @@ std::string to_string(const Certificate& c) {
                        fmt::join(plan.begins, ","), fmt::join(plan.stage_bytes, ","));
   }
   out += "ledger" + named_numbers(c.ledger, kCertifiedLedgerNames) + "\n";
-  add_tables(c.passes, true, out);
+  add_tables(c.alone, true, out);
   add_tables(c.prices, false, out);
   return sealed_certificate(out);
 }
@@ -295,11 +293,11 @@ Certificate parse_certificate(std::string_view text) {
   reader.line_of("ledger");
   reader.named_numbers(out.ledger, kCertifiedLedgerNames);
   reader.end_line();
-  out.passes = read_tables(reader, true);
+  out.alone = read_tables(reader, true);
   out.prices = read_tables(reader, false);
   if (!reader.is_at_end()) {
     reader.next_line();
-    reader.wrong("it should be a table, and those of passes come first");
+    reader.wrong("it should be a table, and those of one data parallel rank come first");
   }
   require(to_string(out) == text, "certificate: its words are not in the order or form in which one is written");
   return out;

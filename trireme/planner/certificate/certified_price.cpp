@@ -47,17 +47,21 @@ int64_t CertifiedPrice::activations(int64_t stage, int64_t kept, int64_t waiting
 
 // What the pipeline idles: pp - 1 times a stage's forward pass and its input gradients; and weight gradients on top,
 // which zb-h1 has idle crews compute instead. With zb-h2 they run forward passes while they wait for gradients.
-int64_t CertifiedPrice::fill() const {
+int64_t CertifiedPrice::idle(int64_t weight_grads) const {
   const auto of_all = [&](auto value) {
     return exact_sum(exact_sum(value(table_.before), value(table_.after)), exact_product(value(table_.block), layers_));
   };
   const int64_t waited =
       way_.schedule == "zb-h2" ? of_all(forward_of) : exact_sum(of_all(forward_of), of_all(backward_of));
-  const int64_t weights = of_all([](const CertifiedPart& part) { return part.weight_grad; });
-  const int64_t sum = way_.schedule == "1f1b"    ? exact_sum(waited, weights)
-                      : way_.schedule == "zb-h1" ? exact_sum(waited, -weights)
+  const int64_t sum = way_.schedule == "1f1b"    ? exact_sum(waited, weight_grads)
+                      : way_.schedule == "zb-h1" ? exact_sum(waited, -weight_grads)
                                                  : waited;
   return std::max<int64_t>(0, exact_product(sum, way_.pp - 1)) / way_.pp;
+}
+
+int64_t CertifiedPrice::fill() const {
+  return idle(exact_sum(exact_sum(table_.before.weight_grad, table_.after.weight_grad),
+                        exact_product(table_.block.weight_grad, layers_)));
 }
 
 int64_t CertifiedPrice::step_of(int64_t slowest, int64_t once) const {
@@ -112,23 +116,45 @@ int64_t CertifiedPrice::slowest_share() const {
       {pass_of(table_.before), pass_of(table_.block), pass_of(table_.after), exact_sum(all, way_.pp - 1) / way_.pp});
 }
 
-int64_t CertifiedPrice::least_of_cuts() const {
+int64_t CertifiedPrice::once_share() const {
   const int64_t all = exact_sum(exact_sum(once_of(table_.before), once_of(table_.after)),
                                 exact_product(once_of(table_.block), layers_));
-  return step_of(slowest_share(), std::max({once_of(table_.before), once_of(table_.block), once_of(table_.after),
-                                            exact_sum(all, way_.pp - 1) / way_.pp}));
+  return std::max({once_of(table_.before), once_of(table_.block), once_of(table_.after),
+                   exact_sum(all, way_.pp - 1) / way_.pp});
 }
 
-// Longer weight gradients fill idle crews: d of them more take up to (pp - 1) * d / pp off the fill, and add
-// micro_batches * d / pp, rounded up, to the slowest stage. With pp micro-batches or more the sum falls by no more than
-// pp, which is rounding.
-int64_t CertifiedPrice::least_by_passes() const {
-  return exact_sum(exact_sum(exact_product(slowest_share(), way_.micro_batches), fill()), -way_.pp);
+int64_t CertifiedPrice::least_of_cuts() const {
+  return step_of(slowest_share(), once_share());
+}
+
+// Longer weight gradients fill idle crews. As long as all stages have room below the slowest one they cost nothing; so
+// that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
+// least pp micro-batches, and fills (pp - 1) * d / pp.
+int64_t CertifiedPrice::least_of_longer_passes() const {
+  const int64_t slowest = slowest_share();
+  const auto of_all = [&](auto value) {
+    return exact_sum(exact_sum(value(table_.before), value(table_.after)), exact_product(value(table_.block), layers_));
+  };
+  const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
+  const int64_t waits = way_.schedule == "zb-h1" ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : fill();
+  return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits),
+                   exact_sum(exact_product(table_.crossing, way_.pp - 1), once_share()));
+}
+
+// As many parts in each stage, or one more: the usual answer, and a quick one.
+bool CertifiedPrice::even_cut_fits() const {
+  const int64_t parts = layers_ + 2;
+  for (int64_t stage = 0; stage < way_.pp; ++stage) {
+    const int64_t begin = stage * parts / way_.pp, end = (stage + 1) * parts / way_.pp;
+    if (sum_of(stage, begin, end).bytes > memory_) return false;
+  }
+  return true;
 }
 
 bool CertifiedPrice::fits() const {
   const int64_t parts = layers_ + 2;
   if (parts < way_.pp) return false;
+  if (even_cut_fits()) return true;
   std::vector<char> ends(static_cast<size_t>(parts) + 1, 0);  // where the stages so far can end
   ends[0] = 1;
   for (int64_t stage = 0; stage < way_.pp; ++stage) {

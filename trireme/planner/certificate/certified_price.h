@@ -23,8 +23,8 @@ class CertifiedPrice {
 
   // No cut takes less, whatever memory there is: the slowest stage has its share of all passes at least.
   int64_t least_of_cuts() const;
-  // The same of passes alone, for every table whose passes are these or longer.
-  int64_t least_by_passes() const;
+  // The same for every table whose passes are these or longer.
+  int64_t least_of_longer_passes() const;
 
   // Whether some cut fits in the memory.
   bool fits() const;
@@ -38,9 +38,12 @@ class CertifiedPrice {
   };
   Sum sum_of(int64_t stage, int64_t begin, int64_t end) const;
   int64_t activations(int64_t stage, int64_t kept, int64_t waiting) const;
+  int64_t idle(int64_t weight_grads) const;
   int64_t fill() const;
   int64_t step_of(int64_t slowest, int64_t once) const;
   int64_t slowest_share() const;
+  int64_t once_share() const;
+  bool even_cut_fits() const;
   std::vector<int64_t> onces_of_stages() const;
   std::optional<int64_t> least_slowest(int64_t most_pass, int64_t most_once) const;
 

@@ -95,6 +95,10 @@ std::string certified_space_text() {
          "micro-batch, and every cut of the parts into stages";
 }
 
+int64_t certified_most_rows_of_ways() {
+  return kCertifiedMostRows;
+}
+
 bool certified_way_divides(const CertifiedWay& way) {
   if (way.schedule == "zb-h2") return way.micro_batches > 2 * (way.pp - 1);  // it runs ahead by so many
   return way.micro_batches >= way.pp;

@@ -12,6 +12,9 @@ std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t r
 // In words, for people.
 std::string certified_space_text();
 
+// Samples of a micro-batch of one data parallel rank.
+int64_t certified_most_rows_of_ways();
+
 // Whether a pipeline of so many stages fills.
 bool certified_way_divides(const CertifiedWay& way);
 // A rank holds no fewer, however the model is cut into stages.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/certified_least.h"
 #include "trireme/planner/certificate/certified_price.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
@@ -29,18 +30,10 @@ std::string certified_way_text(const CertifiedWay& way) {
   return out;
 }
 
-// The key of its passes: with what is computed again, or without.
-CertifiedCut passes_key(CertifiedCut cut, bool with_again) {
-  cut.dp = 1;
-  cut.zero = 0;
-  if (!with_again) cut.recompute = "none";
-  return cut;
-}
-
 class CertificateVerifier {
  public:
   explicit CertificateVerifier(const Certificate& certificate) : c_(certificate) {
-    for (const auto& [tables, into] : {std::pair(&c_.passes, &passes_), std::pair(&c_.prices, &prices_)}) {
+    for (const auto& [tables, into] : {std::pair(&c_.alone, &alone_), std::pair(&c_.prices, &prices_)}) {
       for (const CertifiedTable& table : *tables) into->emplace(table.cut, &table);
     }
   }
@@ -50,7 +43,7 @@ class CertificateVerifier {
       not_proven("trireme {} made it and this is {}, whose ways and prices may be others; plan again", c_.version,
                  kVersion);
     }
-    check_passes();
+    check_bounds();
     const std::vector<CertifiedWay> space = certified_space(c_.model, c_.ranks);
     check_best(space);
     ledger_.ways = static_cast<int64_t>(space.size());
@@ -66,31 +59,44 @@ class CertificateVerifier {
     const auto found = tables.find(key);
     if (found == tables.end()) {
       not_proven("{} is nowhere ruled out: the line '{} ...' of its {} is missing", certified_way_text(way),
-                 &tables == &passes_ ? "passes" : "prices", &tables == &passes_ ? "passes" : "cut");
+                 &tables == &alone_ ? "alone" : "prices", &tables == &alone_ ? "bounds" : "cut");
     }
     used_.insert(found->second);
     return *found->second;
   }
 
-  // A way has the prices of its passes at least; else its bound would be none.
-  void check_passes() {
-    for (const auto& [cut, priced] : prices_) {
-      if (priced->is_refused) continue;
-      for (const bool with_again : {false, true}) {
-        const auto found = passes_.find(passes_key(cut, with_again));
-        if (found == passes_.end()) continue;  // whoever needs it says so
-        const CertifiedTable& least = *found->second;
-        for (const auto part : {&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after}) {
-          for (size_t i = 0; i < kCertifiedPassFields; ++i) {
-            const auto field = kCertifiedPartFields[i];
-            if (least.is_refused || (priced->*part).*field < (least.*part).*field) {
-              not_proven("the prices of {} are less than the passes that they are bounded by",
-                         certified_way_text(CertifiedWay{.cut = cut}));
-            }
-          }
-        }
-      }
+  // Of what is known none is less than what bounds say of it; whoever needs a table that is not there says so.
+  void check_bounds() const {
+    for (const auto& [cut, table] : prices_) {
+      check_bound(*table, cut, certified_alone(cut));
+      const auto few = certified_few_ranks(cut);
+      const auto found = few ? prices_.find(*few) : prices_.end();
+      if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
+        check_no_less(*table, with_moved({.cut = cut}, *found->second));
     }
+    for (const auto& [cut, table] : alone_) {
+      const CertifiedCut most = certified_most_rows(cut);
+      if (cut != most) check_bound(*table, cut, most);
+      if (cut != certified_without_again(most)) check_passes(*table);
+    }
+  }
+  void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
+    const auto found = alone_.find(of);
+    if (found == alone_.end() || table.is_refused) return;
+    if (!found->second->is_refused) return check_no_less(table, certified_least(*found->second, cut, c_.model));
+    if (of == certified_alone(cut))
+      not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
+  }
+  void check_passes(const CertifiedTable& table) const {
+    const auto found = alone_.find(certified_without_again(certified_most_rows(table.cut)));
+    if (found == alone_.end() || table.is_refused || found->second->is_refused) return;
+    const CertifiedTable least = certified_least(*found->second, table.cut, c_.model);
+    CertifiedTable passes{.cut = table.cut};
+    for (const auto part : {&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after}) {
+      for (size_t i = 0; i < kCertifiedPassFields; ++i)
+        (passes.*part).*kCertifiedPartFields[i] = (least.*part).*kCertifiedPartFields[i];
+    }
+    check_no_less(table, passes);
   }
 
   void check_best(const std::vector<CertifiedWay>& space) {
@@ -134,18 +140,48 @@ class CertificateVerifier {
     }
   }
 
-  void look_at_tables(const CertifiedWay& way) {
-    for (const bool with_again : {false, true}) {
-      const CertifiedTable& passes = table_of(passes_, passes_key(way.cut, with_again), way);
-      if (passes.is_refused) {
-        ++ledger_.do_not_divide;
-        return check_not_best(way, "the compiler refuses its passes");
-      }
-      if (price(way, passes).least_by_passes() > limit_) {
-        ++ledger_.slower;
-        return check_not_best(way, "its passes alone take longer");
-      }
+  // By tables of one data parallel rank: what they say of all that is computed, then of memory.
+  bool is_ruled_out(const CertifiedWay& way) {
+    const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
+    if (is_slower(way, certified_without_again(most)) || is_slower(way, most) || is_too_large(way, most)) return true;
+    if (table_of(alone_, own, way).is_refused) {
+      ++ledger_.do_not_divide;
+      check_not_best(way, "the compiler refuses it for one data parallel rank");
+      return true;
     }
+    return is_slower(way, own) || is_too_large(way, own) || is_slower_than_few(way, own);
+  }
+  bool is_slower_than_few(const CertifiedWay& way, const CertifiedCut& own) {
+    const auto cut = certified_few_ranks(way.cut);
+    if (!cut) return false;
+    const CertifiedTable& few = table_of(prices_, *cut, way);
+    if (few.is_refused) return false;
+    const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model), few);
+    return is_slower_by(way, least);
+  }
+  bool is_slower(const CertifiedWay& way, const CertifiedCut& by) {
+    const CertifiedTable& alone = table_of(alone_, by, way);
+    if (alone.is_refused) return false;
+    return is_slower_by(way, certified_least(alone, way.cut, c_.model));
+  }
+  bool is_slower_by(const CertifiedWay& way, const CertifiedTable& least) {
+    if (price(way, least).least_of_longer_passes() <= limit_) return false;
+    ++ledger_.slower;
+    check_not_best(way, "its bounds take longer");
+    return true;
+  }
+  bool is_too_large(const CertifiedWay& way, const CertifiedCut& by) {
+    const CertifiedTable& alone = table_of(alone_, by, way);
+    if (alone.is_refused) return false;
+    const CertifiedTable least = certified_least(alone, way.cut, c_.model);
+    if (price(way, least).fits()) return false;
+    ++ledger_.memory;
+    check_not_best(way, "by its bounds no cut of it fits");
+    return true;
+  }
+
+  void look_at_tables(const CertifiedWay& way) {
+    if (is_ruled_out(way)) return;
     const CertifiedTable& table = table_of(prices_, way.cut, way);
     if (table.is_refused) {
       ++ledger_.do_not_divide;
@@ -197,17 +233,17 @@ class CertificateVerifier {
 
   // What nothing follows from is not what the search found.
   void check_used() const {
-    for (const auto* const tables : {&c_.passes, &c_.prices}) {
+    for (const auto* const tables : {&c_.alone, &c_.prices}) {
       for (const CertifiedTable& table : *tables) {
         if (used_.count(&table) == 0)
-          not_proven("no way needs the {} of {}", tables == &c_.passes ? "passes" : "prices",
+          not_proven("no way needs the {} of {}", tables == &c_.alone ? "bounds" : "prices",
                      certified_way_text(CertifiedWay{.cut = table.cut}));
       }
     }
   }
 
   const Certificate& c_;
-  Tables passes_, prices_;
+  Tables alone_, prices_;
   std::set<const CertifiedTable*> used_;
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best
@@ -233,13 +269,13 @@ std::string proven_text(const Certificate& c) {
                                 certified_mib(c.memory));
   const CertifiedLedger& l = c.ledger;
   const auto counts = [&] {
-    const size_t tables = c.passes.size() + c.prices.size();
+    const size_t tables = c.alone.size() + c.prices.size();
     return fmt::format(
         "its {} ways are {}\n"
         "  {:>8} do not divide, or are refused by the compiler\n"
         "  {:>8} are too large by their parameters and state alone\n"
         "  {:>8} are slower by their arithmetic alone\n"
-        "  {:>8} are slower by the tables of their passes, or of all they do\n"
+        "  {:>8} are slower by what their tables, or bounds from others, say\n"
         "  {:>8} fit by no cut into stages\n"
         "  {:>8} fit, {}\n"
         "it rests on {} tables of what parts of the model take\n",

@@ -43,11 +43,11 @@ class OuterSearch {
 
   void look_at(int64_t bound, size_t candidate, size_t asked) {
     if (asked < ask_.bounds.size()) {
-      const auto better = ask_.bounds[asked](candidate);
-      if (!better) {
-        ++out_.ledger.do_not_divide;
+      const OuterAnswer better = ask_.bounds[asked](candidate);
+      if (better.kind == OuterAnswer::Kind::kBound) {
+        open_.emplace(std::max(bound, better.bound_ps), candidate, asked + 1);
       } else {
-        open_.emplace(std::max(bound, *better), candidate, asked + 1);
+        ++(better.kind == OuterAnswer::Kind::kRefused ? out_.ledger.do_not_divide : out_.ledger.memory);
       }
       return;
     }

@@ -23,7 +23,7 @@ struct OuterLedger {
   int64_t memory_least = 0;   // parameters and state alone are too much
   int64_t bound = 0;          // not priced: by its arithmetic alone not among the best
   int64_t slower = 0;         // priced, in part or whole, and not solved: by what was priced not among the best
-  int64_t memory = 0;         // priced; no cut into stages fits
+  int64_t memory = 0;         // no cut into stages fits, by some or all of its tables
   int64_t solved = 0;
   friend bool operator==(const OuterLedger&, const OuterLedger&) = default;
 };
@@ -39,10 +39,16 @@ struct OuterResult {
   OuterLedger ledger;
 };
 
+// What some tables say of a candidate.
+struct OuterAnswer {
+  enum class Kind : uint8_t { kBound, kRefused, kTooLarge };  // the last: no cut into stages fits
+  Kind kind = Kind::kBound;
+  int64_t bound_ps = 0;  // it takes no less
+};
+
 // What the search asks of a candidate, each dearer than the one before.
 struct OuterQuestions {
-  // Bounds that follow from some of its tables; nothing where it is refused.
-  std::vector<std::function<std::optional<int64_t>(size_t)>> bounds = {};
+  std::vector<std::function<OuterAnswer(size_t)>> bounds = {};
   // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
   std::function<std::optional<StageProblem>(size_t)> problem;
 };

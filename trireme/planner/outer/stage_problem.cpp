@@ -1,6 +1,7 @@
 #include "trireme/planner/outer/stage_problem.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "trireme/base/error.h"
 
@@ -20,6 +21,16 @@ int64_t fill_of(const StageProblem& problem) {
            shape.idle_weight * part.weight_grad;
   }
   return std::max<int64_t>(0, sum) / shape.stages();
+}
+
+// Of the slowest stage: its share of all parts, or the longest part.
+int64_t least_of_a_stage(const StageProblem& problem, int64_t (PartPrice::*value)() const) {
+  int64_t all = 0, longest = 0;
+  for (const PartPrice& part : problem.parts) {
+    all += (part.*value)();
+    longest = std::max(longest, (part.*value)());
+  }
+  return std::max(longest, divided_up(all, problem.shape.stages()));
 }
 
 // One stage, part by part.
@@ -119,16 +130,39 @@ std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vec
 }
 
 int64_t bound_of_cuts(const StageProblem& problem) {
-  int64_t pass = 0, once = 0, largest_pass = 0, largest_once = 0;
-  for (const PartPrice& part : problem.parts) {
-    pass += part.pass();
-    once += part.once();
-    largest_pass = std::max(largest_pass, part.pass());
-    largest_once = std::max(largest_once, part.once());
+  return problem.micro_batches * least_of_a_stage(problem, &PartPrice::pass) + fill_of(problem) +
+         problem.crossing * (problem.shape.stages() - 1) + least_of_a_stage(problem, &PartPrice::once);
+}
+
+// Longer passes make the fill longer, but for weight gradients, which may fill idle crews: as many as leave the slowest
+// stage as fast as it is here cost nothing. More of them make it slower, by more than they fill where there are as many
+// micro-batches.
+int64_t bound_of_longer_parts(const StageProblem& problem) {
+  const PipelineShape& shape = problem.shape;
+  const int64_t slowest = least_of_a_stage(problem, &PartPrice::pass);
+  int64_t fill = fill_of(problem);
+  if (shape.idle_weight < 0) {
+    int64_t idle = 0, others = 0;
+    for (const PartPrice& part : problem.parts) {
+      idle += shape.idle_forward * part.forward_pass() + shape.idle_input * part.input_pass();
+      others += part.forward_pass() + part.input_pass();
+    }
+    idle += shape.idle_weight * (shape.stages() * slowest - others);
+    fill = -shape.idle_weight > problem.micro_batches ? 0 : std::max<int64_t>(0, idle) / shape.stages();
   }
-  const int64_t stages = problem.shape.stages();
-  return problem.micro_batches * std::max(largest_pass, divided_up(pass, stages)) + fill_of(problem) +
-         problem.crossing * (stages - 1) + std::max(largest_once, divided_up(once, stages));
+  return problem.micro_batches * slowest + fill + problem.crossing * (shape.stages() - 1) +
+         least_of_a_stage(problem, &PartPrice::once);
+}
+
+bool some_cut_fits(const StageProblem& problem) {
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  const auto parts = static_cast<int64_t>(problem.parts.size());
+  if (parts < problem.shape.stages()) return false;
+  std::vector<int64_t> even;  // the usual answer, and a quick one
+  for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
+    even.push_back(stage * parts / problem.shape.stages());
+  return std::ranges::max(bytes_of_stages(problem, even)) <= problem.memory ||
+         WithinCaps(problem).cut(kAny, kAny).has_value();
 }
 
 std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem) {

@@ -62,6 +62,9 @@ CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& b
 std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins);
 // No cut takes less: all stages alike, without memory.
 int64_t bound_of_cuts(const StageProblem& problem);
+// No cut takes less, of these parts or of parts that take as long or longer in each of their passes.
+int64_t bound_of_longer_parts(const StageProblem& problem);
+bool some_cut_fits(const StageProblem& problem);
 
 // The cut with the least total; of equal ones the one with the least `slowest`. Nothing where none fits.
 std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem);

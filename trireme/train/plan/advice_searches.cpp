@@ -7,7 +7,6 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/plan/advice.h"
 #include "trireme/train/plan/exact_plan.h"
-#include "trireme/train/plan/way_tables.h"
 
 namespace trireme {
 namespace {
@@ -113,18 +112,11 @@ class ExactAdvice : public AdviceSearch {
  private:
   std::vector<AdvisedWay> found_of(const std::vector<OuterWay>& ways, size_t most) {
     std::vector<AdvisedWay> out;
-    for (const SolvedWay& each : tables_.search(ways, ranks_, most).best) {
-      const OuterWay& outer = ways[each.candidate];
-      const ExactWay way{.outer = outer,
-                         .begins = each.begins,
-                         .price = each.price,
-                         .stage_bytes = {},
-                         .problem = *tables_.problem_of(outer)};
-      AdvisedWay& into =
-          out.emplace_back(AdvisedWay{.way = outer.way(),
-                                      .text = way_text(way),
-                                      .step_s = static_cast<double>(each.price.total) * 1e-12,
-                                      .bytes = std::ranges::max(bytes_of_stages(way.problem, each.begins))});
+    for (const ExactWay& way : exact_ways(tables_, ways, tables_.search(ways, ranks_, most))) {
+      AdvisedWay& into = out.emplace_back(AdvisedWay{.way = way.outer.way(),
+                                                     .text = way_text(way),
+                                                     .step_s = static_cast<double>(way.price.total) * 1e-12,
+                                                     .bytes = std::ranges::max(way.stage_bytes)});
       for (const auto& [name, ps] : step_items(way)) into.items.emplace_back(name, static_cast<double>(ps) * 1e-12);
     }
     return out;

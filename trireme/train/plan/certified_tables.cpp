@@ -19,12 +19,6 @@ CertifiedPart certified_part(const PartPrice& part) {
           .work = part.work};
 }
 
-CertifiedPart certified_passes_of(const PartPrice& part) {
-  CertifiedPart out = certified_part(part);
-  out.update = out.sync = out.persistent = out.gradients = out.kept = out.waiting = out.work = 0;
-  return out;
-}
-
 }  // namespace
 
 CertifiedCut certified_cut(const InnerWay& way) {
@@ -38,16 +32,15 @@ CertifiedCut certified_cut(const InnerWay& way) {
           .recompute = way.recompute};
 }
 
-CertifiedTable certified_passes(const InnerWay& way, bool with_again, const std::optional<PartPrices>& prices) {
-  CertifiedTable out{.cut = certified_cut(way), .is_refused = !prices};
-  out.cut.dp = 1;
-  out.cut.zero = 0;
-  if (!with_again) out.cut.recompute = "none";
-  if (!prices) return out;
-  out.before = certified_passes_of(prices->before);
-  out.block = certified_passes_of(prices->block);
-  out.after = certified_passes_of(prices->after);
-  return out;
+InnerWay inner_way(const CertifiedCut& cut) {
+  return {.tp = cut.tp,
+          .cp = cut.cp,
+          .ep = cut.ep,
+          .dp = cut.dp,
+          .sp = cut.sp,
+          .zero = cut.zero,
+          .rows = cut.rows,
+          .recompute = cut.recompute};
 }
 
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices) {

@@ -1,8 +1,8 @@
 // Prices of parts as a certificate has them.
 #pragma once
 
-#include <map>
 #include <optional>
+#include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
 #include "trireme/train/plan/part_prices.h"
@@ -11,11 +11,11 @@ namespace trireme {
 
 // All that a search asked for.
 struct CertifiedTables {
-  std::map<CertifiedCut, CertifiedTable> passes, prices;
+  std::vector<CertifiedTable> alone, prices;  // each in ascending order of cuts
 };
 
 CertifiedCut certified_cut(const InnerWay& way);
-CertifiedTable certified_passes(const InnerWay& way, bool with_again, const std::optional<PartPrices>& prices);
+InnerWay inner_way(const CertifiedCut& cut);
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices);
 
 }  // namespace trireme

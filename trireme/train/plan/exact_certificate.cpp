@@ -12,17 +12,6 @@
 namespace trireme {
 namespace {
 
-InnerWay inner_way(const CertifiedCut& cut) {
-  return {.tp = cut.tp,
-          .cp = cut.cp,
-          .ep = cut.ep,
-          .dp = cut.dp,
-          .sp = cut.sp,
-          .zero = cut.zero,
-          .rows = cut.rows,
-          .recompute = cut.recompute};
-}
-
 CertifiedModel certified_model(const ExactSetting& setting) {
   const nn::Cuttable& model = setting.model;
   return {.layers = setting.parts.layers,
@@ -144,8 +133,8 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
                 .slower = l.slower,
                 .memory = l.memory,
                 .solved = l.solved};
-  for (const auto& [cut, table] : plan.asked.passes) out.passes.push_back(table);
-  for (const auto& [cut, table] : plan.asked.prices) out.prices.push_back(table);
+  out.alone = plan.asked.alone;
+  out.prices = plan.asked.prices;
   return out;
 }
 
@@ -177,7 +166,7 @@ size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan
 CertifiedJob::CertifiedJob(const PlanRequest& request)
     : setting_(exact_setting(request)),
       of_job_(for_setting(setting_, request)),
-      pricer_(setting_.job, setting_.parts, request.threads) {}
+      pricer_(setting_.job, setting_.parts, setting_.figures, request.threads) {}
 
 void CertifiedJob::check(const Certificate& certificate) {
   constexpr std::string_view kJob = "the job has";
@@ -191,9 +180,9 @@ void CertifiedJob::check(const Certificate& certificate) {
   require(certificate.model == job.model, "certificate: the figures of its model are not those of the job's");
   require(certificate.before == job.before && certificate.blocks == job.blocks && certificate.after == job.after,
           "certificate: the parts of its model are not those of the job's");
-  for (const CertifiedTable& table : certificate.passes) {
+  for (const CertifiedTable& table : certificate.alone) {
     const InnerWay way = inner_way(table.cut);
-    expect_same_table("passes", table, certified_passes(way, true, pricer_.passes_alone(way, true)));
+    expect_same_table("prices of one data parallel rank", table, certified_prices(way, pricer_.alone(way)));
   }
   for (const CertifiedTable& table : certificate.prices) {
     const InnerWay way = inner_way(table.cut);

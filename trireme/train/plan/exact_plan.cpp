@@ -3,12 +3,22 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/train/plan/way_tables.h"
 
 namespace trireme {
+
 std::vector<std::string> ExactWay::keys(const ModelParts& parts) const {
   std::vector<std::string> out = outer.way().keys();
   out.push_back(parts.stages_key(begins));
+  return out;
+}
+
+std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>& ways, OuterResult found) {
+  std::vector<ExactWay> out;
+  for (SolvedWay& each : found.best) {
+    StageProblem problem = *tables.problem_of(ways[each.candidate]);
+    std::vector<int64_t> bytes = bytes_of_stages(problem, each.begins);
+    out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem)});
+  }
   return out;
 }
 
@@ -25,12 +35,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
   WayTables tables(setting, request.threads);
   OuterResult found = tables.search(ways, request.ranks, request.top);
   out.ledger = found.ledger;
-  for (SolvedWay& each : found.best) {
-    StageProblem problem = *tables.problem_of(ways[each.candidate]);
-    std::vector<int64_t> bytes = bytes_of_stages(problem, each.begins);
-    out.best.push_back(
-        {ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem)});
-  }
+  out.best = exact_ways(tables, ways, std::move(found));
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.first_refusal = tables.pricer().refusal();
   out.asked = tables.asked();

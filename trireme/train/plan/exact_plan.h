@@ -2,9 +2,8 @@
 // their tables. Nothing of the size of the job is compiled.
 #pragma once
 
-#include "trireme/train/plan/certified_tables.h"
-#include "trireme/train/plan/exact_setting.h"
 #include "trireme/train/plan/plan_text.h"
+#include "trireme/train/plan/way_tables.h"
 
 namespace trireme {
 
@@ -32,6 +31,9 @@ struct ExactPlan {
   ExactSetting setting;
   CertifiedTables asked;  // what the result follows from
 };
+
+// What a search over their tables found, with all that is said of each way.
+std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>& ways, OuterResult found);
 
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);

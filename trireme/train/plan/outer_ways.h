@@ -8,7 +8,6 @@
 
 namespace trireme {
 
-inline constexpr int64_t kMostRows = 8;            // samples of a micro-batch of one data parallel rank
 inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leaves to a rank
 
 struct OuterWay {
@@ -17,12 +16,6 @@ struct OuterWay {
   InnerWay inner;
 
   Way way() const;
-};
-
-// What all bounds follow from.
-struct StepFigures {
-  int64_t parameter_bytes = 0, state_bytes = 0;
-  int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
 };
 
 // Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads

@@ -11,6 +11,7 @@
 #include "trireme/cost/crew_links.h"
 #include "trireme/cost/price.h"
 #include "trireme/op/message.h"
+#include "trireme/planner/outer/least_part.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 
@@ -18,6 +19,8 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kPartCrews = 3;  // before, block, after
+
+constexpr std::array kPartsOfModel{&PartPrices::before, &PartPrices::block, &PartPrices::after};
 
 using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
@@ -134,7 +137,11 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
 }
 
 // What other ranks add to a pass is never less than nothing: bounds rest on it.
-void add_difference(PartPrice& to, const PartPrice& with, const PartPrice& without) {
+// Where slices hide what a micro-batch keeps it is in `work`, as often as there are micro-batches.
+void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
+  const int64_t hidden = std::max<int64_t>(0, without.kept - with.kept);
+  with.work = std::max<int64_t>(0, with.work - kPartCrews * hidden);
+  with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
                                 &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
@@ -142,18 +149,62 @@ void add_difference(PartPrice& to, const PartPrice& with, const PartPrice& witho
 }
 
 // Nor is what is computed again.
-void raise_passes(PartPrice& to, const PartPrice& least) {
-  for (const PartField field : kPartPasses) to.*field = std::max(to.*field, least.*field);
+void raise_passes(PartPrices& to, const PartPrices& least) {
+  for (const auto part : kPartsOfModel) {
+    for (const PartField field : kPartPasses) (to.*part).*field = std::max((to.*part).*field, (least.*part).*field);
+  }
+}
+
+void raise_prices(PartPrices& to, const PartPrices& least) {
+  for (const auto part : kPartsOfModel) raise_part(to.*part, least.*part);
 }
 
 }  // namespace
+
+InnerWay alone_of(InnerWay way) {
+  way.dp = 1;
+  way.zero = 0;
+  return way;
+}
+
+InnerWay with_most_rows(const InnerWay& way) {
+  InnerWay out = alone_of(way);
+  out.rows = kMostRows;
+  return out;
+}
+
+std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
+  if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
+  InnerWay out = way;
+  out.dp = kFewRanks;
+  return out;
+}
+
+void raise_moved(PartPrices& to, const PartPrices& of_few) {
+  for (const auto part : kPartsOfModel) raise_moved(to.*part, of_few.*part);
+}
+
+PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  PartPrices out;
+  for (const auto part : kPartsOfModel) {
+    out.*part = least_part(alone.*part, {.rows = way.rows,
+                                         .rows_of_table = known.rows,
+                                         .is_own = known == alone_of(way),
+                                         .ranks = way.ranks(),
+                                         .zero = way.zero,
+                                         .parameter_bytes = figures.parameter_bytes,
+                                         .state_bytes = figures.state_bytes});
+  }
+  return out;
+}
 
 Way InnerWay::way() const {
   return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .zero = zero, .recompute = recompute};
 }
 
 struct PartPricer::Impl {
-  Impl(const JobConfig& job, const ModelParts& model_parts, int of_rank) : parts(model_parts), threads(of_rank) {
+  Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
+      : parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
     set_keys(reduced, {"model.layers=1", "data.validation=0"});
     parts.layers = 1;
@@ -193,7 +244,7 @@ struct PartPricer::Impl {
     JobGraphs graphs = graphs_of(assembly, ranks);
     const CompileOptions options = options_of(assembly, graphs.parallel, ranks);
     CrewPrograms programs = crew_programs(std::move(graphs.step), options);
-    programs.whole.partitioned = {};
+    programs.whole.partitioned = Program();
     if (inner.dp == 1 && inner.zero == 0)  // others are compiled without what is computed again
       begun.emplace(std::pair(before_passes, micro_batches), std::pair(programs, graphs.parallel));
     return compile_crews(std::move(programs), options);
@@ -214,6 +265,7 @@ struct PartPricer::Impl {
   }
 
   ModelParts parts;
+  StepFigures figures;
   int threads;
   JobConfig reduced;
   std::unique_ptr<nn::Module> model;
@@ -221,8 +273,8 @@ struct PartPricer::Impl {
   std::map<std::pair<InnerWay, int64_t>, std::pair<CrewPrograms, Parallel>> begun;  // by way and micro-batches
 };
 
-PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, int threads)
-    : impl_(std::make_unique<Impl>(job, parts, threads)) {}
+PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
+    : impl_(std::make_unique<Impl>(job, parts, figures, threads)) {}
 PartPricer::~PartPricer() = default;
 
 std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
@@ -246,25 +298,25 @@ const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) 
   return compiled_.emplace(way, compiled(way)).first->second;
 }
 
-const std::optional<PartPrices>& PartPricer::passes_alone(const InnerWay& way, bool with_again) {
-  InnerWay alone = way;
-  alone.dp = 1;
-  alone.zero = 0;
-  if (!with_again) alone.recompute = "none";
-  if (alone.recompute == "none") return compiled_once(alone);
-  const auto found = alone_.find(alone);
+const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
+  const InnerWay key = alone_of(way), most = with_most_rows(way);
+  const auto found = alone_.find(key);
   if (found != alone_.end()) return found->second;
-  std::optional<PartPrices> out = passes_alone(way, false);
-  if (out) {
-    const PartPrices least = *out;
-    out = compiled_once(alone);
-    if (out) {
-      raise_passes(out->before, least.before);
-      raise_passes(out->block, least.block);
-      raise_passes(out->after, least.after);
-    }
+  std::optional<PartPrices> out = compiled_once(key);
+  // What a step does once is a difference of two that are large.
+  for (const auto part : kPartsOfModel) {
+    if (out) (*out.*part).update = std::max<int64_t>(0, (*out.*part).update);
+    if (out) (*out.*part).sync = std::max<int64_t>(0, (*out.*part).sync);
   }
-  return alone_.emplace(alone, std::move(out)).first->second;
+  InnerWay without = most;
+  without.recompute = "none";
+  if (out && key != most) {
+    if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
+  }
+  if (out && key != without) {
+    if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
+  }
+  return alone_.emplace(key, std::move(out)).first->second;
 }
 
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
@@ -273,14 +325,17 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
   InnerWay sliced = way;
   sliced.rows = 1;
   sliced.recompute = "none";
-  std::optional<PartPrices> out = passes_alone(way, true);
+  const auto& least = alone(way);
+  std::optional<PartPrices> out = least;
   if (out) {
-    const auto& without = passes_alone(sliced, false);
+    const auto& without = compiled_once(alone_of(sliced));
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
-    add_difference(out->before, with->before, without->before);
-    add_difference(out->block, with->block, without->block);
-    add_difference(out->after, with->after, without->after);
+    for (const auto part : kPartsOfModel) add_difference((*out).*part, (*with).*part, (*without).*part);
+    raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
+    if (const auto few = with_few_ranks(way)) {
+      if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+    }
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }
   return prices_.emplace(way, std::move(out)).first->second;

@@ -26,6 +26,14 @@ struct InnerWay {
   friend auto operator<=>(const InnerWay&, const InnerWay&) = default;
 };
 
+inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
+
+// Of the whole model; what all bounds follow from.
+struct StepFigures {
+  int64_t parameter_bytes = 0, state_bytes = 0;
+  int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
+};
+
 struct PartPrices {
   PartPrice before, block, after;
   // What a micro-batch sends over a boundary, there and back.
@@ -35,16 +43,31 @@ struct PartPrices {
   friend bool operator==(const PartPrices&, const PartPrices&) = default;
 };
 
+// The way of one data parallel rank, without slices.
+InnerWay alone_of(InnerWay way);
+// That with kMostRows.
+InnerWay with_most_rows(const InnerWay& way);
+
+// That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no shorter.
+inline constexpr int64_t kFewRanks = 8;
+std::optional<InnerWay> with_few_ranks(const InnerWay& way);
+void raise_moved(PartPrices& to, const PartPrices& of_few);
+
+// Each part of `way` takes no less, by the prices of `known`, one data parallel rank.
+PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures);
+
 class PartPricer {
  public:
   // `job` is without cuts (ways.h).
-  PartPricer(const JobConfig& job, const ModelParts& parts, int threads);
+  PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads);
   ~PartPricer();
 
-  // Nothing where the compiler refuses the way; `refusal` says why the first one was.
+  // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
+  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
   const std::optional<PartPrices>& prices(const InnerWay& way);
-  // No pass of prices(way) takes less: those of one data parallel rank, without or with what is computed again.
-  const std::optional<PartPrices>& passes_alone(const InnerWay& way, bool with_again);
+  // The table of alone_of(way), no less than what the one with the most rows says of it, and of recomputation no
+  // shorter than without.
+  const std::optional<PartPrices>& alone(const InnerWay& way);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);
 

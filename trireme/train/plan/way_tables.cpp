@@ -3,42 +3,66 @@
 #include "trireme/planner/outer/pipeline_shape.h"
 
 namespace trireme {
-namespace {
-
-void note_asked(CertifiedTable table, std::map<CertifiedCut, CertifiedTable>& to) {
-  const CertifiedCut cut = table.cut;
-  to.emplace(cut, std::move(table));
-}
-
-}  // namespace
 
 WayTables::WayTables(const ExactSetting& setting, int threads)
-    : setting_(setting), pricer_(setting.job, setting.parts, threads) {}
+    : setting_(setting), pricer_(setting.job, setting.parts, setting.figures, threads) {}
 
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
   const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
-  note_asked(certified_prices(way.inner, prices), asked_.prices);
+  asked_prices_.insert(way.inner);
   if (!prices) return std::nullopt;
   return problem_with(way, *prices);
 }
 
-std::optional<int64_t> WayTables::bound_of(const OuterWay& way, bool with_again) {
-  const std::optional<PartPrices>& prices = pricer_.passes_alone(way.inner, with_again);
-  note_asked(certified_passes(way.inner, with_again, prices), asked_.passes);
-  if (!prices) return std::nullopt;
-  StageProblem problem = problem_with(way, *prices);
-  problem.crossing = 0;
-  for (PartPrice& part : problem.parts) part.update = part.sync = 0;
-  return bound_of_cuts(problem) - way.pp;  // rounding
+OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked asked) {
+  const std::optional<PartPrices>& alone = pricer_.alone(known);
+  asked_alone_.insert(known);
+  if (!alone) {
+    const bool is_own = known == alone_of(way.inner);
+    return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
+  }
+  const StageProblem problem = problem_with(way, least_of(*alone, known, way.inner, setting_.figures));
+  if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(problem)};
+  return {.kind = some_cut_fits(problem) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+}
+
+OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
+  const auto few = with_few_ranks(way.inner);
+  if (!few) return {};
+  asked_prices_.insert(*few);
+  const InnerWay own = alone_of(way.inner);
+  const std::optional<PartPrices>&moved = pricer_.prices(*few), &alone = pricer_.alone(own);
+  if (!moved || !alone) return {};
+  PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
+  raise_moved(least, *moved);
+  return {.bound_ps = bound_of_longer_parts(problem_with(way, least))};
 }
 
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top) {
   std::vector<OuterCandidate> candidates;
   for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
-  const OuterQuestions ask{
-      .bounds = {[&](size_t i) { return bound_of(ways[i], false); }, [&](size_t i) { return bound_of(ways[i], true); }},
-      .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  const auto without_again = [&](size_t i) {
+    InnerWay out = with_most_rows(ways[i].inner);
+    out.recompute = "none";
+    return out;
+  };
+  const auto most = [&](size_t i) { return with_most_rows(ways[i].inner); };
+  const auto own = [&](size_t i) { return alone_of(ways[i].inner); };
+  const auto asks = [&](auto known, Asked asked) {
+    return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
+  };
+  const OuterQuestions ask{.bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime),
+                                      asks(most, Asked::kMemory), asks(own, Asked::kTime), asks(own, Asked::kMemory),
+                                      [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
+                           .problem = [&](size_t i) { return problem_of(ways[i]); }};
   return search_outer(candidates, setting_.memory_bytes, top, ask);
+}
+
+CertifiedTables WayTables::asked() {
+  CertifiedTables out;
+  for (const InnerWay& way : asked_alone_) out.alone.push_back(certified_prices(way, pricer_.alone(way)));
+  for (const InnerWay& way : asked_prices_) out.prices.push_back(certified_prices(way, pricer_.prices(way)));
+  return out;
 }
 
 StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
@@ -47,6 +71,7 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
                    .memory = setting_.memory_bytes};
+  out.parts.reserve(static_cast<size_t>(setting_.parts.count()));
   out.parts.push_back(prices.before);
   out.parts.insert(out.parts.end(), static_cast<size_t>(setting_.parts.layers), prices.block);
   out.parts.push_back(prices.after);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,21 +19,25 @@ class WayTables {
 
   // Its tables, with the memory of a rank. Nothing where the compiler refuses the way.
   std::optional<StageProblem> problem_of(const OuterWay& way);
-  // From passes alone; what is done once a step, and what crosses, may take nothing.
-  std::optional<int64_t> bound_of(const OuterWay& way, bool with_again);
   // The best `top` of these, by all that is known of them.
   OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top);
 
-  const CertifiedTables& asked() const { return asked_; }
+  // All that searches asked for.
+  CertifiedTables asked();
   const PartPricer& pricer() const { return pricer_; }
 
  private:
+  enum class Asked : uint8_t { kTime, kMemory };
+  // By the table of `known`, which is that of one data parallel rank.
+  OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
+  // By its own table of one rank, and what fewer ranks move.
+  OuterAnswer answer_by_few_ranks(const OuterWay& way);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
   const PipelineShape& shape(const std::string& schedule, int64_t pp);
 
   const ExactSetting& setting_;
   PartPricer pricer_;
-  CertifiedTables asked_;
+  std::set<InnerWay> asked_alone_, asked_prices_;
   std::map<std::pair<std::string, int64_t>, PipelineShape> shapes_;
 };
 

@@ -1,0 +1,94 @@
+#include "trireme/planner/certificate/certified_least.h"
+
+#include <algorithm>
+
+#include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/certified_space.h"
+#include "trireme/planner/certificate/exact_numbers_impl.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kCertifiedParts{&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after};
+
+// What each row adds to: fewer rows are no faster, one by one, and keep no less.
+bool is_of_rows(size_t field) {
+  const auto each = kCertifiedPartFields[field];
+  return field < kCertifiedPassFields || each == &CertifiedPart::kept || each == &CertifiedPart::waiting;
+}
+
+// Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3. Of Adam's state that is two of
+// three, so that is asked of the model, in parts of 1,024.
+int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const CertifiedModel& model) {
+  if (cut.zero == 0) return bytes;
+  if (cut.zero == 3) return bytes / exact_product(exact_product(cut.tp, cut.cp), exact_product(cut.ep, cut.dp));
+  const int64_t all = exact_sum(model.parameter_bytes, model.state_bytes);
+  return exact_product(bytes, model.parameter_bytes / (all / 1024 + 1)) / 1024;
+}
+
+}  // namespace
+
+CertifiedCut certified_alone(CertifiedCut cut) {
+  cut.dp = 1;
+  cut.zero = 0;
+  return cut;
+}
+
+CertifiedCut certified_most_rows(CertifiedCut cut) {
+  cut.rows = certified_most_rows_of_ways();
+  return certified_alone(std::move(cut));
+}
+
+CertifiedCut certified_without_again(CertifiedCut cut) {
+  cut.recompute = "none";
+  return cut;
+}
+
+std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
+  constexpr int64_t kFew = 8;
+  if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;
+  cut.dp = kFew;
+  return cut;
+}
+
+CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few) {
+  for (const auto part : kCertifiedParts) {
+    for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})
+      (table.*part).*field = std::max((table.*part).*field, (few.*part).*field);
+  }
+  return table;
+}
+
+CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model) {
+  CertifiedTable out{.cut = cut};
+  const bool is_whole = cut.rows == alone.cut.rows && cut.recompute == alone.cut.recompute && cut.zero == 0;
+  for (const auto part : kCertifiedParts) {
+    for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
+      const auto field = kCertifiedPartFields[i];
+      const int64_t of_alone = (alone.*part).*field;
+      int64_t& to = (out.*part).*field;
+      if (is_of_rows(i)) {
+        to = exact_product(of_alone, cut.rows) / alone.cut.rows;
+      } else if (field == &CertifiedPart::persistent) {
+        to = least_of_persistent(of_alone, cut, model);
+      } else if (is_whole) {
+        to = of_alone;
+      }
+    }
+  }
+  return out;
+}
+
+void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
+  for (const auto part : kCertifiedParts) {
+    for (const auto field : kCertifiedPartFields) {
+      const CertifiedCut& cut = table.cut;
+      require((table.*part).*field >= (least.*part).*field,
+              "certificate: the prices of tp={} cp={} ep={} dp={} sp={} zero={} rows={} recompute={} are less than the "
+              "ones that they are bounded by",
+              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+    }
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// What the parts of the model take at least by a cut, from the certificate's table of one data parallel rank: the
+// verifier's own rule for ways whose prices nobody has made.
+#pragma once
+
+#include <optional>
+
+#include "trireme/planner/certificate/certificate.h"
+
+namespace trireme {
+
+// Its cut: of as many rows, or of the most rows that a way has, with or without what is computed again.
+CertifiedCut certified_alone(CertifiedCut cut);
+CertifiedCut certified_most_rows(CertifiedCut cut);
+CertifiedCut certified_without_again(CertifiedCut cut);
+
+// Of eight data parallel ranks, where the cut has a multiple of them: they move no more.
+std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
+// `table` with at least what `few` moves.
+CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);
+
+// `alone`: of a cut that is the same in tp, cp, ep and sp, and has as many rows or more. Without a crossing.
+CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model);
+
+// Throws kInvalidArgument where a figure of `part` is less than that of `least`.
+void check_no_less(const CertifiedTable& table, const CertifiedTable& least);
+
+}  // namespace trireme

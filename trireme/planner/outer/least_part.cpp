@@ -1,0 +1,46 @@
+#include "trireme/planner/outer/least_part.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trireme {
+namespace {
+
+using LeastField = int64_t PartPrice::*;
+constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
+                             &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
+                             &PartPrice::kept,    &PartPrice::waiting};
+constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync, &PartPrice::gradients, &PartPrice::work};
+
+int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
+  constexpr int64_t kWhole = 1024;
+  if (of.zero == 0) return persistent;
+  if (of.zero >= 3) return persistent / of.ranks;
+  const int64_t parameters = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
+  return persistent * parameters / kWhole;
+}
+
+}  // namespace
+
+PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
+  PartPrice out;
+  for (const LeastField field : kOfRows) out.*field = alone.*field * of.rows / of.rows_of_table;
+  out.persistent = least_persistent(alone.persistent, of);
+  if (of.is_own && of.zero == 0) {
+    for (const LeastField field : kOfSteps) out.*field = alone.*field;
+  }
+  return out;
+}
+
+void raise_moved(PartPrice& part, const PartPrice& least) {
+  for (const LeastField field : {&PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::sync})
+    part.*field = std::max(part.*field, least.*field);
+}
+
+void raise_part(PartPrice& part, const PartPrice& least) {
+  for (const LeastField field : kOfRows) part.*field = std::max(part.*field, least.*field);
+  for (const LeastField field : kOfSteps) part.*field = std::max(part.*field, least.*field);
+  part.persistent = std::max(part.persistent, least.persistent);
+}
+
+}  // namespace trireme

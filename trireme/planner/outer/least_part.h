@@ -1,0 +1,27 @@
+// What a part takes at least, by the table of one data parallel rank: so that ways can be ruled out whose own tables
+// nobody has made. It holds because no table is made that has less (train/plan/part_prices.h).
+#pragma once
+
+#include "trireme/planner/outer/stage_problem.h"
+
+namespace trireme {
+
+// The way that is asked for, beside the table that is known.
+struct LeastPartOf {
+  int64_t rows = 1, rows_of_table = 1;  // of a micro-batch; the table's are no fewer
+  bool is_own = true;                       // the table's way differs in dp and zero alone
+  int64_t ranks = 1;                        // of a stage
+  int64_t zero = 0;
+  int64_t parameter_bytes = 0, state_bytes = 0;  // of the whole model
+};
+
+// A row takes no less among fewer rows: passes, and bytes of a micro-batch in flight. Persistent bytes may be sliced:
+// state with zero 1 and 2, all with zero 3. By its own table, and without slices, all else is no less either.
+PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
+
+// To these where they are less.
+void raise_part(PartPrice& part, const PartPrice& least);
+// The same of collectives alone.
+void raise_moved(PartPrice& part, const PartPrice& least);
+
+}  // namespace trireme
