@@ -213,9 +213,17 @@ class Homes {
   }
 
   void add_inputs() {
+    const std::vector<char> once = that_come_once(graph_, options_.homes, host_nodes(graph_));
     for (const auto& [input, home] : homes_of_inputs_elsewhere()) {
       const std::vector<NodeId>& uses = uses_[at(input)].nodes;
-      if (!uses.empty()) trips_.push_back({.value = input, .home = home, .visits = visits_of(uses)});
+      if (!uses.empty()) {
+        std::vector<Visit> visits = visits_of(uses);
+        while (visits.size() > 1 && once[at(graph_.value(input).index)] != 0) {
+          join(visits[0], visits[1]);
+          visits.erase(visits.begin() + 1);
+        }
+        trips_.push_back({.value = input, .home = home, .visits = std::move(visits)});
+      }
       for (const Output& output : graph_.outputs()) {
         if (output.updates == input && is_made_here(output.value))
           returns_.emplace(output.value, Return{home, uses_[at(output.value)].nodes.back()});
@@ -226,8 +234,9 @@ class Homes {
       if (!uses.empty()) trips_.push_back({.value = part, .home = home, .visits = visits_of(uses)});
     }
     for (const auto& [join, home] : joins_) {
-      for (const ValueId part : graph_.node(join).inputs)
-        returns_.emplace(part, Return{home, uses_[at(part)].nodes.back()});
+      for (const ValueId part : graph_.node(join).inputs) {
+        if (is_made_here(part)) returns_.emplace(part, Return{home, uses_[at(part)].nodes.back()});
+      }
     }
   }
 
@@ -395,7 +404,8 @@ class Homes {
   void copy(NodeId id) {
     Few<ValueId, 4> in = graph_.node(id).inputs;
     for (ValueId& operand : in) {
-      if (joins_.contains(id)) operand = at_home_.at(operand);
+      if (const auto left = at_home_.find(operand); joins_.contains(id) && left != at_home_.end())
+        operand = left->second;
       if (!is_on_device(id)) continue;
       if (const auto here = here_.find(operand); here != here_.end()) operand = here->second;
     }
