@@ -55,6 +55,8 @@ class Placing {
       release(starts_[index_of(id)]);
       if (!is_on_host(id)) {
         on_device(id);
+      } else if (graph_.node(id).inputs.empty()) {
+        constants_.insert(id);
       } else if (graph_.node(id).phase == Phase::kUpdate) {
         arriving_.emplace(come(id), id);
         waits_.insert(id);
@@ -65,6 +67,7 @@ class Placing {
       }
     }
     release_all_ops();
+    while (!constants_.empty()) make_constant(*constants_.begin());
     while (!returning_.empty()) give_back();
     for (const auto& [value, back] : returned_) rewrite_.same(value, back);
     return rewrite_.finish();
@@ -166,6 +169,7 @@ class Placing {
     const NodeId producer = graph_.value(id).producer;
     if (producer < 0 || !is_on_host(producer)) return id;
     run_until(producer);
+    make_constant(producer);
     if (const auto known = here_.find(id); known != here_.end()) return known->second;
     return here_.emplace(id, moved(id, Tier::kDevice, producer)).first->second;
   }
@@ -186,8 +190,14 @@ class Placing {
     return ready_s;
   }
 
+  // Before its first reader: those of the step before have it until they have ended.
+  void make_constant(NodeId id) {
+    if (constants_.erase(id) > 0) copy_on_host(id);
+  }
+
   void copy_on_host(NodeId id) {
     const Node& node = graph_.node(id);
+    for (const ValueId operand : node.inputs) make_constant(graph_.value(operand).producer);
     Few<ValueId, 4> in = node.inputs;
     for (ValueId& operand : in) {
       if (const auto there = there_.find(operand); there != there_.end()) operand = there->second;
@@ -273,6 +283,7 @@ class Placing {
   std::map<ValueId, NodeId> first_early_;  // by value: the op of the forward pass that reads it first
   std::map<ValueId, Tier> home_of_made_;   // by value that is made on the host, and replaces an input, or rows of one
   std::vector<NodeId> needed_;             // by op there: the first that reads what it makes in the next step; -1: none
+  std::set<NodeId> constants_;             // ops there that read nothing, and have not been given their place
   std::set<NodeId> waits_;                 // ops of updates that have not been given their place
   std::multimap<double, NodeId> arriving_;         // of these, by the time at which what they read has come
   std::set<std::pair<NodeId, NodeId>> there_now_;  // those for which it has, by who needs them
