@@ -8,38 +8,22 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
+#include "trireme/exec/bound_action.h"
 #include "trireme/exec/bound_message.h"
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/end_copies.h"
+#include "trireme/exec/external_view.h"
 #include "trireme/exec/host_lane.h"
 #include "trireme/exec/rank_of_mesh.h"
+#include "trireme/exec/step_border.h"
 #include "trireme/exec/tier_memory.h"
 #include "trireme/op/rank_groups.h"
 
 namespace trireme {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr size_t kMostKeptBytes = 8 << 20;  // freed memory in the first run, in which kernels make what they keep
-
-// One action with everything it needs, ready to run.
-struct Bound {
-  const Action* action = nullptr;
-  std::string what;  // "in matmul at 'h.0'", for errors
-  std::vector<View> in, out;
-  std::vector<Place> in_place, out_place;
-  std::span<std::byte> scratch;
-  KernelFn* kernel = nullptr;
-  std::shared_ptr<void> kernel_state;
-  std::unique_ptr<Background> background;
-  bool sends = false;      // the background work has other members than this rank
-  Clock::time_point sent;  // when it was started in this step
-  int dim = 0;             // of a local cut, and which part of it
-  int64_t part = 0;
-  double seconds = 0;
-};
 
 Device& of_plan(Device& device, const ExecutionPlan& plan) {
   require(plan.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", plan.device,
@@ -61,7 +45,9 @@ struct Executor::State {
   std::vector<Bound> actions;
   std::vector<std::optional<BoundCollective::Ranks>> ranks_of_call;
   Binding binding;
-  std::vector<Bound*> in_flight_at_end;
+  std::vector<Bound*> in_flight_at_end;  // not what the step leaves under way
+  StepBorder border = step_border(plan);
+  Clock::time_point begun;                    // the step
   std::vector<Bound*> sending;                // actions that communicate, in their order
   std::vector<Interval> flights, stops;       // of the step, as in communication_time; room for all is there
   std::vector<std::pair<View, View>> copies;  // from, to: updates that are not in place
@@ -81,7 +67,8 @@ struct Executor::State {
         options(o),
         device(o.device ? *o.device : cpu_device()),
         rank(rank_of_mesh(p, o.world)),
-        memory(p, {o.world, o.arena, o.disk}, of_plan(device, p), o.beside ? &o.beside->state_->memory : nullptr),
+        memory(p, {o.world, o.arena, o.host_arena, o.disk}, of_plan(device, p),
+               o.beside ? &o.beside->state_->memory : nullptr),
         stream(device.stream()) {
     if (!device.sends_in_place()) outward = device.stream(), inward = device.stream();
     movers.emplace(plan, memory, device);
@@ -103,19 +90,9 @@ struct Executor::State {
     for (const PlanInput& input : plan.inputs) {
       const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
       if (plan.buffers[static_cast<size_t>(value.buffer)].offset >= 0) continue;
-      invariant(static_cast<bool>(options.external), "input '{}' is external and no memory is given", input.name);
-      View view = options.external(input.name);
-      invariant(view.type == value.type, "input '{}' is {}; the memory given is {}", input.name, to_string(value.type),
-                to_string(view.type));
+      View view = external_view(plan, input, options.external, device.name());
       const Tier tier = plan.buffers[static_cast<size_t>(value.buffer)].tier;
       if (view.memory == Memory::kHost && tier == Tier::kDevice) view = on_device(view);
-      if (tier == Tier::kHost && view.memory == Memory::kDevice)
-        fail(ErrorKind::kUnsupported,
-             "plan '{}' reads '{}' on the host; it lies in the memory of device '{}'; give it a home there or there "
-             "(parallel.home), in all that reads it",
-             plan.name, input.name, device.name());
-      invariant(tier != Tier::kDisk || view.memory == Memory::kDisk,
-                "input '{}' lies on the disk; the memory given does not", input.name);
       for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
         if (plan.values[i].buffer != value.buffer) continue;
         views[i] = view.with(plan.values[i].type);
@@ -173,7 +150,8 @@ struct Executor::State {
       bind_work(bound);
     }
     for (size_t i = 0; i < actions.size(); ++i) {
-      if (actions[i].background && !waited[i]) in_flight_at_end.push_back(&actions[i]);
+      const bool is_left = std::ranges::count(border.left, static_cast<int>(i)) > 0;
+      if (actions[i].background && !waited[i] && !is_left) in_flight_at_end.push_back(&actions[i]);
       if (actions[i].sends) sending.push_back(&actions[i]);
     }
     flights.reserve(sending.size());
@@ -275,6 +253,9 @@ struct Executor::State {
   int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
 
   void run_action(Bound& bound) {
+    if (!border.left.empty()) {
+      for (const int left : border.ends[static_cast<size_t>(number_of(bound))]) wait(left_at(left));
+    }
     for (const int comm : bound.action->waits) wait(actions[static_cast<size_t>(comm)]);
     const bool timed = timing || tracing;
     const auto begin = timed ? Clock::now() : Clock::time_point{};
@@ -293,6 +274,19 @@ struct Executor::State {
   }
 
   int number_of(const Bound& bound) const { return static_cast<int>(bound.action - plan.actions.data()); }
+
+  Bound& left_at(int left) { return actions[static_cast<size_t>(border.left[static_cast<size_t>(left)])]; }
+
+  // Ends what the last step has left under way.
+  void settle() {
+    for (const int left : border.left) wait(actions[static_cast<size_t>(left)]);
+  }
+  // Where the value is, when nothing under way uses its bytes, which may be lent by another executor.
+  const View& settled(int value) {
+    if (options.beside != nullptr) options.beside->state_->settle();
+    if (!border.left.empty() && border.used[static_cast<size_t>(value)] != 0) settle();
+    return views[static_cast<size_t>(value)];
+  }
 
   // The local cut of a replicated value.
   void cut(const Bound& bound) {
@@ -318,7 +312,8 @@ struct Executor::State {
     if (timing) bound.seconds += std::chrono::duration<double>(end - begin).count();
     if (!tracing) return;
     trace.push_back({number_of(bound), true, begin, end});
-    if (!bound.sends) trace.push_back({number_of(bound), false, bound.sent, bound.background->ended()});
+    if (!bound.sends)
+      trace.push_back({number_of(bound), false, std::max(bound.sent, begun), bound.background->ended()});
   }
 
   CommunicationTime note_communication(Clock::time_point begin) {
@@ -330,7 +325,8 @@ struct Executor::State {
   }
 
   void run() {
-    const auto begin = Clock::now();
+    if (options.beside != nullptr) options.beside->state_->settle();
+    begun = Clock::now();
     stops.clear();
     trace.clear();
     for (Bound& bound : actions) {
@@ -344,7 +340,11 @@ struct Executor::State {
     }
     first_run = false;
     for (Bound* bound : in_flight_at_end) wait(*bound);
-    communication = note_communication(begin);
+    communication = note_communication(begun);
+    for (size_t i = 0; tracing && i < border.left.size(); ++i) {
+      const Bound& left = left_at(static_cast<int>(i));
+      if (left.background->is_under_way()) trace.push_back({number_of(left), false, left.sent, Clock::now()});
+    }
     for (size_t i = 0; tracing && i < sending.size(); ++i)
       trace.push_back({number_of(*sending[i]), false, sending[i]->sent, sending[i]->background->ended()});
     for (const auto& [from, to] : copies) stream->copy(from, to);
@@ -352,7 +352,7 @@ struct Executor::State {
   }
 
   HostPiece read(int value) {
-    const View& piece = views[static_cast<size_t>(value)];
+    const View& piece = settled(value);
     if (piece.memory == Memory::kHost) return {piece};
     HostTensor copy(piece.type);
     if (piece.memory == Memory::kDisk) {
@@ -372,7 +372,7 @@ struct Executor::State {
   }
 
   HostPiece borrow(int value) {
-    const View& piece = views[static_cast<size_t>(value)];
+    const View& piece = settled(value);
     if (piece.memory != Memory::kDisk) return read(value);
     HostPiece out;
     out.view = between_steps(piece.type, out.copy);
@@ -381,7 +381,7 @@ struct Executor::State {
   }
 
   void write(int value, const View& from) {
-    const View& to = views[static_cast<size_t>(value)];
+    const View& to = settled(value);
     if (to.memory == Memory::kDisk) return movers->write(value, from);
     stream->copy(from, to);
     stream->synchronize();
@@ -403,8 +403,12 @@ void Executor::run() {
 const ExecutionPlan& Executor::plan() const {
   return state_->plan;
 }
-std::span<std::byte> Executor::arena() const {
-  return state_->memory.arena(Tier::kDevice);
+std::span<std::byte> Executor::arena(Tier tier) const {
+  return state_->memory.arena(tier);
+}
+
+void Executor::settle() const {
+  state_->settle();
 }
 
 std::string Executor::disk() const {
@@ -416,7 +420,7 @@ bool Executor::has_input(std::string_view name) const {
 }
 
 void Executor::write_input(std::string_view name, const View& from) {
-  const View to = input(name);
+  const View to = state_->views[static_cast<size_t>(state_->plan.input(name).value)];
   require(from.type == to.type, "input '{}' is {}; it cannot be written from {}", name, to_string(to.type),
           to_string(from.type));
   state_->write(state_->plan.input(name).value, from);
@@ -450,10 +454,10 @@ HostPiece Executor::read_output(std::string_view name) const {
 }
 
 View Executor::input(std::string_view name) const {
-  return state_->views[static_cast<size_t>(state_->plan.input(name).value)];
+  return state_->settled(state_->plan.input(name).value);
 }
 View Executor::output(std::string_view name) const {
-  return state_->views[static_cast<size_t>(state_->plan.output(name).value)];
+  return state_->settled(state_->plan.output(name).value);
 }
 Box Executor::input_box(std::string_view name) const {
   return state_->box_of(state_->plan.input(name).value);
@@ -486,7 +490,7 @@ std::vector<ActionTime> Executor::times() const {
 void Executor::set_tracing(bool on) {
   state_->tracing = on;
   state_->trace.clear();
-  if (on) state_->trace.reserve(3 * state_->actions.size());  // it runs, and is waited for once, perhaps at the end
+  if (on) state_->trace.reserve(4 * state_->actions.size());  // it runs in one step or two, and is waited for once
 }
 
 std::span<const ActionTrace> Executor::trace() const {

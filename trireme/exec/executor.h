@@ -27,6 +27,7 @@ struct ExecutorOptions {
   // Bytes to run in; empty: the executor takes its own. At least arena_bytes, and not shared by two executors that run
   // at the same time. (A validation plan runs in the step's transient part, which is free between steps.)
   std::span<std::byte> arena = {};
+  std::span<std::byte> host_arena = {};  // the same of the tier 'host', which is used where it has room
   std::string disk;  // directory of the file that is the tier 'disk'; "": the system's for temporary files
   // Gives the memory of a parameter or state by its name, for plans with external_parameters. What is the host's is
   // copied, once, for a device that works elsewhere.
@@ -78,12 +79,14 @@ class Executor {
   const Binding& binding() const;
 
   // One step. Data and schedule inputs must be filled before each: their bytes are reused after their last reader.
-  // Errors carry the op and its scope.
+  // Errors carry the op and its scope. Ops on the host that nobody waits for may go on after it, under the next step
+  // (step_border.h); whoever reads or writes an input or output that they use waits for them.
   void run();
+  void settle() const;  // waits for all that the last step has left under way
 
   const ExecutionPlan& plan() const;
-  std::span<std::byte> arena() const;  // the device's
-  std::string disk() const;            // what lies on the disk, where and how it is reached, in words; "": nothing does
+  std::span<std::byte> arena(Tier tier = Tier::kDevice) const;  // not the disk's
+  std::string disk() const;  // what lies on the disk, where and how it is reached, in words; "": nothing does
   // Of a crew's plan: a crew has the inputs that its stages read.
   bool has_input(std::string_view name) const;
   // Between the host and the local pieces, between steps. Pieces are dense and row-major, of the plan's types; throw

@@ -5,6 +5,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/bounds_in_flight.h"
 #include "trireme/exec/carrier.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/disk/blocks.h"
@@ -33,7 +34,7 @@ class Planner {
         producer_(graph_.values().size(), -1),
         last_read_(graph_.values().size(), -1),
         sent_by_(graph_.values().size()),
-        is_waited_for_(graph_.nodes().size(), 0),
+        in_flight_(graph_),
         home_(graph_.values().size(), Tier::kDevice) {}
 
   ExecutionPlan run() {
@@ -93,27 +94,22 @@ class Planner {
         scratch = kernel.scratch_bytes;
       }
       if (n.on_host) {
-        for (const ValueId id : n.inputs) home_[static_cast<size_t>(id)] = Tier::kHost;
+        for (const ValueId id : n.inputs) put_home(id, Tier::kHost);
       }
       if (is_move(*action.op)) {
         const Move move = move_of(n.attrs);
-        home_[static_cast<size_t>(n.inputs[0])] = move.from;
-        if (const ValueId whole = seen_in_part(n.inputs[0]); whole != kNoValue)
-          home_[static_cast<size_t>(whole)] = move.from;
+        put_home(n.inputs[0], move.from);
         if (move.meets_disk()) scratch = staged_by_disk(graph_.type(n.inputs[0]).bytes(), options_.disk_blocks);
       }
       for (const ValueId id : n.outputs) producer_[static_cast<size_t>(id)] = i;
       for (const ValueId id : n.inputs) {
         const int from = producer_[static_cast<size_t>(id)];
-        if (from < 0 || !in_background(lane(from))) continue;
+        if (from < 0 || !in_background(lane(from)) || joins_on_host(action, from)) continue;
         if (std::find(action.waits.begin(), action.waits.end(), from) == action.waits.end()) {
           action.waits.push_back(from);
         }
       }
-      if (action.lane == Lane::kComm) bound_in_flight(i, action, scattering_, parts_what_it_reads(action));
-      if (action.lane == Lane::kOut) bound_in_flight(i, action, leaving_, true);
-      if (action.lane == Lane::kStore) bound_in_flight(i, action, stored_, true);
-      for (const int wait : action.waits) is_waited_for_[static_cast<size_t>(wait)] = 1;
+      in_flight_.bound(i, action, n);
       scratch_bytes_.push_back(scratch);
       plan_.actions.push_back(std::move(action));
     }
@@ -126,29 +122,21 @@ class Planner {
     return scopes_[at];
   }
   const SharedText& shared(const std::string& name) { return names_.try_emplace(name, name).first->second; }
+  // Parts that are made where they belong, which nobody reads before the next step (step_border.h).
+  bool joins_on_host(const Action& action, int maker) const {
+    return action.op->traits.joins_in_place && lane(maker) == Lane::kHost;
+  }
+  // Where an input lies, which is so all there or in part.
+  void put_home(ValueId id, Tier tier) {
+    home_[static_cast<size_t>(id)] = tier;
+    if (const ValueId whole = seen_in_part(id); whole != kNoValue) home_[static_cast<size_t>(whole)] = tier;
+  }
   // The input that a value is a part of, or kNoValue.
   ValueId seen_in_part(ValueId id) const {
     const int from = producer_[static_cast<size_t>(id)];
     if (from < 0 || node(from).op != &structural().part) return kNoValue;
     const ValueId whole = node(from).inputs[0];
     return producer_[static_cast<size_t>(whole)] < 0 ? whole : kNoValue;
-  }
-
-  // A communication that gives each rank a part of what it reads keeps all of that alive until something waits for it,
-  // which may be the end of the backward pass; a move from the device's memory does so until the step's end. Two of
-  // them are enough to keep links, or the lane, busy: the third waits for the first.
-  void bound_in_flight(int i, Action& action, std::vector<int>& under_way, bool is_one) {
-    std::erase_if(under_way, [&](int comm) { return is_waited_for_[static_cast<size_t>(comm)] != 0; });
-    if (under_way.size() >= 2) {
-      if (std::find(action.waits.begin(), action.waits.end(), under_way.front()) == action.waits.end()) {
-        action.waits.push_back(under_way.front());
-      }
-      under_way.erase(under_way.begin());
-    }
-    if (is_one) under_way.push_back(i);
-  }
-  static bool parts_what_it_reads(const Action& action) {
-    return action.op->collective->work == GroupWork::kReduceScatter;
   }
 
   const KernelChoice& kernel_of(const Node& n, int kind) {
@@ -452,15 +440,14 @@ class Planner {
   std::vector<int> producer_;
   std::vector<int> last_read_;
   std::vector<Few<int, 2>> sent_by_;
-  std::vector<char> is_waited_for_;  // per action, by one that is added
-  std::vector<Tier> home_;           // per value: where moves find it
+  BoundsInFlight in_flight_;
+  std::vector<Tier> home_;  // per value: where moves find it
   std::vector<int> waited_;
   std::vector<int64_t> scratch_bytes_;
-  std::vector<int> scattering_, leaving_, stored_;  // by lane: what no action waits for yet
-  std::vector<char> keeps_;                         // per action
-  std::vector<Few<ValueId, 2>> replaces_;           // per value: the inputs that are it after the step
-  std::vector<char> is_replaced_;                   // per value
-  std::vector<Few<ValueId, 2>> users_;              // per buffer
+  std::vector<char> keeps_;                // per action
+  std::vector<Few<ValueId, 2>> replaces_;  // per value: the inputs that are it after the step
+  std::vector<char> is_replaced_;          // per value
+  std::vector<Few<ValueId, 2>> users_;     // per buffer
   std::vector<std::vector<int>> together_;
   CallKinds kinds_;
   std::vector<int> kind_of_;  // of actions

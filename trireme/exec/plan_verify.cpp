@@ -84,7 +84,9 @@ class Flights {
       const bool looks_only =
           action.op->traits.joins_in_place ||
           (action.op->traits.zero_cost_view && !action.in.empty() && !action.out.empty() && is_of(action));
-      for (const int id : action.in) check(range_of(id), false);
+      if (!action.op->traits.joins_in_place) {
+        for (const int id : action.in) check(range_of(id), false);
+      }
       if (!looks_only) {
         for (const int id : action.out) check(range_of(id), true);
       }

@@ -22,7 +22,12 @@ TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, De
   } else {
     take(Tier::kDevice, options);
   }
-  take(Tier::kHost, options);
+  const auto on_host = static_cast<size_t>(plan.arena(Tier::kHost).bytes);
+  if (on_host > 0 && options.host_arena.size() >= on_host) {
+    arenas_[static_cast<size_t>(Tier::kHost)] = options.host_arena.first(on_host);
+  } else {
+    take(Tier::kHost, options);
+  }
   if (std::ranges::none_of(plan.buffers, [](const Buffer& buffer) { return buffer.tier == Tier::kDisk; })) return;
   const int64_t on_disk = plan.arena(Tier::kDisk).bytes;
   invariant(on_disk == 0 || beside == nullptr, "plan '{}': what lies on the disk is both its own and another's",

@@ -19,14 +19,15 @@ namespace trireme {
 // Of an executor's options, what the memory follows from.
 struct TierOptions {
   comm::World* world = nullptr;
-  std::span<std::byte> arena = {};  // the device's; empty: it is taken
-  std::string disk = {};            // a directory
+  std::span<std::byte> arena = {};       // the device's; empty: it is taken
+  std::span<std::byte> host_arena = {};  // the host's; taken as well where this has no room
+  std::string disk = {};                 // a directory
 };
 
 class TierMemory {
  public:
-  // The arenas that `options` does not give are taken here. What the plan has on the disk from outside lies where
-  // `beside` has it. The plan outlives it, and so does `beside`.
+  // The arenas that `options` does not give, or gives no room for, are taken here. What the plan has on the disk from
+  // outside lies where `beside` has it. The plan outlives it, and so does `beside`.
   TierMemory(const ExecutionPlan& plan, const TierOptions& options, Device& device, TierMemory* beside);
 
   std::span<std::byte> arena(Tier tier) const { return arenas_[static_cast<size_t>(tier)]; }

@@ -10,6 +10,7 @@
 #include "trireme/cost/crew_links.h"
 #include "trireme/exec/events.h"
 #include "trireme/exec/memory_plan.h"
+#include "trireme/exec/step_border.h"
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
@@ -32,9 +33,16 @@ struct Flight {
   int watchers = 0;  // crews that have not waited for it
 };
 
+// What steps leave under way, for how long after their end: by crew, place in StepBorder::left, and rank of the mesh.
+using LeftOver = std::vector<std::vector<std::vector<double>>>;
+
+constexpr int kStepsBefore = 2;  // after so many, what a step leaves to the next is nearly always the same
+
 // What all ranks of one crew have come to.
 struct CrewClock {
   const ExecutionPlan* plan = nullptr;
+  const StepBorder* border = nullptr;
+  std::vector<int> before;                       // operations that the step before has left; -1: no longer under way
   size_t next = 0;                               // action
   std::vector<int> operation;                    // by action; -1: none, or no longer under way
   std::vector<double> now;                       // of compute, by rank of the mesh
@@ -44,7 +52,9 @@ struct CrewClock {
 
 class Simulation {
  public:
-  Simulation(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options)
+  // `left`: by the step before; empty: this is the first.
+  Simulation(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options,
+             std::span<const StepBorder> borders, const LeftOver& left)
       : options_(options), calls_(calls_of_crews(crews)), graph_(calls_) {
     require(!crews.empty() && options.seconds.size() == crews.size(), "virtual_time: {} plans and durations of {}",
             crews.size(), options.seconds.size());
@@ -56,7 +66,12 @@ class Simulation {
       require(per_rank->empty() || per_rank->size() == ranks, "virtual_time: {} figures for {} ranks", per_rank->size(),
               ranks);
     }
-    for (size_t crew = 0; crew < crews.size(); ++crew) add_crew(*crews[crew], crew);
+    for (size_t crew = 0; crew < crews.size(); ++crew) {
+      add_crew(*crews[crew], crew);
+      crews_.back().border = &borders[crew];
+      if (!left.empty()) add_left(crew, left[crew]);
+    }
+    left_.resize(crews.size());
   }
 
   VirtualTime run() {
@@ -71,8 +86,24 @@ class Simulation {
     for (size_t crew = 0; crew < crews_.size(); ++crew) finish(crew);
     return std::move(out_);
   }
+  LeftOver take_left() { return std::move(left_); }
 
  private:
+  void add_left(size_t crew, const std::vector<std::vector<double>>& left) {
+    CrewClock& clock = crews_[crew];
+    std::vector<double>& free = clock.free[static_cast<size_t>(Lane::kHost)];
+    for (size_t k = 0; k < left.size(); ++k) {
+      const auto action = static_cast<size_t>(clock.border->left[k]);
+      Flight flight{.end = left[k], .moved = {}, .seconds = options_.seconds[crew][action], .sides = 2, .watchers = 1};
+      for (size_t r = 0; r < devices_; ++r) {
+        flight.end[r] += clock.now[r];
+        free[r] = std::max(free[r], flight.end[r]);
+      }
+      clock.before.push_back(static_cast<int>(flights_.size()));
+      flights_.push_back(std::move(flight));
+    }
+  }
+
   void add_crew(const ExecutionPlan& plan, size_t crew) {
     require(plan.crew == static_cast<int>(crew) && static_cast<size_t>(plan.mesh.devices()) == devices_ &&
                 options_.seconds[crew].size() == plan.actions.size(),
@@ -110,6 +141,12 @@ class Simulation {
     for (; clock.next < end; ++clock.next) {
       const Action& action = clock.plan->actions[clock.next];
       const double seconds = options_.seconds[crew][clock.next];
+      if (!clock.before.empty()) {
+        for (const int k : clock.border->ends[clock.next]) {
+          const auto left = static_cast<size_t>(clock.border->left[static_cast<size_t>(k)]);
+          wait_for(crew, left, clock.before[static_cast<size_t>(k)]);
+        }
+      }
       for (const int wait : action.waits) wait_for(crew, static_cast<size_t>(wait));
       out_.spans[crew][clock.next].begin_s = clock.now[0];
       if (!in_background(action.lane)) {
@@ -208,9 +245,11 @@ class Simulation {
   }
 
   // Where a rank waits, something moves for it, or it waits for others to start.
-  void wait_for(size_t crew, size_t action) {
+  void wait_for(size_t crew, size_t action) { wait_for(crew, action, crews_[crew].operation[action]); }
+
+  void wait_for(size_t crew, size_t action, int& of_action) {
     CrewClock& clock = crews_[crew];
-    const int operation = std::exchange(clock.operation[action], -1);
+    const int operation = std::exchange(of_action, -1);
     if (operation < 0) return;
     Flight& flight = flights_[static_cast<size_t>(operation)];
     invariant(flight.sides == 2, "virtual_time: action {} of crew {} has no other side", action, crew);
@@ -232,7 +271,17 @@ class Simulation {
   void finish(size_t crew) {
     CrewClock& clock = crews_[crew];
     advance(crew, clock.plan->actions.size());
+    std::vector<int> left;  // operations
+    for (const int action : clock.border->left)
+      left.push_back(std::exchange(clock.operation[static_cast<size_t>(action)], -1));
     for (size_t i = 0; i < clock.operation.size(); ++i) wait_for(crew, i);
+    for (size_t k = 0; k < left.size(); ++k) {
+      std::vector<double>& end = flights_[static_cast<size_t>(left[k])].end;
+      ActionSpan& span = out_.spans[crew][static_cast<size_t>(clock.border->left[k])];
+      span.end_s = std::max(span.begin_s, std::min(end[0], clock.now[0]));  // what is left of it is under the next step
+      for (size_t r = 0; r < devices_; ++r) end[r] = std::max(0.0, end[r] - clock.now[r]);
+      left_[crew].push_back(std::move(end));
+    }
     for (size_t r = 0; r < devices_; ++r) {
       RankTime& time = rank(crew, r);
       const double slowness = options_.slowness.empty() ? 1 : options_.slowness[crew * devices_ + r];
@@ -249,6 +298,7 @@ class Simulation {
   std::vector<CrewClock> crews_;
   std::vector<Flight> flights_;                                                             // by operation
   std::map<std::tuple<int, std::vector<int64_t>, std::vector<int64_t>>, Members> members_;  // by crew, axes, ranks
+  LeftOver left_;
   VirtualTime out_;
 };
 
@@ -294,7 +344,16 @@ double VirtualTime::idle_share() const {
 }
 
 VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options) {
-  return Simulation(crews, options).run();
+  std::vector<StepBorder> borders;
+  for (const ExecutionPlan* plan : crews) borders.push_back(step_border(*plan));
+  const bool leaves = std::ranges::any_of(borders, [](const StepBorder& border) { return !border.left.empty(); });
+  LeftOver left;
+  for (int step = 0; leaves && step < kStepsBefore; ++step) {
+    Simulation before(crews, options, borders, left);
+    before.run();
+    left = before.take_left();
+  }
+  return Simulation(crews, options, borders, left).run();
 }
 
 std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {

@@ -3,10 +3,11 @@
 //
 // Each rank has a clock for each lane. The one of compute goes through the actions in their order: a compute action
 // takes its time, one in the background is started and takes none, and where the plan waits, the clock does. The other
-// lanes do one thing after the other beside it. A collective begins on all its members when the last has started it and
-// ended what its lane did before. A message leaves when it is sent and those that its rank sent before have left; it
-// ends, for both sides, when it has come and is asked for. Packing and starting take no time, and lanes do not slow
-// each other down.
+// lanes do one thing after the other beside it. What a step leaves under way on the host (step_border.h) goes on under
+// the next: the step is one after others, and what it leaves is cut at its end. A collective begins on all its members
+// when the last has started it and ended what its lane did before. A message leaves when it is sent and those that its
+// rank sent before have left; it ends, for both sides, when it has come and is asked for. Packing and starting take no
+// time, and lanes do not slow each other down.
 #pragma once
 
 #include <array>

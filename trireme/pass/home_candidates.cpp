@@ -95,9 +95,10 @@ class Candidates {
   // A parameter comes for the forward pass and for the backward pass, and what replaces it leaves.
   void add_inputs() {
     const std::vector<Tier> homes = homes_of_inputs(graph_, passes_.homes, host_nodes(graph_));
+    const std::vector<char> once = that_come_once(graph_, passes_.homes, host_nodes(graph_));
     const auto is_elsewhere = [&](ValueId input) { return homes[at(graph_.value(input).index)] != Tier::kDevice; };
     for (const Input& input : graph_.inputs()) {
-      if (is_elsewhere(input.value)) continue;
+      if (is_elsewhere(input.value) && once[at(graph_.value(input.value).index)] == 0) continue;
       if (input.role == Role::kParameter && !is_settled(Held::kParameter, input.name))
         add(HomeKind::kParameters, input.name, input.value, 3, step_s() / 2);
     }

@@ -78,8 +78,12 @@ class Homes {
   Program run() {
     std::multimap<NodeId, std::pair<const Trip*, const Visit*>> comes;
     std::multimap<NodeId, const Trip*> leaves;
+    find_updated();
     for (const Trip& trip : trips_) {
-      each_coming(trip, [&](const Visit& visit) { comes.emplace(begin_of(visit), std::pair(&trip, &visit)); });
+      each_coming(trip, [&](const Visit& visit) {
+        const bool waits = &visit == &trip.visits[0] && updated_s_.contains(trip.value);
+        comes.emplace(waits ? begin_when_updated(trip, visit) : begin_of(visit), std::pair(&trip, &visit));
+      });
       if (trip.is_made) leaves.emplace(trip.visits[0].last, &trip);
     }
     std::multimap<NodeId, ValueId> returns;
@@ -213,9 +217,17 @@ class Homes {
   }
 
   void add_inputs() {
+    const std::vector<char> once = that_come_once(graph_, options_.homes, host_nodes(graph_));
     for (const auto& [input, home] : homes_of_inputs_elsewhere()) {
       const std::vector<NodeId>& uses = uses_[at(input)].nodes;
-      if (!uses.empty()) trips_.push_back({.value = input, .home = home, .visits = visits_of(uses)});
+      if (!uses.empty()) {
+        std::vector<Visit> visits = visits_of(uses);
+        while (visits.size() > 1 && once[at(graph_.value(input).index)] != 0) {
+          join(visits[0], visits[1]);
+          visits.erase(visits.begin() + 1);
+        }
+        trips_.push_back({.value = input, .home = home, .visits = std::move(visits)});
+      }
       for (const Output& output : graph_.outputs()) {
         if (output.updates == input && is_made_here(output.value))
           returns_.emplace(output.value, Return{home, uses_[at(output.value)].nodes.back()});
@@ -226,8 +238,9 @@ class Homes {
       if (!uses.empty()) trips_.push_back({.value = part, .home = home, .visits = visits_of(uses)});
     }
     for (const auto& [join, home] : joins_) {
-      for (const ValueId part : graph_.node(join).inputs)
-        returns_.emplace(part, Return{home, uses_[at(part)].nodes.back()});
+      for (const ValueId part : graph_.node(join).inputs) {
+        if (is_made_here(part)) returns_.emplace(part, Return{home, uses_[at(part)].nodes.back()});
+      }
     }
   }
 
@@ -335,6 +348,46 @@ class Homes {
     return begin->first;
   }
 
+  // When the updates of inputs that go on under the next step have ended, from its begin on.
+  void find_updated() {
+    double free_s = 0;
+    std::map<NodeId, double> ended_s;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      if (!node.on_host) continue;
+      std::vector<TensorType> in, out;
+      for (const ValueId read : node.inputs) in.push_back(graph_.type(read));
+      for (const ValueId made : node.outputs) out.push_back(graph_.type(made));
+      free_s = std::max(free_s, starts_[at(id)]) + compute_seconds(def_of(node), {in, out, node.attrs}, machine_);
+      ended_s[id] = free_s;
+    }
+    const auto note = [&](ValueId input, ValueId made) {
+      const auto ended = ended_s.find(graph_.value(made).producer);
+      if (ended == ended_s.end()) return;
+      double& updated_s = updated_s_[input];
+      updated_s = std::max(updated_s, ended->second - starts_.back());
+    };
+    for (const Output& output : graph_.outputs()) {
+      const NodeId producer = graph_.value(output.value).producer;
+      if (output.updates == kNoValue || producer < 0) continue;
+      note(output.updates, output.value);
+      if (!def_of(graph_.node(producer)).traits.joins_in_place) continue;
+      for (const ValueId part : graph_.node(producer).inputs) note(output.updates, part);
+    }
+  }
+
+  // A move is started when what it reads is there, and what stands after it waits until then: so not before readers for
+  // which all is there.
+  NodeId begin_when_updated(const Trip& trip, const Visit& visit) {
+    NodeId begin = begin_of(visit);
+    const double updated_s = updated_s_.at(trip.value);
+    while (begin < visit.first && starts_[at(begin)] < updated_s) {
+      const auto next = std::ranges::upper_bound(readers_, begin, {}, &std::pair<NodeId, double>::first);
+      begin = next == readers_.end() ? visit.first : std::min(next->first, visit.first);
+    }
+    return begin;
+  }
+
   // Joins visits where the second would begin before the end of the first.
   bool join_visits(Trip& trip) const {
     bool any = false;
@@ -395,7 +448,8 @@ class Homes {
   void copy(NodeId id) {
     Few<ValueId, 4> in = graph_.node(id).inputs;
     for (ValueId& operand : in) {
-      if (joins_.contains(id)) operand = at_home_.at(operand);
+      if (const auto left = at_home_.find(operand); joins_.contains(id) && left != at_home_.end())
+        operand = left->second;
       if (!is_on_device(id)) continue;
       if (const auto here = here_.find(operand); here != here_.end()) operand = here->second;
     }
@@ -414,9 +468,10 @@ class Homes {
   std::vector<Trip> trips_;
   std::map<ValueId, Return> returns_;  // by value
   std::vector<std::pair<NodeId, double>> readers_;
-  std::vector<double> starts_;          // of ops, in the modelled step
-  std::map<ValueId, ValueId> here_;     // by value: the same that came to the device
-  std::map<ValueId, ValueId> at_home_;  // by value: the same that left it
+  std::vector<double> starts_;           // of ops, in the modelled step
+  std::map<ValueId, double> updated_s_;  // by input that is updated on the host
+  std::map<ValueId, ValueId> here_;      // by value: the same that came to the device
+  std::map<ValueId, ValueId> at_home_;   // by value: the same that left it
 };
 
 }  // namespace

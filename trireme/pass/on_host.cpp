@@ -5,9 +5,10 @@
 // ranks do together stays on the device, and so do views of inputs. Parameters that host ops alone read in the forward
 // pass are updated there, too.
 //
-// Ops of updates on the host stand where what they read has come, in the modelled step, and what they make for the
-// device comes where they have ended, or before it is read: the backward pass goes on beside them. What is not read
-// in the step comes at its end.
+// Ops of updates on the host stand where what they read has come and the host has nothing more to do, in the modelled
+// step: the backward pass goes on beside them. Of what has come, that is first whose weight the next step reads first:
+// the others go on under its forward pass (exec/step_border.h). The weights lie on the host and come for their readers
+// (homes.cpp); where a rule has them elsewhere they leave the host when they are made.
 #include "trireme/pass/on_host.h"
 
 #include <algorithm>
@@ -29,98 +30,22 @@ size_t index_of(int32_t id) {
   return static_cast<size_t>(id);
 }
 
-// Which nodes are asked for on the host.
-class Chosen {
- public:
-  Chosen(const Graph& graph, const OnHost& asked) : graph_(graph), asked_(asked), out_(graph.nodes().size(), 0) {}
-
-  std::vector<char> run() {
-    each_node([&](size_t i, const Node& node) {
-      out_[i] = may_be(node) && asked_on_host(asked_.rules, graph_.scope_of(node), node.op->name) ? 1 : 0;
-    });
-    add_updates();
-    add_constants();
-    return std::move(out_);
-  }
-
- private:
-  template <class Each>
-  void each_node(Each&& each) {
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) each(i, graph_.nodes()[i]);
-  }
-
-  bool is_made_on_host(ValueId id) const {
-    const NodeId producer = graph_.value(id).producer;
-    return producer >= 0 && out_[index_of(producer)] != 0;
-  }
-
-  // A view is where what it looks at is.
-  bool may_be(const Node& node) const {
-    const OpDef& op = def_of(node);
-    if (op.collective || op.traits.message || op.traits.move || node.outputs.empty()) return false;
-    return !op.traits.zero_cost_view || is_made_on_host(node.inputs[0]);
-  }
-
-  // Of all parameters, or of those that the host alone reads in the forward pass.
-  void add_updates() {
-    std::set<ValueId> of_host;
-    for (const Update& update : graph_.updates()) {
-      if (!asked_.updates && !is_read_there(update.parameter)) continue;
-      of_host.insert(update.parameter);
-      of_host.insert(update.states.begin(), update.states.end());
-    }
-    each_node([&](size_t i, const Node& node) {
-      const bool reads = std::ranges::any_of(node.inputs, [&](ValueId id) { return of_host.contains(id); });
-      if (node.phase != Phase::kUpdate || !reads || !may_be(node)) return;
-      out_[i] = 1;
-      of_host.insert(node.outputs.begin(), node.outputs.end());
-    });
-  }
-
-  bool is_read_there(ValueId parameter) const {
-    bool any = false, all = true;
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      const Node& node = graph_.nodes()[i];
-      if (node.phase != Phase::kForward || std::ranges::count(node.inputs, parameter) == 0) continue;
-      any = true;
-      all = all && out_[i] != 0;
-    }
-    return any && all;
-  }
-
-  // What reads nothing, and is for ops on the host alone.
-  void add_constants() {
-    std::vector<char> on_device(graph_.values().size(), 0), on_host = on_device;
-    each_node([&](size_t i, const Node& node) {
-      for (const ValueId id : node.inputs) (out_[i] != 0 ? on_host : on_device)[index_of(id)] = 1;
-    });
-    for (const Output& output : graph_.outputs()) on_device[index_of(output.value)] = 1;
-    each_node([&](size_t i, const Node& node) {
-      if (!node.inputs.empty() || !may_be(node) || node.outputs.size() != 1) return;
-      const size_t made = index_of(node.outputs[0]);
-      if (on_host[made] != 0 && on_device[made] == 0) out_[i] = 1;
-    });
-  }
-
-  const Graph& graph_;
-  const OnHost& asked_;
-  std::vector<char> out_;
-};
-
 class Placing {
  public:
   Placing(const Program& program, const PassOptions& options)
       : graph_(program.graph),
         machine_(options.rates.machine ? *options.rates.machine : Machine::this_host()),
         rewrite_(program),
-        on_host_(Chosen(program.graph, options.on_host).run()) {
+        on_host_(nodes_for_host(program.graph, options.on_host)) {
     if (!any()) return;
-    starts_ = start_times(program, options.rates);
+    starts_ = without_host_ops(start_times(program, options.rates));
     base_.resize(graph_.values().size(), Tier::kDevice);
     const std::vector<Tier> homes = homes_of_inputs(graph_, options.homes, on_host_);
     for (size_t i = 0; i < graph_.inputs().size(); ++i) base_[index_of(graph_.inputs()[i].value)] = homes[i];
     first_on_host_.resize(graph_.values().size(), -1);
+    needed_.resize(graph_.nodes().size(), -1);
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) note(id);
+    for (const Output& output : graph_.outputs()) note_output(output);
   }
 
   bool any() const { return std::ranges::count(on_host_, 1) > 0; }
@@ -130,9 +55,11 @@ class Placing {
       release(starts_[index_of(id)]);
       if (!is_on_host(id)) {
         on_device(id);
+      } else if (graph_.node(id).inputs.empty()) {
+        constants_.insert(id);
       } else if (graph_.node(id).phase == Phase::kUpdate) {
-        const double ready_s = std::max(come(id), waiting_.empty() ? 0 : waiting_.back().ready_s);
-        waiting_.push_back({id, ready_s});
+        arriving_.emplace(come(id), id);
+        waits_.insert(id);
       } else {
         release_all_ops();
         come(id);
@@ -140,33 +67,63 @@ class Placing {
       }
     }
     release_all_ops();
+    while (!constants_.empty()) make_constant(*constants_.begin());
     while (!returning_.empty()) give_back();
     for (const auto& [value, back] : returned_) rewrite_.same(value, back);
     return rewrite_.finish();
   }
 
  private:
-  struct Waiting {
-    NodeId node = -1;
-    double ready_s = 0;  // in the modelled step
-  };
   struct Returning {
     ValueId value = kNoValue;
     Tier to = Tier::kDevice;
     double made_s = 0;
   };
 
+  // The device goes on at once where an op runs on the host.
+  std::vector<double> without_host_ops(const std::vector<double>& starts) const {
+    std::vector<double> out;
+    double elsewhere_s = 0;
+    for (size_t i = 0; i < starts.size(); ++i) {
+      out.push_back(starts[i] - elsewhere_s);
+      if (i < on_host_.size() && on_host_[i] != 0) elsewhere_s += starts[i + 1] - starts[i];
+    }
+    return out;
+  }
+
   bool is_on_host(NodeId id) const { return on_host_[index_of(id)] != 0; }
 
   void note(NodeId id) {
     const Node& node = graph_.node(id);
-    if (is_on_host(id)) {
-      for (const ValueId made : node.outputs) base_[index_of(made)] = Tier::kHost;
-      for (const ValueId read : node.inputs) {
-        NodeId& first = first_on_host_[index_of(read)];
-        if (first < 0 || node.phase < graph_.node(first).phase) first = id;
-      }
+    const bool is_early = node.phase == Phase::kForward && !is_for_backward(node);
+    for (const ValueId read : node.inputs) {
+      if (is_early) first_early_.emplace(read, id);
     }
+    if (node.op == &structural().part && graph_.value(node.inputs[0]).producer < 0)
+      base_[index_of(node.outputs[0])] = base_[index_of(node.inputs[0])];
+    if (!is_on_host(id)) return;
+    for (const ValueId made : node.outputs) base_[index_of(made)] = Tier::kHost;
+    for (const ValueId read : node.inputs) {
+      NodeId& first = first_on_host_[index_of(read)];
+      if (first < 0 || node.phase < graph_.node(first).phase) first = id;
+    }
+  }
+
+  // What replaces an input goes to that one's home; so do parts that are joined to replace one.
+  void note_output(const Output& output) {
+    const NodeId producer = graph_.value(output.value).producer;
+    if (output.updates == kNoValue || producer < 0) return;
+    const auto replaces = [&](ValueId made) {
+      const NodeId maker = graph_.value(made).producer;
+      if (maker < 0 || !is_on_host(maker)) return;
+      home_of_made_.emplace(made, base_[index_of(output.updates)]);
+      const auto read = first_early_.find(output.updates);
+      if (read == first_early_.end()) return;
+      NodeId& needed = needed_[index_of(maker)];
+      needed = needed < 0 ? read->second : std::min(needed, read->second);
+    };
+    if (!def_of(graph_.node(producer)).traits.joins_in_place) return replaces(output.value);
+    for (const ValueId part : graph_.node(producer).inputs) replaces(part);
   }
 
   double move_s(Tier from, Tier to, ValueId id) const {
@@ -182,23 +139,37 @@ class Placing {
   // What the device makes for the host leaves at once. What other ranks have part in is waited for where it is read.
   void on_device(NodeId id) {
     const Node& node = graph_.node(id);
+    if (def_of(node).traits.joins_in_place) return join_parts(id);
     Few<ValueId, 4> in = node.inputs;
     for (ValueId& operand : in) operand = for_device(operand);
     rewrite_.copy(id, in, node.outputs);
     if (is_communication(def_of(node)) || def_of(node).traits.message) return;
     for (const ValueId made : node.outputs) {
-      if (first_on_host_[index_of(made)] < 0) continue;
+      if (first_on_host_[index_of(made)] < 0 || base_[index_of(made)] != Tier::kDevice) continue;
       there_.emplace(made, moved(made, Tier::kHost, id));
       left_s_ = std::max(left_s_, starts_[index_of(id) + 1]) + move_s(Tier::kDevice, Tier::kHost, made);
       arrived_s_.emplace(made, left_s_);
     }
   }
 
+  // When all of them have been made, and are where they belong.
+  void join_parts(NodeId id) {
+    Few<ValueId, 4> in = graph_.node(id).inputs;
+    for (ValueId& part : in) {
+      run_until(graph_.value(part).producer);
+      while (home_of_made_.contains(part) && home_of_made_.at(part) != Tier::kHost && !returned_.contains(part))
+        give_back();
+      if (const auto back = returned_.find(part); back != returned_.end()) part = back->second;
+    }
+    rewrite_.copy(id, in, graph_.node(id).outputs);
+  }
+
   // What the host has made comes for its first reader. Inputs come by the pass homes.
   ValueId for_device(ValueId id) {
     const NodeId producer = graph_.value(id).producer;
     if (producer < 0 || !is_on_host(producer)) return id;
-    while (std::ranges::find(waiting_, producer, &Waiting::node) != waiting_.end()) run_next();
+    run_until(producer);
+    make_constant(producer);
     if (const auto known = here_.find(id); known != here_.end()) return known->second;
     return here_.emplace(id, moved(id, Tier::kDevice, producer)).first->second;
   }
@@ -219,8 +190,14 @@ class Placing {
     return ready_s;
   }
 
+  // Before its first reader: those of the step before have it until they have ended.
+  void make_constant(NodeId id) {
+    if (constants_.erase(id) > 0) copy_on_host(id);
+  }
+
   void copy_on_host(NodeId id) {
     const Node& node = graph_.node(id);
+    for (const ValueId operand : node.inputs) make_constant(graph_.value(operand).producer);
     Few<ValueId, 4> in = node.inputs;
     for (ValueId& operand : in) {
       if (const auto there = there_.find(operand); there != there_.end()) operand = there->second;
@@ -229,34 +206,61 @@ class Placing {
     rewrite_.copy(id, in, node.outputs);
     rewrite_.set_on_host(false);
     for (const ValueId made : node.outputs) {
-      for (const Output& output : graph_.outputs()) {
-        if (output.value != made || output.updates == kNoValue) continue;
-        const Tier home = base_[index_of(output.updates)];
-        if (home != Tier::kHost) returning_.push_back({made, home, free_s_});
-      }
+      const auto home = home_of_made_.find(made);
+      if (home != home_of_made_.end() && home->second != Tier::kHost)
+        returning_.push_back({made, home->second, free_s_});
     }
   }
 
-  // Ops whose operands have come by then, and results that have been made.
+  // Ops for which the host is free by then, and results that have been made.
   void release(double now_s) {
-    while (!waiting_.empty() && waiting_.front().ready_s <= now_s) run_next();
+    while (!waits_.empty() && free_s_ <= now_s && next_begins_s() <= now_s) run_next();
     while (!returning_.empty() && returning_.front().made_s <= now_s) give_back();
   }
 
+  double next_begins_s() const { return there_now_.empty() ? std::max(free_s_, arriving_.begin()->first) : free_s_; }
+
+  // Of what has come by the time at which the host is free, that which is needed first and reads nothing that waits.
   void run_next() {
-    const Waiting next = waiting_.front();
-    waiting_.pop_front();
-    const OpDef& op = def_of(graph_.node(next.node));
+    const double begin_s = next_begins_s();
+    while (!arriving_.empty() && arriving_.begin()->first <= begin_s) {
+      const NodeId id = arriving_.begin()->second;
+      there_now_.emplace(needed_[index_of(id)], id);
+      arriving_.erase(arriving_.begin());
+    }
+    const auto next =
+        std::ranges::find_if(there_now_, [&](const auto& each) { return !reads_what_waits(each.second); });
+    if (next == there_now_.end()) {  // what it reads has not come itself
+      there_now_.emplace(needed_[index_of(arriving_.begin()->second)], arriving_.begin()->second);
+      arriving_.erase(arriving_.begin());
+      return run_next();
+    }
+    const NodeId id = next->second;
+    there_now_.erase(next);
+    run_there(id, begin_s);
+  }
+
+  bool reads_what_waits(NodeId id) const {
+    return std::ranges::any_of(graph_.node(id).inputs,
+                               [&](ValueId read) { return waits_.contains(graph_.value(read).producer); });
+  }
+
+  void run_there(NodeId id, double begin_s) {
+    waits_.erase(id);
+    const Node& node = graph_.node(id);
     std::vector<TensorType> in, out;
-    for (const ValueId id : graph_.node(next.node).inputs) in.push_back(graph_.type(id));
-    for (const ValueId id : graph_.node(next.node).outputs) out.push_back(graph_.type(id));
-    const double seconds = compute_seconds(op, {in, out, graph_.node(next.node).attrs}, machine_);
-    free_s_ = std::max(free_s_, next.ready_s) + seconds;
-    copy_on_host(next.node);
+    for (const ValueId read : node.inputs) in.push_back(graph_.type(read));
+    for (const ValueId made : node.outputs) out.push_back(graph_.type(made));
+    free_s_ = std::max(free_s_, begin_s) + compute_seconds(def_of(node), {in, out, node.attrs}, machine_);
+    copy_on_host(id);
+  }
+
+  void run_until(NodeId id) {
+    while (waits_.contains(id)) run_next();
   }
 
   void release_all_ops() {
-    while (!waiting_.empty()) run_next();
+    while (!waits_.empty()) run_next();
   }
 
   void give_back() {
@@ -275,66 +279,19 @@ class Placing {
   std::map<ValueId, ValueId> there_;   // by value: the same that came to the host
   std::map<ValueId, ValueId> here_;    // by value: the same that came to the device
   std::map<ValueId, double> arrived_s_;
-  double left_s_ = 0, free_s_ = 0;  // when the way to the host, and the host, have nothing more to do
-  std::deque<Waiting> waiting_;
+  double left_s_ = 0, free_s_ = 0;         // when the way to the host, and the host, have nothing more to do
+  std::map<ValueId, NodeId> first_early_;  // by value: the op of the forward pass that reads it first
+  std::map<ValueId, Tier> home_of_made_;   // by value that is made on the host, and replaces an input, or rows of one
+  std::vector<NodeId> needed_;             // by op there: the first that reads what it makes in the next step; -1: none
+  std::set<NodeId> constants_;             // ops there that read nothing, and have not been given their place
+  std::set<NodeId> waits_;                 // ops of updates that have not been given their place
+  std::multimap<double, NodeId> arriving_;         // of these, by the time at which what they read has come
+  std::set<std::pair<NodeId, NodeId>> there_now_;  // those for which it has, by who needs them
   std::deque<Returning> returning_;
   std::map<ValueId, ValueId> returned_;
 };
 
 }  // namespace
-
-std::vector<char> host_nodes(const Graph& graph) {
-  std::vector<char> out;
-  for (const Node& node : graph.nodes()) out.push_back(node.on_host ? 1 : 0);
-  return out;
-}
-
-namespace {
-
-// Who reads each value: an op on the host, another one; in the forward pass.
-struct ReadersByTier {
-  bool host = false, device = false, early_host = false, early_device = false;
-};
-
-std::vector<ReadersByTier> readers_of(const Graph& graph, std::span<const char> on_host) {
-  std::vector<ReadersByTier> out(graph.values().size());
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    const Node& node = graph.nodes()[i];
-    if (is_move(def_of(node))) continue;
-    for (const ValueId id : node.inputs) {
-      ReadersByTier& readers = out[index_of(id)];
-      (on_host[i] != 0 ? readers.host : readers.device) = true;
-      if (node.phase == Phase::kForward) (on_host[i] != 0 ? readers.early_host : readers.early_device) = true;
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
-std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host) {
-  const std::vector<ReadersByTier> readers = readers_of(graph, on_host);
-  std::vector<Tier> out;
-  std::map<ValueId, ValueId> parameter_of;
-  for (const Update& update : graph.updates()) {
-    for (const ValueId state : update.states) parameter_of.emplace(state, update.parameter);
-  }
-  for (const Input& input : graph.inputs()) {
-    const ReadersByTier& by = readers[index_of(input.value)];
-    const auto of = parameter_of.find(input.value);
-    const bool is_parameter = input.role == Role::kParameter;
-    const bool is_buffer = input.role == Role::kState && of == parameter_of.end();
-    const bool by_host = is_parameter ? by.early_host && !by.early_device : by.host && !by.device;
-    Tier home = by_host && !is_buffer ? Tier::kHost : Tier::kDevice;
-    if (is_parameter) home = home_of(rules, Held::kParameter, input.name, home);
-    if (of != parameter_of.end()) {
-      const ValueId parameter = of->second;
-      home = home_of(rules, Held::kState, graph.inputs()[index_of(graph.value(parameter).index)].name, home);
-    }
-    out.push_back(home);
-  }
-  return out;
-}
 
 namespace pass {
 extern const Pass on_host{

@@ -1,5 +1,5 @@
-// Where inputs of a program lie in which some ops run on the host: by the rules of homes and, where none is for them,
-// by who reads them. For the passes on_host and homes, and the choice of homes.
+// Which ops of a program run on the host, and where inputs of it lie: by the rules of homes and, where none is for
+// them, by who reads them. For the passes on_host, updates_in_parts and homes, and the choice of homes.
 #pragma once
 
 #include <span>
@@ -7,15 +7,23 @@
 
 #include "trireme/ir/program.h"
 #include "trireme/plan/asked/homes.h"
+#include "trireme/plan/asked/op_homes.h"
 
 namespace trireme {
 
 // By node, whether it runs on the host: as the program's nodes are marked.
 std::vector<char> host_nodes(const Graph& graph);
+// By node, whether it is asked for there, with the updates of parameters that ops there alone read in the forward pass.
+std::vector<char> nodes_for_host(const Graph& graph, const OnHost& asked);
 
 // By input of the graph. Without a rule for it, a parameter lies on the host where the ops of the forward pass that
-// read it are there, and other inputs where all ops that read them are, but for buffers, which an evaluation reads by
-// other ops; moves read nothing by themselves.
+// read it are there, or its update is; and other inputs where all ops that read them are, but for buffers, which an
+// evaluation reads by other ops, and the schedule's numbers, which are written while ops of the step before still run
+// there (exec/step_border.h). Moves read nothing by themselves.
 std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host);
+
+// By input, whether it is a parameter that lies on the host for its update alone, without a rule: it is on the device
+// from its first reader to its last, so that it comes once a step.
+std::vector<char> that_come_once(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host);
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/exec/executor.h"
+#include "trireme/exec/step_border.h"
 #include "trireme/exec/virtual_time.h"
 #include "trireme/op/move.h"
 #include "trireme/op/registry.h"
@@ -33,15 +34,17 @@ Graph layers() {
   return adam_layers(kLayers, kSide, true);
 }
 
-Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}) {
+Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, const TierWays& ways = {}) {
   const Graph graph = layers();
-  Program out = run_passes(partition(graph, data_parallel(graph, 1)), {.on_host = on_host, .homes = homes});
+  Program out =
+      run_passes(partition(graph, data_parallel(graph, 1)), {.on_host = on_host, .homes = homes, .tier_ways = ways});
   EXPECT_THAT(verify(out), IsEmpty());
   return out;
 }
 
-ExecutionPlan plan_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, Device* device = nullptr) {
-  ExecutionPlan out = plan_execution(program_with(on_host, homes), {.device = device});
+ExecutionPlan plan_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, Device* device = nullptr,
+                        const TierWays& ways = {}) {
+  ExecutionPlan out = plan_execution(program_with(on_host, homes, ways), {.device = device});
   EXPECT_THAT(verify(out), IsEmpty());
   return out;
 }
@@ -106,6 +109,7 @@ struct WayCase {
   std::string name;
   OnHost on_host;
   std::vector<std::string> homes = {};
+  TierWays ways = {};
 };
 void PrintTo(const WayCase& of, std::ostream* out) {
   *out << of.name;
@@ -118,18 +122,26 @@ TEST_P(OnHostWays, have_the_bits_of_the_device) {
   std::vector<HomeRule> homes;
   for (const std::string& home : of.homes) homes.push_back(parse_home_rule(home));
   const auto usual = trained(plan_with({}), cpu_device());
-  const ExecutionPlan plan = plan_with(of.on_host, homes);
+  const ExecutionPlan plan = plan_with(of.on_host, homes, nullptr, of.ways);
   EXPECT_THAT(names_on_host(plan), Not(IsEmpty()));
   EXPECT_EQ(trained(plan, cpu_device()), usual);
   for (const std::string name : {"guarded:1", "guarded:2", "guarded:3"}) {
     const std::shared_ptr<Device> device = make_device(name);
-    EXPECT_EQ(trained(plan_with(of.on_host, homes, device.get()), *device), usual) << name;
+    EXPECT_EQ(trained(plan_with(of.on_host, homes, device.get(), of.ways), *device), usual) << name;
   }
 }
+
+// Of 16 rows of a weight.
+const TierWays kInParts{.update_part = MemorySize(kSide * 16 * 4)};
 
 INSTANTIATE_TEST_SUITE_P(
     All, OnHostWays,
     testing::Values(WayCase{"updates", kUpdates}, WayCase{"updates_of_weights_at_home", kUpdates, {"* = host"}},
+                    WayCase{"updates_of_weights_on_the_device", kUpdates, {"* = device"}},
+                    WayCase{"updates_in_parts", kUpdates, {}, kInParts},
+                    WayCase{"updates_in_parts_of_weights_on_the_device", kUpdates, {"* = device"}, kInParts},
+                    WayCase{"updates_in_parts_of_weights_on_disk", kUpdates, {"* = disk", "*/state = disk"}, kInParts},
+                    WayCase{"updates_in_parts_of_state_on_disk", kUpdates, {"*/state = disk"}, kInParts},
                     WayCase{"updates_of_weights_on_disk", kUpdates, {"* = disk", "*/state = disk"}},
                     WayCase{"updates_of_gradients_at_home", kUpdates, {"*/gradient = host", "*/state = device"}},
                     WayCase{"first", rules({"h.0 = host"})}, WayCase{"middle", rules({"h.1..2 = host"})},
@@ -141,15 +153,32 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(OnHost, updates_leave_no_state_in_the_device_arena) {
   const ExecutionPlan usual = plan_with({}), plan = plan_with(kUpdates);
   EXPECT_THAT(names_on_host(plan), testing::Contains("adam_update").Times(kLayers));
-  EXPECT_EQ(plan.arena().persistent, kLayers * kSide * kSide * 4);
-  EXPECT_EQ(plan.arena(Tier::kHost).persistent, usual.arena().persistent - plan.arena().persistent);
+  EXPECT_EQ(plan.arena().persistent, 0);
+  EXPECT_EQ(plan.arena(Tier::kHost).persistent, usual.arena().persistent);
+  const ExecutionPlan on_device = plan_with(kUpdates, {parse_home_rule("* = device")});
+  EXPECT_EQ(on_device.arena().persistent, kLayers * kSide * kSide * 4);
+  EXPECT_EQ(on_device.arena(Tier::kHost).persistent, usual.arena().persistent - on_device.arena().persistent);
   for (const Buffer& buffer : plan.buffers) {
     if (buffer.holding == Holding::kState) EXPECT_EQ(buffer.tier, Tier::kHost);
   }
 }
 
-// A gradient leaves beside what makes the next one, and most weights have come back before the backward pass ends.
-TEST(OnHost, gradients_leave_as_they_are_made) {
+int64_t moves_of(const ExecutionPlan& plan, const std::string& input) {
+  return std::ranges::count_if(plan.actions, [&](const Action& action) {
+    return is_move(*action.op) && action.in[0] == plan.input(input).value;
+  });
+}
+
+// A weight comes once, stays for the backward pass, and does not go; a rule lets it come for each pass.
+TEST(OnHost, weights_of_updates_there_come_once_a_step) {
+  const ExecutionPlan plan = plan_with(kUpdates);
+  for (int layer = 0; layer < kLayers; ++layer) EXPECT_EQ(moves_of(plan, fmt::format("h.{}.w", layer)), 1) << layer;
+  EXPECT_EQ(std::ranges::count(plan.actions, Lane::kIn, &Action::lane), kLayers);
+  EXPECT_EQ(moves_of(plan_with(kUpdates, {parse_home_rule("* = host")}), "h.0.w"), 1) << "few others are between";
+}
+
+// A gradient leaves beside what makes the next one, and the last updates run under the next forward pass.
+TEST(OnHost, updates_run_beside_both_passes) {
   const ExecutionPlan plan = plan_with(kUpdates);
   const auto last_product = std::ranges::find_if(plan.actions.rbegin(), plan.actions.rend(), [](const Action& action) {
     return action.lane == Lane::kCompute && action.op->name == "matmul";
@@ -157,9 +186,46 @@ TEST(OnHost, gradients_leave_as_they_are_made) {
   const auto begun =
       std::count_if(last_product, plan.actions.rend(), [](const Action& action) { return action.lane == Lane::kHost; });
   EXPECT_GE(begun, 1);
+  EXPECT_THAT(step_border(plan).left, Not(IsEmpty()));
   const VirtualTime time = virtual_time(std::array{&plan}, {.seconds = {action_seconds(plan, {})}});
   EXPECT_GT(time.ranks[0].lane(Lane::kHost).busy_s, 0);
   EXPECT_LT(time.ranks[0].lane(Lane::kHost).exposed_s, time.ranks[0].lane(Lane::kHost).busy_s);
+}
+
+// Where a layer's update takes longer than both its passes, so that the host is what is waited for.
+TEST(OnHost, a_step_is_shorter_where_the_last_updates_go_on_under_the_next) {
+  const Graph graph = adam_layers(12, kSide, true);
+  const Rates rates{.links = {}, .machine = Machine{.memory_bytes_per_s = 4e9, .flops_per_s = {{"f32", 2e9}}}};
+  const auto plan_on = [&](std::string_view home) {
+    std::vector<HomeRule> homes;
+    if (!home.empty()) homes.push_back(parse_home_rule(fmt::format("* = {}", home)));
+    return plan_execution(
+        run_passes(partition(graph, data_parallel(graph, 1)), {.rates = rates, .on_host = kUpdates, .homes = homes}));
+  };
+  const auto modelled_s = [&](const ExecutionPlan& plan) {
+    return virtual_time(std::array{&plan}, {.seconds = {action_seconds(plan, rates)}}).makespan_s;
+  };
+  const ExecutionPlan under = plan_on(""), returning = plan_on("device");
+  EXPECT_THAT(step_border(under).left, Not(IsEmpty()));
+  EXPECT_THAT(step_border(returning).left, IsEmpty()) << "weights return to the device in their step";
+  EXPECT_LT(modelled_s(under), 0.9 * modelled_s(returning));
+}
+
+// What the next step reads first is updated first of what has come.
+TEST(OnHost, the_last_updates_stand_as_the_next_step_needs_them) {
+  const ExecutionPlan plan = plan_with(kUpdates);
+  std::vector<std::string> last;
+  for (const int action : step_border(plan).left) last.emplace_back(plan.actions[static_cast<size_t>(action)].scope);
+  // That of the last layer begins when no other gradient has come.
+  EXPECT_THAT(last, testing::ElementsAre("update/h.3.w", "update/h.0.w", "update/h.1.w", "update/h.2.w"));
+}
+
+TEST(OnHost, updates_of_large_tensors_begin_with_the_first_rows) {
+  const ExecutionPlan plan = plan_with(kUpdates, {}, nullptr, kInParts);
+  EXPECT_THAT(names_on_host(plan), testing::Contains("adam_update").Times(kLayers * 4));
+  EXPECT_LT(plan.arena(Tier::kHost).bytes, plan_with(kUpdates).arena(Tier::kHost).bytes + 1);
+  EXPECT_EQ(plan.arena(Tier::kHost).persistent, plan_with({}).arena().persistent);
+  EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
 }
 
 TEST(OnHost, parameters_that_the_host_alone_reads_lie_there_and_are_updated_there) {

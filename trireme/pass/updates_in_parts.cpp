@@ -1,11 +1,12 @@
 // Updates of large tensors whose homes are elsewhere, in parts: of the parameter and the optimizer's state that lie
-// there only the rows of one part are on the device at a time, which come from home and go back.
+// there only the rows of one part are on the device at a time, which come from home and go back. An update on the host
+// begins when the first rows of the gradient are there, and writes each row over that which it replaces.
 //
 // Before: an update reads all of a parameter, its gradient and its state, which is the most that a step has on the
 // device where these are large. After: it is an update for each few rows. A part is a look at its rows where the whole
 // lies, and what replaces the whole is joined from parts that are made where they belong, so nothing is copied for it.
 // Rows of an update depend on the same rows alone, so no bit changes. What others read after the update, or what it
-// makes for others than the next step, stays whole. So do updates on the host, which move neither.
+// makes for others than the next step, stays whole.
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -13,6 +14,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/build.h"
+#include "trireme/op/overwrites.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/on_host.h"
@@ -39,8 +41,9 @@ class UpdatesInParts {
         most_bytes_(options.tier_ways.update_part.bytes()),
         rewrite_(program),
         readers_(graph_.values().size()),
-        replaces_(graph_.values().size(), kNoValue) {
-    const std::vector<Tier> homes = homes_of_inputs(graph_, options.homes, host_nodes(graph_));
+        replaces_(graph_.values().size(), kNoValue),
+        on_host_(nodes_for_host(graph_, options.on_host)) {
+    const std::vector<Tier> homes = homes_of_inputs(graph_, options.homes, on_host_);
     for (size_t i = 0; i < homes.size(); ++i) {
       if (homes[i] != Tier::kDevice) elsewhere_.emplace(graph_.inputs()[i].value, homes[i]);
     }
@@ -82,7 +85,7 @@ class UpdatesInParts {
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   const TensorType& type(ValueId id) const { return graph_.type(id); }
 
-  std::vector<TensorType> types_of(const std::vector<ValueId>& values) const {
+  std::vector<TensorType> types_of(std::span<const ValueId> values) const {
     std::vector<TensorType> out;
     for (const ValueId value : values) out.push_back(type(value));
     return out;
@@ -97,7 +100,7 @@ class UpdatesInParts {
 
   std::optional<InParts> in_parts(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::kUpdate || node.on_host || node.outputs.empty() || def_of(node).collective) return {};
+    if (node.phase != Phase::kUpdate || node.outputs.empty() || def_of(node).collective) return {};
     bool is_elsewhere = false, is_on_disk = false;
     for (const ValueId made : node.outputs) {
       const ValueId replaced = replaces_[at(made)];
@@ -111,7 +114,7 @@ class UpdatesInParts {
     InParts out{.update = id, .by_row = {}, .sizes = sizes_of(type(node.outputs[0]), is_on_disk ? kOnDisk : kInMemory)};
     if (out.sizes.size() < 2) return {};
     const std::optional<RowOp> rows = works_on_rows(node, out.sizes[0]);
-    if (!rows) return {};
+    if (!rows || (on_host_[at(id)] != 0 && !writes_in_place(node))) return {};
     out.by_row = rows->by_row;
     return out;
   }
@@ -149,6 +152,17 @@ class UpdatesInParts {
     } catch (const Error&) {
       return {};  // the attributes are of another shape
     }
+  }
+
+  // Each result over what it replaces, which no other result is written over.
+  bool writes_in_place(const Node& node) const {
+    const std::vector<TensorType> in = types_of(node.inputs), out = types_of(node.outputs);
+    const std::vector<std::pair<int, int>> may = overwrites_of(def_of(node), {in, out, node.attrs});
+    for (size_t k = 0; k < node.outputs.size(); ++k) {
+      const auto replaced = std::ranges::find(node.inputs, replaces_[at(node.outputs[k])]) - node.inputs.begin();
+      if (std::ranges::count(may, std::pair(static_cast<int>(k), static_cast<int>(replaced))) == 0) return false;
+    }
+    return true;
   }
 
   // By another op than the update, which would find it replaced: after it, or in the background.
@@ -222,6 +236,7 @@ class UpdatesInParts {
   Rewrite rewrite_;
   std::vector<std::vector<NodeId>> readers_;  // of values
   std::vector<ValueId> replaces_;             // per value: the one input that it is after the step, if nothing reads it
+  std::vector<char> on_host_;                 // by node, whether it will run there
   std::map<ValueId, Tier> elsewhere_;         // inputs with another home than the device
   std::vector<InParts> updates_;
   std::map<ValueId, std::vector<ValueId>> parts_;  // of values of the old program
@@ -234,7 +249,7 @@ namespace pass {
 extern const Pass updates_in_parts{
     .name = "updates_in_parts",
     .doc = "large tensors with other homes than the device are updated a few rows at a time",
-    .asked_for = [](const PassOptions& o) { return !o.homes.empty() && !o.on_host.is_asked_for(); },
+    .asked_for = [](const PassOptions& o) { return !o.homes.empty() || o.on_host.is_asked_for(); },
     .run =
         [](Program program, const PassOptions& o) {
           UpdatesInParts updates(program, o);

@@ -51,6 +51,7 @@ FitResult Run::run() {
                      .units_per_step = static_cast<double>(fit_.batch * options_.tokens_per_sample),
                      .unit = options_.unit,
                      .communicates = job_.size() > 1});
+  disk_bytes_per_s_ = measured_disk(session_);
   Feed feed(train_, batch_options(), session_.step(), fields_, first_, total_);
   session_.step().set_timing(true);
   const double begin_s = now_s();

@@ -143,8 +143,10 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
 }
 
 void Run::add_missed_prediction(ReportData& report) const {
-  const std::string missed =
-      missed_prediction(session_.compiled(), session_.step().times(), result_.step - first_, steps_s_);
+  const std::vector<ActionTime> times = session_.step().times();
+  const std::string missed = missed_prediction(
+      session_.compiled(),
+      {.times = times, .count = result_.step - first_, .seconds = steps_s_, .disk_bytes_per_s = disk_bytes_per_s_});
   if (missed.empty()) return;
   TRIREME_LOG(kWarn, "train", "{}", missed);
   report.facts.emplace_back("Prediction", missed);

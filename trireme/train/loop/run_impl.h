@@ -124,6 +124,7 @@ class Run {
   int64_t validated_ = -1;  // the last step whose parameters were evaluated
   double lr_ = 0;           // of the last step
   double data_s_ = 0;
+  std::optional<double> disk_bytes_per_s_;  // measured at the start, where values lie there and no machine is named
   double steps_s_ = 0;  // of this run's steps, data_s_ in it; and what the run did beside them:
   double evaluations_s_ = 0;
   double saves_s_ = 0;

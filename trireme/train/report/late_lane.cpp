@@ -34,24 +34,46 @@ LaneSeconds measured_lanes(std::span<const ActionTime> times, int64_t steps) {
 
 }  // namespace
 
-std::string missed_prediction(const Compiled& compiled, std::span<const ActionTime> times, int64_t steps,
-                              double steps_s) {
-  if (!compiled.rates.machine || steps < 1 || !moves_between_tiers(compiled.crews[0].plan)) return "";
-  std::vector<std::vector<double>> seconds;
-  for (const ExecutionPlan* plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
-  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
-  const double step_s = steps_s / static_cast<double>(steps);
+namespace {
+
+// By crew and action. Where nobody names a machine, what ran by itself takes as long as it did, and only what moves
+// between tiers goes by rates.
+std::vector<std::vector<double>> modelled_seconds(const Compiled& compiled, std::span<const ActionTime> times,
+                                                  int64_t steps, std::optional<double> disk_bytes_per_s) {
+  Rates rates = compiled.rates;
+  const bool is_measured = !rates.machine.has_value();
+  if (is_measured) rates.machine = Machine::this_host();
+  if (is_measured && disk_bytes_per_s) rates.machine->disk_bytes_per_s = *disk_bytes_per_s;
+  std::vector<std::vector<double>> out;
+  for (const ExecutionPlan* plan : compiled.plans()) out.push_back(action_seconds(*plan, rates));
+  for (size_t i = 0; is_measured && i < times.size(); ++i) {
+    if (!in_background(times[i].lane)) out[0][i] = times[i].seconds / static_cast<double>(steps);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& steps) {
+  const ExecutionPlan& plan = compiled.crews[0].plan;
+  const bool is_named = compiled.rates.machine.has_value();
+  const bool is_known = is_named || (compiled.crews.size() == 1 && steps.times.size() == plan.actions.size());
+  if (!is_known || steps.count < 1 || !moves_between_tiers(plan)) return "";
+  const VirtualTime time = virtual_time(
+      compiled.plans(), {.seconds = modelled_seconds(compiled, steps.times, steps.count, steps.disk_bytes_per_s)});
+  const double step_s = steps.seconds / static_cast<double>(steps.count);
   if (step_s <= kMissed * time.makespan_s) return "";
-  const LaneSeconds wanted = modelled_lanes(time.ranks[0]), got = measured_lanes(times, steps);
-  size_t late = 0;
-  for (size_t i = 1; i < got.size(); ++i) {
+  const LaneSeconds wanted = modelled_lanes(time.ranks[0]), got = measured_lanes(steps.times, steps.count);
+  size_t late = is_named ? 0 : 1;  // of the lanes besides compute
+  for (size_t i = late + 1; i < got.size(); ++i) {
     if (got[i] - wanted[i] > got[late] - wanted[late]) late = i;
   }
   const Lane lane = static_cast<Lane>(late);
   return fmt::format(
-      "a step takes {:.4g} s, {:.0f} % more than the {:.4g} s that its plan predicts; the lane '{}' is late: "
+      "a step takes {:.4g} s, {:.0f} % more than the {:.4g} s that its plan predicts{}; the lane '{}' is late: "
       "{} {:.4g} s instead of {:.4g} s",
-      step_s, 100 * (step_s / time.makespan_s - 1), time.makespan_s, to_string(lane),
+      step_s, 100 * (step_s / time.makespan_s - 1), time.makespan_s,
+      is_named ? "" : ", with the time that computing took", to_string(lane),
       in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late]);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,10 +11,17 @@
 
 namespace trireme {
 
-// In one line, where steps took more than 15 % longer than the modelled one by the compiled rates; "": they did not, or
-// nobody named or measured a machine, or nothing moves between tiers. `times` are those of a rank of the first crew,
-// summed over `steps` steps, which took `steps_s` together.
-std::string missed_prediction(const Compiled& compiled, std::span<const ActionTime> times, int64_t steps,
-                              double steps_s);
+// Of a rank of the first crew.
+struct MeasuredSteps {
+  std::span<const ActionTime> times;  // by action, summed over the steps
+  int64_t count = 0;
+  double seconds = 0;                             // all of them together, beside what is no part of a step
+  std::optional<double> disk_bytes_per_s = {};  // of the slower way, where the run has measured it
+};
+
+// In one line, where steps took more than 15 % longer than the modelled one; "": they did not, or nothing moves between
+// tiers. The modelled one goes by the machine that is named or measured. Without one it is of what computing took, and
+// of moves by the usual rates and the disk's (not for stages of a pipeline, of which a rank knows its own alone).
+std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& steps);
 
 }  // namespace trireme

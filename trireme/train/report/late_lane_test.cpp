@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "trireme/exec/virtual_time.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/ops/ops.h"
@@ -42,7 +44,8 @@ TEST(MissedPrediction, names_the_lane_that_takes_longer_than_it_should) {
     }
     times.push_back({"move", "", Lane::kLoad, 2 * (time.ranks[0].lane(Lane::kLoad).exposed_s + more_load_s)});
     times.push_back({"matmul", "", Lane::kCompute, 2 * more_compute_s});
-    return missed_prediction(made, times, 2, 2 * (time.makespan_s + more_load_s + more_compute_s));
+    return missed_prediction(
+        made, {.times = times, .count = 2, .seconds = 2 * (time.makespan_s + more_load_s + more_compute_s)});
   };
   EXPECT_EQ(said(0, 0), "");
   EXPECT_EQ(said(0.1 * time.makespan_s, 0), "");
@@ -50,9 +53,27 @@ TEST(MissedPrediction, names_the_lane_that_takes_longer_than_it_should) {
   EXPECT_THAT(said(0.1 * time.makespan_s, 0.4 * time.makespan_s), HasSubstr("the lane 'compute' is late"));
 }
 
-TEST(MissedPrediction, is_not_said_where_nobody_knows_the_machine_or_nothing_moves) {
-  EXPECT_EQ(missed_prediction(compiled_with({}, {parse_home_rule("w = disk")}), {}, 2, 1e6), "");
-  EXPECT_EQ(missed_prediction(compiled_with(slow_machine(), {}), {}, 2, 1e6), "");
+TEST(MissedPrediction, is_not_said_where_nothing_is_measured_or_nothing_moves) {
+  const MeasuredSteps steps{.times = {}, .count = 2, .seconds = 2e6};
+  EXPECT_EQ(missed_prediction(compiled_with({}, {parse_home_rule("w = disk")}), steps), "");
+  EXPECT_EQ(missed_prediction(compiled_with(slow_machine(), {}), steps), "");
+}
+
+// Without a machine computing takes what it took, so that only moves can be late.
+TEST(MissedPrediction, of_moves_is_said_where_nobody_names_a_machine) {
+  const Compiled made = compiled_with({}, {parse_home_rule("w = disk")});
+  std::vector<ActionTime> times;
+  for (const Action& action : made.plan().actions)
+    times.push_back({action.op->name, "", action.lane, action.lane == Lane::kCompute ? 1.0 : 0.0});
+  const double computed_s = static_cast<double>(std::ranges::count(made.plan().actions, Lane::kCompute, &Action::lane));
+  const auto said = [&](double load_s, double disk_bytes_per_s) {
+    for (ActionTime& time : times) time.seconds = time.lane == Lane::kLoad ? load_s : time.seconds;
+    return missed_prediction(
+        made, {.times = times, .count = 1, .seconds = computed_s + load_s, .disk_bytes_per_s = disk_bytes_per_s});
+  };
+  EXPECT_EQ(said(0, 1e12), "");
+  EXPECT_THAT(said(computed_s, 1e12), AllOf(HasSubstr("with the time that computing took; the lane 'load' is late")));
+  EXPECT_EQ(said(64 * 64 * 4 / 10.0, 10), "") << "a disk of which that is known";
 }
 
 }  // namespace

@@ -89,6 +89,8 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   if (of_evaluation != nullptr) {
     ExecutorOptions eval = run;
     eval.arena = step_->arena().subspan(static_cast<size_t>(plan().arena().persistent));
+    const std::span<std::byte> on_host = step_->arena(Tier::kHost);
+    eval.host_arena = on_host.subspan(static_cast<size_t>(plan().arena(Tier::kHost).persistent));
     eval.external = [this](std::string_view name) { return step_->input(name); };
     eval.beside = step_.get();
     evaluation_ = std::make_unique<Executor>(*of_evaluation, eval);
