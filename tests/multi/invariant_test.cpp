@@ -199,8 +199,7 @@ std::vector<Case> cases() {
           {"pp2_zb_h1_dp2_zero2_interleave2", 4, 1, 2, 1, 2, 2, "zb-h1", 2}};
 }
 
-// Of more stages than an MLP has modules.
-std::vector<Case> deep_cases() {
+std::vector<Case> deep_cases() {  // of more stages than an MLP has modules
   return {{"pp4_zb_h2", 4, 1, 0, 1, 4, 4, "zb-h2"},
           {"pp2_interleaved", 2, 1, 0, 1, 4, 2, "interleaved"},
           {"pp2_interleaved_delayed_zero2_dp2", 4, 1, 2, 1, 4, 2, "interleaved-delayed"},
