@@ -158,7 +158,7 @@ TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
   expect_error({"generate", "run", "--prompt", ""}, 2, "generate: the prompt is empty; give it one character at least");
   expect_error({"generate", "run", "--prompt", "a", "--tokens", "-1"}, 2, "generate: -1 tokens; it must be 0 or more");
   expect_error({"generate", "run", "--prompt", "a", "--temperature", "-1"}, 2,
-               "generate: temperature -1; it must be 0 or more");
+               "generate: temperature -1; it must be 0 or more, and finite");
   expect_error({"generate", "gone", "--prompt", "a"}, 2, "there is no checkpoint 'gone'");
 }
 
