@@ -251,7 +251,7 @@ int run(const ExplainArgs& args) {
     fail(ErrorKind::kInvalidArgument, "explain: no stage '{}'.{}", args.stage, suggestion(args.stage, kStages));
   }
   require(std::find(kGraphs.begin(), kGraphs.end(), args.of) != kGraphs.end(),
-          "explain: --of '{}'; it must be one of {}.{}", args.of, quoted_list(kGraphs), suggestion(args.of, kGraphs));
+          "explain: there is no graph '{}' for --of.{}", args.of, suggestion(args.of, kGraphs));
   require(!args.unlike.given() || (args.stage == "time" && args.value.empty()),
           "explain: --slow and --late change the modelled step, which --stage time alone shows; add it");
   require(args.of == "step" || args.stage != "grad",

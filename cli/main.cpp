@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -112,6 +113,34 @@ void let_the_last_win(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) let_the_last_win(*command);
 }
 
+// CLI11 takes the nearest number for one that 64 bits do not hold, 010 for 8, and -1 for the largest without a sign. ""
+// also for what is no number, which it refuses itself.
+std::string why_another_number(const std::string& text, bool is_signed) {
+  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  const std::string_view digits = std::string_view(text).substr(sign);
+  if (digits.empty() || digits[0] < '0' || digits[0] > '9') return "";
+  if (digits.size() > 1 && digits[0] == '0')
+    return fmt::format("'{}' begins with 0; write it in decimal, without", text);
+  if (!is_signed && text[0] == '-') return fmt::format("{}; it must be 0 or more", text);
+  errno = 0;
+  if (is_signed) {
+    std::strtoll(text.c_str(), nullptr, 10);
+  } else {
+    std::strtoull(text.c_str(), nullptr, 10);
+  }
+  return errno == ERANGE ? fmt::format("{} is more than 64 bits hold", text) : "";
+}
+
+void refuse_other_numbers(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    const bool is_signed = type.starts_with("INT");
+    if (!is_signed && !type.starts_with("UINT")) continue;
+    option->check(CLI::Validator([is_signed](std::string& text) { return why_another_number(text, is_signed); }, ""));
+  }
+  for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) refuse_other_numbers(*command);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains on many devices a model written for one.", "trireme");
   app.set_version_flag("--version,-V", version_text());
@@ -136,6 +165,7 @@ int run(int argc, char** argv) {
   add_bench(app, chosen);
   add_help(app, chosen);
   let_the_last_win(app);
+  refuse_other_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {

@@ -46,6 +46,21 @@ class BadInputTest : public CliTest {
   Outcome last_;
 };
 
+// What C's own conversion takes for another number.
+TEST_F(BadInputTest, NumbersOfFlagsThatOthersWouldBeTakenFor) {
+  write_gpt();
+  expect_error({"explain", "gpt.toml", "--steps", "99999999999999999999"}, kCaller,
+               "explain: --steps: 99999999999999999999 is more than 64 bits hold. See `trireme help explain`.");
+  expect_error({"train", "gpt.toml", "--batch", "010"}, kCaller,
+               "train: --batch: '010' begins with 0; write it in decimal, without. See `trireme help train`.");
+  expect_error({"train", "gpt.toml", "--batch", "0x10"}, kCaller, HasSubstr("'0x10' begins with 0"));
+  expect_error({"generate", "run", "--prompt", "a", "--seed", "-1"}, kCaller,
+               "generate: --seed: -1; it must be 0 or more. See `trireme help generate`.");
+  expect_error({"generate", "run", "--prompt", "a", "--seed", "18446744073709551616"}, kCaller,
+               HasSubstr("is more than 64 bits hold"));
+  expect_error({"calibrate", "--out", "gone/machine.toml"}, kCaller, HasSubstr("there is no directory 'gone/'"));
+}
+
 TEST_F(BadInputTest, AConfigurationThatIsMissingOrWrittenWrong) {
   expect_error({"train", "gone.toml"}, kCaller,
                "configuration: there is no file 'gone.toml'; name a TOML file like those in examples/");

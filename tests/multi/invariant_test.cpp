@@ -42,7 +42,8 @@ struct Trained {
 
 Graph step_of(const std::string& model, Numerics numerics) {
   const auto train = [&](const ModelFn& forward, const std::vector<BatchField>& batch) {
-    return training_step(forward, class_loss(), batch, AdamW{.weight_decay = 0.1},
+    const Optimizer optimizer = model == "lamb" ? Optimizer(Lamb{.weight_decay = 0.1}) : AdamW{.weight_decay = 0.1};
+    return training_step(forward, class_loss(), batch, optimizer,
                          {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   };
   const std::vector<BatchField> text = {{"x", {DType::kI32, {kSamples, 8}}}, {"y", {DType::kI32, {kSamples, 8}}}};
@@ -90,11 +91,6 @@ Graph step_of(const std::string& model, Numerics numerics) {
     return training_step([&](const nn::Fields& batch) { return t5(batch); }, loss,
                          {{"tokens", ids}, {"decoder_tokens", written}, {"targets", written}},
                          AdamW{.weight_decay = 0.1},
-                         {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
-  }
-  if (model == "lamb") {
-    nn::Mlp lamb({12, 16, 10});
-    return training_step(mlp_model(lamb), class_loss(), mlp_batch(kSamples), Lamb{.weight_decay = 0.1},
                          {.name = model, .seed = 3, .clip_norm = 0.5, .numerics = numerics});
   }
   nn::Mlp mlp(model == "odd" ? std::vector<int64_t>{12, 11, 15, 10} : std::vector<int64_t>{12, 16, 10});
@@ -158,8 +154,8 @@ struct Case {
 Parallel parallel_for(const Case& c, const std::string& model) {
   JobConfig config;
   const bool is_mlp = model == "mlp" || model == "odd" || model == "lamb";
-  set_keys(config, {"model.kind=" + (is_mlp ? "mlp" : model)});
-  if (!is_mlp) set_keys(config, {"model.heads=4"});
+  set_keys(config, is_mlp ? std::vector<std::string>{"model.kind=mlp"}
+                          : std::vector{"model.kind=" + model, std::string("model.heads=4")});
   if (model == "llama") set_keys(config, {"model.kv_heads=2"});
   if (model == "deepseek") set_keys(config, {"model.query_rank=8", fmt::format("model.expert_groups={}", kSamples)});
   config.parallel.mode = Mode::kSemiAuto;
@@ -203,8 +199,7 @@ std::vector<Case> cases() {
           {"pp2_zb_h1_dp2_zero2_interleave2", 4, 1, 2, 1, 2, 2, "zb-h1", 2}};
 }
 
-// Of more stages than an MLP has modules.
-std::vector<Case> deep_cases() {
+std::vector<Case> deep_cases() {  // of more stages than an MLP has modules
   return {{"pp4_zb_h2", 4, 1, 0, 1, 4, 4, "zb-h2"},
           {"pp2_interleaved", 2, 1, 0, 1, 4, 2, "interleaved"},
           {"pp2_interleaved_delayed_zero2_dp2", 4, 1, 2, 1, 4, 2, "interleaved-delayed"},
@@ -222,7 +217,6 @@ TEST_P(Invariant, HasTheBitsOfOneRank) {
   ASSERT_NE(whole.losses.front(), whole.losses.back());
   const Parallel parallel = parallel_for(c, model);
   std::mutex mutex;
-
   comm::spawn_ranks(static_cast<int>(c.ranks), "threads", [&](comm::World& world) {
     const Trained mine = train(model, parallel, &world, c.threads);
     const std::lock_guard lock(mutex);

@@ -386,10 +386,10 @@ class CrewProgram {
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable) {
   require(program.micro_batches % (timetable.micro_batches * timetable.seq_chunks) == 0 &&
               program.seq_chunks == timetable.seq_chunks,
-          "the timetable '{}' is for {}{}; the program has {} of a batch", timetable.name,
+          "the timetable '{}' is for {}{}; the program has {}", timetable.name,
           counted(timetable.micro_batches, "micro-batch"),
           timetable.seq_chunks > 1 ? fmt::format(" of {} chunks of positions each", timetable.seq_chunks) : "",
-          counted(program.micro_batches, "part"));
+          counted(program.micro_batches, "micro-batch"));
   const CrewUnits stages(program, timetable);
   const auto count = static_cast<int>(timetable.crews.size());
   std::vector<std::vector<Step>> orders;

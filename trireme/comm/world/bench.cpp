@@ -75,6 +75,9 @@ std::vector<CollectiveTiming> time_collective(World& world, std::string_view op,
                                               const TimingOptions& options) {
   require(std::find(names().begin(), names().end(), op) != names().end(),
           "time_collective: there is no operation '{}'.{}", op, suggestion(op, names()));
+  require(options.reduce == Reduce::kSum || op == "all_reduce" || op == "reduce_scatter",
+          "time_collective: {} adds nothing up, so that the reduction that is asked for changes nothing; leave it out",
+          op);
   const int64_t size = world.size();
   int64_t largest = 0;  // elements of a piece
   std::vector<int64_t> pieces;

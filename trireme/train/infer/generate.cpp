@@ -47,7 +47,8 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
           +data::kByteVocabulary);
   require(!options.prompt.empty(), "generate: the prompt is empty; give it one character at least");
   require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);
-  require(options.temperature >= 0, "generate: temperature {}; it must be 0 or more", options.temperature);
+  require(options.temperature >= 0 && std::isfinite(options.temperature),
+          "generate: temperature {}; it must be 0 or more, and finite", options.temperature);
   const int64_t context = fields_of(config)[0].sample.shape[0];
   const auto model = make_model(config);
   JobConfig alone = config;  // on one rank, whatever trained it

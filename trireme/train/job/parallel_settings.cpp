@@ -85,14 +85,18 @@ void check_heads(const JobConfig& config, const std::string& key) {
           key, key_heads(config), p.tp, ranks);
 }
 
+void check_has_experts(const JobConfig& config) {
+  const int64_t ep = config.parallel.ep;
+  const nn::Cuttable model = model_of(config).cuttable();
+  require(ep == 1 || !model.mixture || model.experts > 0,
+          "configuration: parallel.ep = {} ranks share the experts of a mixture, and the model has none; set "
+          "model.experts to {} or a multiple of it, or leave parallel.ep out",
+          ep, ep);
+}
+
 void check_experts(const JobConfig& config, const nn::Cuttable& model, int64_t ranks) {
   const auto& p = config.parallel;
   if (model.experts == 0 && p.ep == 1) return;
-  require(model.experts > 0,
-          "configuration: parallel.ep = {} ranks share the experts of a mixture, and the model has none; set "
-          "model.experts to {} or a multiple "
-          "of it, or leave parallel.ep out",
-          p.ep, p.ep);
   require(model.experts % p.ep == 0,
           "configuration: model.experts = {} does not divide over parallel.ep = {} ranks; use a multiple of {}",
           model.experts, p.ep, p.ep);
@@ -364,6 +368,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   check_mode(config);
   check_degree(config);
+  check_has_experts(config);
   require(
       p.tier_ways.offload_to == Tier::kDevice || !p.tier_ways.auto_offload,
       "configuration: parallel.offload_to = '{}' says where parameters and state lie while nothing reads them; with "
