@@ -52,7 +52,8 @@ TEST_F(TiersTest, StateOnTheDiskTrainsToTheSameBitsAndLeavesNothing) {
   expect_equal_checkpoints("usual", "swapped");
   EXPECT_THAT(list_directory(path("swap")), IsEmpty());
   const std::string report = read(path("swapped/report.html"));
-  EXPECT_THAT(report, AllOf(HasSubstr("On the disk, per rank"), HasSubstr(path("swap"))));
+  EXPECT_THAT(report, AllOf(HasSubstr("On the disk, per rank"), HasSubstr(path("swap")),
+                            HasSubstr("GB/s, measured at the start")));
   // Without --disk it is the run's folder.
   expect_trained("default", {"-n", "2", "--set", kOnDisk});
   EXPECT_THAT(read(path("default/report.html")), HasSubstr("bytes in &#39;default&#39;"));

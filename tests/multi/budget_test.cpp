@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/multi/loss_curve.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/parallel_settings.h"
 
@@ -10,6 +11,7 @@ namespace trireme::budget_test {
 namespace {
 
 using namespace testing_support;
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -114,6 +116,28 @@ TEST(Budget, shares_of_what_there_is_are_kept) {
   const Compiled made = compiled_within({.device = MemorySize(whole), .device_ratio = 0.5});
   EXPECT_LE(planned(made, Tier::kDevice), whole / 2);
   EXPECT_THAT(made.crews[0].chosen_homes, testing::Not(IsEmpty()));
+}
+
+// Contract 14.2 (1).
+TEST(Budget, below_the_working_set_fails_without_offload_and_trains_with_it) {
+  const TierSizes sizes{.device = MemorySize(planned(compiled_within({}), Tier::kDevice) * 6 / 10)};
+  Parallel without;
+  without.tier_ways.auto_offload = false;
+  const Compiled made = compiled_within(sizes, 1, without);
+  try {
+    require_fits(made.plan(), cpu_device(), sizes);
+    ADD_FAILURE() << "nothing is refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.text(), AllOf(HasSubstr(fmt::format("{} bytes", planned(made, Tier::kDevice))),
+                                HasSubstr("parallel.device_memory allows")));
+  }
+  const Compiled with = compiled_within(sizes);
+  require_fits(with.plan(), cpu_device(), sizes);
+  const Graph graph = deep_step();
+  const auto usual = train_curves(graph, 1, {}, 0.1F, keeping_small());
+  Parallel parallel;
+  parallel.tiers = sizes;
+  EXPECT_EQ(other_bits(usual, train_curves(graph, 1, parallel, 0.1F, keeping_small())), "");
 }
 
 // Contract 14.2 (4).

@@ -12,16 +12,14 @@ constexpr int64_t kEnoughBytes = 4 << 20;
 
 // Of the plan's inputs; nullptr: none lies there.
 const PlanInput* value_to_measure_by(const ExecutionPlan& plan) {
-  const auto bytes = [&](const PlanInput& input) {
-    return plan.values[static_cast<size_t>(input.value)].type.bytes();
-  };
+  const auto bytes = [&](const PlanInput& input) { return plan.values[static_cast<size_t>(input.value)].type.bytes(); };
   const PlanInput* best = nullptr;
   for (const PlanInput& input : plan.inputs) {
     const int buffer = plan.values[static_cast<size_t>(input.value)].buffer;
     if (plan.buffers[static_cast<size_t>(buffer)].tier != Tier::kDisk) continue;
-    const bool is_better = best == nullptr || (bytes(*best) < kEnoughBytes ? bytes(input) > bytes(*best)
-                                                                           : bytes(input) >= kEnoughBytes &&
-                                                                                 bytes(input) < bytes(*best));
+    const bool is_better =
+        best == nullptr || (bytes(*best) < kEnoughBytes ? bytes(input) > bytes(*best)
+                                                        : bytes(input) >= kEnoughBytes && bytes(input) < bytes(*best));
     if (is_better) best = &input;
   }
   return best;

@@ -8,8 +8,8 @@
 namespace trireme {
 
 // Bytes a second of the slower way, by one value that lies there, which is read twice and written once, with the bytes
-// that it has: the smallest of 4 MiB and more, or else the largest. Nothing where none lies there, or where a machine is
-// named, whose rates are known. It is logged.
+// that it has: the smallest of 4 MiB and more, or else the largest. Nothing where none lies there, or where a machine
+// is named, whose rates are known. It is logged.
 std::optional<double> measured_disk(Session& session);
 
 }  // namespace trireme

@@ -134,6 +134,8 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
   if (const std::string chosen = chosen_homes(session_.compiled()); !chosen.empty())
     out.emplace_back("Chosen homes", chosen);
   if (const std::string disk = session_.step().disk(); !disk.empty()) out.emplace_back("On the disk, per rank", disk);
+  if (disk_bytes_per_s_)
+    out.emplace_back("The disk's rate", fmt::format("{:.3g} GB/s, measured at the start", *disk_bytes_per_s_ / 1e9));
   if (const std::optional<Timetable>& timetable = session_.compiled().timetable)
     out.emplace_back("Pipeline", fmt::format("{} stages on {} parts of the ranks, schedule {}, {}", timetable->stages,
                                              timetable->crews.size(), timetable->name,

@@ -125,7 +125,7 @@ class Run {
   double lr_ = 0;           // of the last step
   double data_s_ = 0;
   std::optional<double> disk_bytes_per_s_;  // measured at the start, where values lie there and no machine is named
-  double steps_s_ = 0;  // of this run's steps, data_s_ in it; and what the run did beside them:
+  double steps_s_ = 0;                      // of this run's steps, data_s_ in it; and what the run did beside them:
   double evaluations_s_ = 0;
   double saves_s_ = 0;
   CommunicationTime communication_;   // of this rank, over all steps

@@ -11,6 +11,7 @@ namespace trireme {
 namespace {
 
 constexpr double kMissed = 1.15;
+constexpr double kWorthSayingS = 0.01;  // a step, where rates alone are known: what moves begin with is not
 
 bool moves_between_tiers(const ExecutionPlan& plan) {
   return std::ranges::any_of(plan.actions, [](const Action& action) { return is_move(*action.op); });
@@ -62,7 +63,7 @@ std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& ste
   const VirtualTime time = virtual_time(
       compiled.plans(), {.seconds = modelled_seconds(compiled, steps.times, steps.count, steps.disk_bytes_per_s)});
   const double step_s = steps.seconds / static_cast<double>(steps.count);
-  if (step_s <= kMissed * time.makespan_s) return "";
+  if (step_s <= kMissed * time.makespan_s || (!is_named && step_s < time.makespan_s + kWorthSayingS)) return "";
   const LaneSeconds wanted = modelled_lanes(time.ranks[0]), got = measured_lanes(steps.times, steps.count);
   size_t late = is_named ? 0 : 1;  // of the lanes besides compute
   for (size_t i = late + 1; i < got.size(); ++i) {

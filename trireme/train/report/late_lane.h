@@ -15,13 +15,14 @@ namespace trireme {
 struct MeasuredSteps {
   std::span<const ActionTime> times;  // by action, summed over the steps
   int64_t count = 0;
-  double seconds = 0;                             // all of them together, beside what is no part of a step
+  double seconds = 0;                           // all of them together, beside what is no part of a step
   std::optional<double> disk_bytes_per_s = {};  // of the slower way, where the run has measured it
 };
 
 // In one line, where steps took more than 15 % longer than the modelled one; "": they did not, or nothing moves between
 // tiers. The modelled one goes by the machine that is named or measured. Without one it is of what computing took, and
-// of moves by the usual rates and the disk's (not for stages of a pipeline, of which a rank knows its own alone).
+// of moves by the usual rates and the disk's; 10 ms a step and less are not said then (and nothing for stages of a
+// pipeline, of which a rank knows its own alone).
 std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& steps);
 
 }  // namespace trireme
