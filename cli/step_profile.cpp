@@ -24,7 +24,8 @@ std::string text_of(const std::vector<TensorType>& types) {
 }
 
 // What it works on; of fused steps also which they are.
-std::string operands_of(const trireme::Action& action, const std::vector<TensorType>& in, const std::vector<TensorType>& out) {
+std::string operands_of(const trireme::Action& action, const std::vector<TensorType>& in,
+                        const std::vector<TensorType>& out) {
   std::string text;
   if (action.op == &structural().fused_rows) {
     for (const RowStep& step : parse_row_steps(action.attrs.as<FusedRowsAttrs>()).steps)
@@ -51,14 +52,14 @@ Json row_of(const Work& work, double all_seconds) {
 }  // namespace
 
 StepProfile::StepProfile(Executor& executor) : executor_(executor) {
-  executor_.set_timing(true);
+  executor_.set_timing(true, true);
 }
 
 void StepProfile::add_step() {
   const std::vector<ActionTime> times = executor_.times();
   if (least_s_.empty()) least_s_.assign(times.size(), 1e30);
   for (size_t i = 0; i < times.size(); ++i) least_s_[i] = std::min(least_s_[i], times[i].seconds);
-  executor_.set_timing(true);  // from zero
+  executor_.set_timing(true, true);  // from zero
 }
 
 Json StepProfile::rows() const {

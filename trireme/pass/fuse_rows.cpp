@@ -18,11 +18,14 @@ constexpr size_t kMostSteps = 16;
 constexpr int64_t kMostRowBytes = 64 << 10;  // of a value: a block has a row at least, and stays in the cache
 constexpr int kMostProducts = 1;
 
-// Nodes that become one, at the place of the last of them.
+// Nodes that become one, at the place of the last of them, or where that may not be, of the first, which is a product.
 struct Group {
   std::vector<NodeId> members;  // in order
   int row_dims = 0;
   int products = 0;
+  bool at_first = false;
+
+  NodeId place() const { return at_first ? members.front() : members.back(); }
 };
 
 class FuseRows {
@@ -56,7 +59,7 @@ class FuseRows {
       const Group* group = group_at(id);
       if (group == nullptr || group->members.size() == 1)
         rewrite.copy(id);
-      else if (group->members.back() == id)
+      else if (group->place() == id)
         emit(rewrite, *group);
     }
     return rewrite.finish();
@@ -129,7 +132,10 @@ class FuseRows {
     joined.members.reserve(before.members.size() + after.members.size());
     std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(),
                std::back_inserter(joined.members));
-    if (!rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
+    if (!rows_agree(joined)) return;
+    const bool waits = !before.at_first && !after.at_first && can_wait(before, joined) && keeps_memory(before, joined);
+    joined.at_first = !waits;
+    if (!waits && !can_come_early(after, joined)) return;
     for (const NodeId id : joined.members) group_of_[at(id)] = group_of_[at(last)];
     after = std::move(joined);
   }
@@ -205,6 +211,23 @@ class FuseRows {
       }
     }
     return kept <= stored;
+  }
+
+  // Whether the members of `after` may run where the first of `joined` does, a product: what they read is made by then,
+  // and what they make takes no more memory than its result, which nobody else reads.
+  bool can_come_early(const Group& after, const Group& joined) const {
+    const NodeId first = joined.members.front();
+    const ValueId product = graph_.node(first).outputs[0];
+    if (!row_op_of(first)->sums || read_outside(product, joined)) return false;
+    int64_t made = 0;
+    for (const NodeId id : joined.members) {
+      for (const ValueId operand : graph_.node(id).inputs) {
+        if (graph_.value(operand).producer > first && !is_inner(operand, joined)) return false;
+      }
+      for (const ValueId out : graph_.node(id).outputs)
+        made += read_outside(out, joined) ? graph_.type(out).bytes() : 0;
+    }
+    return !after.at_first && made <= graph_.type(product).bytes();
   }
 
   bool is_inner(ValueId value, const Group& group) const {

@@ -82,6 +82,28 @@ TEST(FuseRows, a_product_stays_by_itself_where_rules_ask_for_single_ops) {
   EXPECT_THAT(ops_of(fused(a_layer(), at_home)), ElementsAre("scale", "matmul", "fused_rows"));
 }
 
+// A weight's update stands between the product that reads the weight and what follows it.
+Graph a_layer_with_an_update(bool reads_what_comes_later) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {6, 8});
+  const Tensor w = input(graph, "w", {8, 8}, Role::kParameter);
+  const Tensor product = matmul(x, w);
+  graph.set_phase(Phase::kUpdate);
+  graph.add_output("w", scale(w, 0.5).id(), w.id());
+  graph.set_phase(Phase::kForward);
+  const Tensor beside = reads_what_comes_later ? matmul(x, input(graph, "v", {8, 8}, Role::kParameter)) : x;
+  graph.add_output("y", mul(square(product), beside).id());
+  return graph;
+}
+
+TEST(FuseRows, what_follows_a_product_comes_to_it_where_the_product_may_not_wait) {
+  EXPECT_THAT(ops_of(fused(a_layer_with_an_update(false), {.fused_product_bytes = 1})),
+              ElementsAre("fused_rows", "scale"));
+  // The first product and its square; the other reads one that is made later.
+  EXPECT_THAT(ops_of(fused(a_layer_with_an_update(true), {.fused_product_bytes = 1})),
+              ElementsAre("fused_rows", "scale", "fused_rows"));
+}
+
 TEST(FuseRows, a_product_over_rows_stays_by_itself) {
   Graph graph;
   const Tensor x = input(graph, "x", {6, 8});

@@ -121,7 +121,7 @@ class Block {
     g.a = at.in[0].as<float>().data();
     g.c = at.out[0].as<float>().data();
     multiply_by_panels(g, panels_of(args_, work_, *product),
-                       reinterpret_cast<float*>(align(scratch_ + work_.part_bytes)));
+                       reinterpret_cast<float*>(align(scratch_ + work_.part_bytes)), first_ + count_ < work_.rows);
   }
 
   void look(size_t s, int64_t row, int64_t rows, Bound::Step& at) const {

@@ -33,13 +33,35 @@ struct PanelsOf {
   int64_t offset(int64_t first, int64_t column) const { return first * width + column * terms(first); }
 };
 
-// Lets a tile bring nearer its share of the panel that comes next.
-void look_ahead(BlockTile& tile, const float* next, int64_t row_tile) {
-  const int64_t lines = tile.terms * loops().tile_columns / kFloatsOfLine;
-  const bool has_share = next != nullptr && row_tile * tile.terms < lines;
-  tile.ahead = has_share ? next + row_tile * tile.terms * kFloatsOfLine : tile.a;
-  tile.ahead_step = has_share ? kFloatsOfLine : 0;
-}
+// What tiles bring nearer: a line of memory with each term. First the panel of b that comes next, then rows of a that
+// are packed next, a line of each row at a time.
+class AheadOfPanels {
+ public:
+  AheadOfPanels(const Gemm& g, int64_t first, int64_t terms, bool more_rows) : step_(g.lda) {
+    const bool more_terms = first + terms < g.k;
+    if (!more_terms && !more_rows) return;
+    rows_ = g.a + (more_terms ? first + terms : g.m * g.lda);
+    lines_ = parts_of(std::min(more_terms ? g.k - first - terms : g.k, terms), kFloatsOfLine) + 1;
+  }
+
+  void take(BlockTile& tile, const float* next_panel, int64_t row_tile) {
+    const int64_t lines = tile.terms * loops().tile_columns / kFloatsOfLine;
+    if (next_panel != nullptr && row_tile * tile.terms < lines) {
+      tile.ahead = next_panel + row_tile * tile.terms * kFloatsOfLine;
+      tile.ahead_step = kFloatsOfLine;
+    } else if (taken_ < lines_) {
+      tile.ahead = rows_ + taken_++ * kFloatsOfLine;
+      tile.ahead_step = step_;
+    } else {
+      tile.ahead = tile.a;
+      tile.ahead_step = 0;
+    }
+  }
+
+ private:
+  const float* rows_ = nullptr;
+  int64_t step_ = 0, lines_ = 0, taken_ = 0;
+};
 
 }  // namespace
 
@@ -68,7 +90,7 @@ void pack_panel_part(const Gemm& g, int64_t part, float* panels) {
               panels + of.offset(first, column));
 }
 
-void multiply_by_panels(const Gemm& g, const float* panels, float* room) {
+void multiply_by_panels(const Gemm& g, const float* panels, float* room, bool more_rows) {
   invariant(g.alpha == 1 && g.beta == 0 && !g.transpose_a, "a product by panels with alpha {}, beta {}", g.alpha,
             g.beta);
   for (int64_t i = 0; i < g.m && g.k == 0; ++i) std::fill_n(g.c + i * g.ldc, g.n, 0.0F);
@@ -79,6 +101,7 @@ void multiply_by_panels(const Gemm& g, const float* panels, float* room) {
     const LeafRun run{0, of.terms(first), true};
     pack_panels({g.a + first, g.lda, false}, g.m, tile_rows, {&run, 1}, run.length, room);
     BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0};
+    AheadOfPanels ahead(g, first, run.length, more_rows);
     for (int64_t column = 0; column < g.n; column += tile_columns) {
       tile.b = panels + of.offset(first, column);
       tile.columns = std::min(tile_columns, g.n - column);
@@ -87,7 +110,7 @@ void multiply_by_panels(const Gemm& g, const float* panels, float* room) {
         tile.rows = std::min(tile_rows, g.m - row);
         tile.a = room + row * run.length;
         tile.c = g.c + row * g.ldc + column;
-        look_ahead(tile, next, row / tile_rows);
+        ahead.take(tile, next, row / tile_rows);
         loops().block_tile(tile);
       }
     }

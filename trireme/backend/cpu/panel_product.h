@@ -15,7 +15,8 @@ int64_t panel_parts(int64_t n, int64_t k);
 // `g` says where b lies and how; its other matrices are not looked at.
 void pack_panel_part(const Gemm& g, int64_t part, float* panels);
 
-// c[m,n] = a[m,k] b, where a is not transposed, alpha is 1 and beta 0. `panels` is b, `room` what the rows take.
-void multiply_by_panels(const Gemm& g, const float* panels, float* room);
+// c[m,n] = a[m,k] b, where a is not transposed, alpha is 1 and beta 0. `panels` is b, `room` what the rows take. With
+// `more_rows` those of the next block follow in a, and are brought nearer.
+void multiply_by_panels(const Gemm& g, const float* panels, float* room, bool more_rows = false);
 
 }  // namespace trireme::cpu
