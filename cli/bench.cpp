@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,10 +12,12 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
 #include "cli/model_flags.h"
+#include "cli/step_profile.h"
 #include "trireme/backend/cpu/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -46,6 +49,7 @@ struct StepArgs {
   std::string transport = "auto";
   bool json = false;
   bool by_op = false;
+  bool profile = false;
 };
 
 double peak_rss_mb() {
@@ -121,10 +125,18 @@ void print_by_op(const Executor& executor, int64_t steps) {
   for (const auto& [value, op] : sorted) std::fprintf(stderr, "%10.3f ms  %s\n", value, op.c_str());
 }
 
+// That all threads of this process have worked.
+double worked_s() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 struct Steps {
-  std::vector<double> ms;  // of the timed ones, sorted
+  std::vector<double> ms, cpu_ms;  // of the timed ones, sorted
   double ready_s = 0, first_step_s = 0;
   CommunicationTime communication;  // of a mean timed step
+  Json profile;                     // null where none is asked for
 };
 
 Steps run_steps(Session& session, const std::vector<BatchField>& fields, const JobConfig& config,
@@ -132,22 +144,29 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
   Steps out;
   Executor& executor = session.step();
   const std::vector<FieldNeed> needs = model_of(config).needs();
+  std::optional<StepProfile> profile;
   for (int64_t i = 1; i <= args.warmup + args.steps; ++i) {
     if (args.by_op && i == args.warmup + 1) executor.set_timing(true);
+    if (args.profile && i == args.warmup + 1) profile.emplace(executor);
     fill_batch(executor, fields, needs);  // a step may use its batch's memory for something else
     if (executor.has_input("lr")) executor.write_number("lr", 1e-4F);
     if (executor.has_input("step")) executor.write_number("step", i);
     if (i == 1) out.ready_s = since_start_s();
+    const double worked = worked_s();
     const double begin = now_s();
     executor.run();
     const double end = now_s();
     if (i == 1) out.first_step_s = since_start_s();
     if (i <= args.warmup) continue;
     out.ms.push_back((end - begin) * 1e3);
+    out.cpu_ms.push_back((worked_s() - worked) * 1e3);
+    if (profile) profile->add_step();
     out.communication += executor.communication();
   }
   out.communication /= static_cast<double>(args.steps);
   std::sort(out.ms.begin(), out.ms.end());
+  std::sort(out.cpu_ms.begin(), out.cpu_ms.end());
+  if (profile) out.profile = profile->rows();
   return out;
 }
 
@@ -159,6 +178,12 @@ Json bytes_of(const Session& session) {
           {"arena_bytes", session.plan().arena().bytes},
           {"arena_lower_bound", session.plan().arena().lower_bound},
           {"planned_bytes", planned_bytes(session.plan())}};
+}
+
+void print_with_profile(Json line, const Json& profile, bool json) {
+  if (!profile.is_null() && json) line["profile"] = profile;
+  print(line, json);
+  if (!profile.is_null() && !json) std::fputs(profile_text(profile).c_str(), stdout);
 }
 
 int step(const StepArgs& args) {
@@ -202,6 +227,8 @@ int step(const StepArgs& args) {
             {"parameters", session.parameter_count()},
             {"ms", median},
             {"min_ms", steps.ms.front()},
+            {"cpu_ms", steps.cpu_ms[steps.cpu_ms.size() / 2]},
+            {"min_cpu_ms", steps.cpu_ms.front()},
             {"per_s", units / median * 1e3},
             {"unit", predicts_classes(config) ? "samples" : "tokens"},
             {"comm_busy_ms", communication.busy_s * 1e3},
@@ -217,7 +244,7 @@ int step(const StepArgs& args) {
             {"gflops_per_s", flops_per_step(session.compiled(), job.size()) / median / 1e6}};
   line.update(bytes_of(session));
   line["sent_bytes"] = sent;
-  print(line, args.json);
+  print_with_profile(std::move(line), steps.profile, args.json);
   return 0;
 }
 
@@ -266,9 +293,14 @@ void add_step(CLI::App& bench, Action& chosen) {
   command->add_option("--steps", args->steps, "Steps to time")->capture_default_str();
   command->add_option("--warmup", args->warmup, "Steps before")->capture_default_str();
   command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
-  command->add_flag("--by-op", args->by_op, "Also the time of each op, on standard error");
+  CLI::Option* by_op = command->add_flag("--by-op", args->by_op, "Also the time of each op, on standard error");
+  command
+      ->add_flag("--profile", args->profile,
+                 "Also the time of each kernel on each kind of operands, with its share, arithmetic and bytes")
+      ->excludes(by_op);
   command->add_flag("--json", args->json, "One line of JSON");
   command->footer(
+      "ms and min_ms: of the clock; cpu_ms and min_cpu_ms: that this rank's threads have worked.\n"
       "moved_bytes: what the ops of rank 0 read and write in a step; what fused ops hand each other does not count, "
       "nor "
       "what passes between ranks.\n"

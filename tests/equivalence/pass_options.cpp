@@ -101,6 +101,7 @@ PassOptions pass_options(const Case& test) {
           .on_host = on_host_of(test),
           .homes = homes_of(test),
           .tier_ways = ways_of(test),
+          .fused_product_bytes = 1,
           .loss_pieces = test.loss_pieces};
 }
 

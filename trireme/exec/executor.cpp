@@ -1,5 +1,7 @@
 #include "trireme/exec/executor.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -24,6 +26,13 @@ namespace trireme {
 namespace {
 
 constexpr size_t kMostKeptBytes = 8 << 20;  // freed memory in the first run, in which kernels make what they keep
+
+// That this thread has worked.
+double thread_worked_s() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 Device& of_plan(Device& device, const ExecutionPlan& plan) {
   require(plan.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", plan.device,
@@ -54,6 +63,7 @@ struct Executor::State {
   CommunicationTime communication;            // of the last step
   std::vector<ActionTrace> trace;             // of the last step, if it is traced
   bool timing = false;
+  bool times_work = false;  // in processor time
   bool tracing = false;
   bool first_run = true;
   // Of kernels, of copies from the device to the host and back where work in the background needs them, and of moves;
@@ -259,6 +269,7 @@ struct Executor::State {
     for (const int comm : bound.action->waits) wait(actions[static_cast<size_t>(comm)]);
     const bool timed = timing || tracing;
     const auto begin = timed ? Clock::now() : Clock::time_point{};
+    const double worked = times_work ? thread_worked_s() : 0;
     if (bound.kernel != nullptr) {
       stream->launch(bound.kernel, args_of(bound), bound.what);
     } else if (bound.background) {
@@ -268,7 +279,8 @@ struct Executor::State {
     }
     if (!timed) return;
     const auto end = Clock::now();
-    bound.seconds += std::chrono::duration<double>(end - begin).count();
+    const bool by_work = times_work && bound.kernel != nullptr;
+    bound.seconds += by_work ? thread_worked_s() - worked : std::chrono::duration<double>(end - begin).count();
     const bool is_under_way = bound.background && bound.background->is_under_way();
     if (tracing && !is_under_way) trace.push_back({number_of(bound), false, begin, end});
   }
@@ -474,8 +486,9 @@ CommunicationTime Executor::communication() const {
   return state_->communication;
 }
 
-void Executor::set_timing(bool on) {
+void Executor::set_timing(bool on, bool worked) {
   state_->timing = on;
+  state_->times_work = on && worked;
   for (Bound& bound : state_->actions) bound.seconds = 0;
 }
 

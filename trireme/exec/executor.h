@@ -119,8 +119,9 @@ class Executor {
   // Of the last step; zero on a rank that sends nothing. Always measured: five clock reads an operation.
   CommunicationTime communication() const;
 
-  // Times each action from now on (two clock reads an action).
-  void set_timing(bool on);
+  // Times each action from now on (two clock reads an action). With `worked`, of those of compute that the calling
+  // thread works, in processor time: what else the machine does counts less then.
+  void set_timing(bool on, bool worked = false);
   std::vector<ActionTime> times() const;
 
   // Notes from now on when each action of a step runs. Room for a step is made here, so that a step makes none.

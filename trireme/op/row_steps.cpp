@@ -152,7 +152,9 @@ class RowValues {
     const std::vector<TensorType> out = step.op->infer.get()({in, step.attrs});
     require(out.size() == step.out.size(), "fused_rows: {} has {} results; {} are numbered", step.op->name, out.size(),
             step.out.size());
-    const std::optional<RowOp> how = row_op(*step.op, {in, out, step.attrs});
+    const TypeArgs types{in, out, step.attrs};
+    std::optional<RowOp> how = row_op(*step.op, types);
+    if (!how) how = product_on_rows(*step.op, types);
     require(how.has_value() && how->row_dims >= row_dims_,
             "fused_rows: {} does not work on rows counted by {} dimensions", step.op->name, row_dims_);
     if (rows_.rank() == 0) rows_ = Shape(std::span(out[0].shape.begin(), static_cast<size_t>(row_dims_)));
@@ -231,6 +233,15 @@ std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types) {
   return found && !found->sums ? found : std::nullopt;
 }
 
+std::optional<RowOp> product_on_rows(const OpDef& op, const TypeArgs& types) {
+  if (!op.kernel || types.in.size() != 2 || types.out.size() != 1) return std::nullopt;
+  std::optional<RowOp> found = along_rows(op, types);
+  if (!found || !found->sums || found->by_row != std::vector<char>{1, 0}) return std::nullopt;
+  const std::vector<std::vector<int>>& linear = computed_rule(op, types)->linear;
+  const bool in_each = std::ranges::count(linear, std::vector{0}) > 0 && std::ranges::count(linear, std::vector{1}) > 0;
+  return in_each ? found : std::nullopt;
+}
+
 std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
   constexpr double kMostFlopsPerByte = 8;
   if (op.collective || types.in.empty() || !op.cost) return std::nullopt;
@@ -280,6 +291,12 @@ std::vector<RowValue> row_values(const RowSteps& steps, std::span<const TensorTy
   RowValues values(steps, in);
   for (const RowStep& step : steps.steps) values.add(step);
   return values.take();
+}
+
+bool is_product(const RowStep& step, std::span<const RowValue> values) {
+  const std::vector<TensorType> in = types_of(step.in, values);
+  const std::vector<TensorType> out = types_of(step.out, values);
+  return product_on_rows(*step.op, {in, out, step.attrs}).has_value();
 }
 
 std::vector<std::pair<int, int>> row_overwrites(const RowSteps& steps, std::span<const TensorType> in) {

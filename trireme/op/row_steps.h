@@ -4,6 +4,9 @@
 // Rows are counted by the leading `row_dims` dimensions. An op works on rows when each row of its results depends on
 // the same row of some operands and on the whole of the others, and no sum runs over anything that could be cut. Its
 // sharding rule says so.
+//
+// One more kind of step sums: a product of rows with a matrix that all of them read, as of activations with weights.
+// What comes before it and after it then works on rows that never leave the cache.
 #pragma once
 
 #include <optional>
@@ -28,11 +31,15 @@ std::optional<RowOp> along_rows(const OpDef& op, const TypeArgs& types);
 // How the op works on rows of these types; nothing where it does not.
 std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types);
 
-// The same for a node of a rank's program, where the op waits for memory rather than for arithmetic. Its attributes may
-// be those of whole tensors of which it has pieces: nothing where they do not fit the pieces.
+// How a product works on rows: an op that sums, and is linear in each of its two operands, of which the first has rows
+// and the second is read whole by all of them. Nothing for other ops.
+std::optional<RowOp> product_on_rows(const OpDef& op, const TypeArgs& types);
+
+// The same as row_op for a node of a rank's program, where the op waits for memory rather than for arithmetic. Its
+// attributes may be those of whole tensors of which it has pieces: nothing where they do not fit the pieces.
 std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types);
 
-// Values are numbered: the operands, then what the steps make.
+// Values are numbered: the operands, then what the steps make. A step is a row_op or a product_on_rows.
 struct RowStep {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -56,6 +63,9 @@ struct RowValue {
   TensorType type;
   bool by_row = false;
 };
+// Whether the step is a product, for operands and results among these values.
+bool is_product(const RowStep& step, std::span<const RowValue> values);
+
 // All values for operands of these types. Throws kInvalidArgument where a step takes other types, or does not work on
 // rows.
 std::vector<RowValue> row_values(const RowSteps& steps, std::span<const TensorType> in);

@@ -16,17 +16,23 @@ namespace {
 
 constexpr size_t kMostSteps = 16;
 constexpr int64_t kMostRowBytes = 64 << 10;  // of a value: a block has a row at least, and stays in the cache
+constexpr int kMostProducts = 1;
 
-// Nodes that become one, at the place of the last of them.
+// Nodes that become one, at the place of the last of them, or where that may not be, of the first, which is a product.
 struct Group {
   std::vector<NodeId> members;  // in order
   int row_dims = 0;
+  int products = 0;
+  bool at_first = false;
+
+  NodeId place() const { return at_first ? members.front() : members.back(); }
 };
 
 class FuseRows {
  public:
-  explicit FuseRows(const Program& program)
+  FuseRows(const Program& program, const PassOptions& options)
       : program_(program),
+        product_bytes_(may_join_products(options) ? options.fused_product_bytes : -1),
         graph_(program.graph),
         size_(graph_.nodes().size()),
         row_ops_(size_, nullptr),
@@ -41,7 +47,7 @@ class FuseRows {
   // Whether any nodes become one.
   bool look_for_groups() {
     for (NodeId id = 0; id < static_cast<NodeId>(size_); ++id) {
-      if (row_op_of(id) == nullptr) continue;
+      if (row_op_of(id) == nullptr || row_op_of(id)->sums) continue;  // a product is the first of its group
       for (const ValueId operand : graph_.node(id).inputs) try_to_join(graph_.value(operand).producer, id);
     }
     return std::ranges::any_of(groups_, [](const Group& group) { return group.members.size() > 1; });
@@ -53,7 +59,7 @@ class FuseRows {
       const Group* group = group_at(id);
       if (group == nullptr || group->members.size() == 1)
         rewrite.copy(id);
-      else if (group->members.back() == id)
+      else if (group->place() == id)
         emit(rewrite, *group);
     }
     return rewrite.finish();
@@ -73,7 +79,7 @@ class FuseRows {
       row_ops_[at(id)] = fusable(node);
       if (row_op_of(id) == nullptr) continue;
       group_of_[at(id)] = groups_.size();
-      groups_.push_back({{id}, row_op_of(id)->row_dims});
+      groups_.push_back({{id}, row_op_of(id)->row_dims, row_op_of(id)->sums ? 1 : 0});
     }
     for (const Output& output : graph_.outputs()) {
       if (output.updates != kNoValue) replaced_at_[at(output.updates)] = graph_.value(output.value).producer;
@@ -83,9 +89,36 @@ class FuseRows {
   const RowOp* fusable(const Node& node) {
     if (node.phase == Phase::kUpdate) return nullptr;
     const int kind = kinds_.of(graph_, node);
-    const std::optional<RowOp>& op =
-        of_kind_.get(kind, [&] { return cheap_row_op(*kinds_[kind].op, kinds_[kind].types()); });
-    return op ? &*op : nullptr;
+    const std::optional<RowOp>& op = of_kind_.get(kind, [&] {
+      const TypeArgs types = kinds_[kind].types();
+      const std::optional<RowOp> cheap = cheap_row_op(*kinds_[kind].op, types);
+      return cheap ? cheap : large_product(*kinds_[kind].op, types);
+    });
+    return op && (!op->sums || has_whole_rows(node, *op)) ? &*op : nullptr;
+  }
+
+  // Rules that say where single ops run, or where what they make is kept, are for products by themselves.
+  static bool may_join_products(const PassOptions& options) {
+    return options.on_host.rules.empty() && options.homes.empty() && !options.recompute.keeps_elsewhere();
+  }
+
+  // A product whose result does not stay in the cache.
+  std::optional<RowOp> large_product(const OpDef& op, const TypeArgs& types) const {
+    if (product_bytes_ < 0 || op.collective || types.in.size() != 2 || types.out.size() != 1) return std::nullopt;
+    const auto is_f32 = [](const TensorType& type) { return type.dtype == DType::kF32; };
+    const bool is_large = types.out[0].bytes() >= product_bytes_ && types.out[0].elements() > 0;
+    if (!is_large || !is_f32(types.in[0]) || !is_f32(types.in[1]) || !is_f32(types.out[0])) return std::nullopt;
+    return product_on_rows(op, types);
+  }
+
+  // Whether the sums are whole here: those of pieces are taken by kernels that know where the pieces lie.
+  bool has_whole_rows(const Node& node, const RowOp& op) const {
+    const Shape& here = graph_.type(node.inputs[0]).shape;
+    const Shape& whole = *program_.whole[at(node.inputs[0])];
+    for (int dim = op.row_dims; dim < here.rank(); ++dim) {
+      if (here[dim] != whole[dim]) return false;
+    }
+    return true;
   }
 
   void try_to_join(NodeId first, NodeId last) {
@@ -94,11 +127,15 @@ class FuseRows {
     Group& after = *group_at(last);
     if (graph_.node(first).phase != graph_.node(last).phase) return;  // a group is of one
     if (before.members.size() + after.members.size() > kMostSteps) return;
-    Group joined{{}, std::min(before.row_dims, after.row_dims)};
+    if (before.products + after.products > kMostProducts) return;
+    Group joined{{}, std::min(before.row_dims, after.row_dims), before.products + after.products};
     joined.members.reserve(before.members.size() + after.members.size());
     std::merge(before.members.begin(), before.members.end(), after.members.begin(), after.members.end(),
                std::back_inserter(joined.members));
-    if (!rows_agree(joined) || !can_wait(before, joined) || !keeps_memory(before, joined)) return;
+    if (!rows_agree(joined)) return;
+    const bool waits = !before.at_first && !after.at_first && can_wait(before, joined) && keeps_memory(before, joined);
+    joined.at_first = !waits;
+    if (!waits && !can_come_early(after, joined)) return;
     for (const NodeId id : joined.members) group_of_[at(id)] = group_of_[at(last)];
     after = std::move(joined);
   }
@@ -176,6 +213,23 @@ class FuseRows {
     return kept <= stored;
   }
 
+  // Whether the members of `after` may run where the first of `joined` does, a product: what they read is made by then,
+  // and what they make takes no more memory than its result, which nobody else reads.
+  bool can_come_early(const Group& after, const Group& joined) const {
+    const NodeId first = joined.members.front();
+    const ValueId product = graph_.node(first).outputs[0];
+    if (!row_op_of(first)->sums || read_outside(product, joined)) return false;
+    int64_t made = 0;
+    for (const NodeId id : joined.members) {
+      for (const ValueId operand : graph_.node(id).inputs) {
+        if (graph_.value(operand).producer > first && !is_inner(operand, joined)) return false;
+      }
+      for (const ValueId out : graph_.node(id).outputs)
+        made += read_outside(out, joined) ? graph_.type(out).bytes() : 0;
+    }
+    return !after.at_first && made <= graph_.type(product).bytes();
+  }
+
   bool is_inner(ValueId value, const Group& group) const {
     const NodeId producer = graph_.value(value).producer;
     return producer >= 0 && std::binary_search(group.members.begin(), group.members.end(), producer);
@@ -238,6 +292,7 @@ class FuseRows {
   };
 
   const Program& program_;
+  int64_t product_bytes_;  // as PassOptions::fused_product_bytes; -1: no product is joined
   const Graph& graph_;
   size_t size_;
   std::vector<ByRow> by_row_;  // of the group that is looked at
@@ -272,8 +327,8 @@ extern const Pass fuse_rows{
     .name = "fuse_rows",
     .doc = "ops that work on rows of the same tensors become one, block by block",
     .run =
-        [](Program program, const PassOptions&) {
-          FuseRows fusing(program);
+        [](Program program, const PassOptions& options) {
+          FuseRows fusing(program, options);
           return fusing.look_for_groups() ? fusing.run() : std::move(program);
         },
 };

@@ -26,8 +26,8 @@ Program program_of(const Graph& graph) {
   return partition(graph, data_parallel(graph, 1));
 }
 
-Program fused(const Graph& graph) {
-  Program out = find_pass("fuse_rows").run(program_of(graph), {});
+Program fused(const Graph& graph, const PassOptions& options = {}) {
+  Program out = find_pass("fuse_rows").run(program_of(graph), options);
   EXPECT_THAT(verify(out), IsEmpty());
   return out;
 }
@@ -51,6 +51,75 @@ TEST(FuseRows, a_bias_and_what_follows_are_one_op_and_what_others_read_is_a_resu
   EXPECT_EQ(after.graph.node(1).attrs.text(),
             "{row_dims=1, steps=\"2=add(0,1){}; 3=gelu(2){approximate=true}\", results=[2,3]}");
   EXPECT_EQ(fused_text(after), "fused 2 ops at 'up': add, gelu\n");
+}
+
+Graph a_layer() {
+  Graph graph;
+  const Tensor x = input(graph, "x", {6, 8});
+  const Tensor bias = input(graph, "bias", {4}, Role::kParameter);
+  const Tensor product = matmul(scale(x, 2), input(graph, "w", {8, 4}, Role::kParameter));
+  graph.add_output("y", gelu(add(product, bias), true).id());
+  return graph;
+}
+
+TEST(FuseRows, a_product_with_a_large_result_is_one_with_what_follows) {
+  const Program after = fused(a_layer(), {.fused_product_bytes = 6 * 4 * 4});
+  EXPECT_THAT(ops_of(after), ElementsAre("scale", "fused_rows"));
+  EXPECT_EQ(after.graph.node(1).attrs.text(),
+            "{row_dims=1, steps=\"3=matmul(0,1){transpose_a=false, transpose_b=false}; 4=add(3,2){}; "
+            "5=gelu(4){approximate=true}\", results=[5]}");
+}
+
+TEST(FuseRows, a_product_with_a_small_result_stays_by_itself) {
+  EXPECT_THAT(ops_of(fused(a_layer(), {.fused_product_bytes = 6 * 4 * 4 + 1})),
+              ElementsAre("scale", "matmul", "fused_rows"));
+}
+
+TEST(FuseRows, a_product_stays_by_itself_where_rules_ask_for_single_ops) {
+  const PassOptions on_host{.on_host = {.rules = {{}}}, .fused_product_bytes = 1};
+  EXPECT_THAT(ops_of(fused(a_layer(), on_host)), ElementsAre("scale", "matmul", "fused_rows"));
+  const PassOptions at_home{.homes = {{}}, .fused_product_bytes = 1};
+  EXPECT_THAT(ops_of(fused(a_layer(), at_home)), ElementsAre("scale", "matmul", "fused_rows"));
+}
+
+// A weight's update stands between the product that reads the weight and what follows it.
+Graph a_layer_with_an_update(bool reads_what_comes_later) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {6, 8});
+  const Tensor w = input(graph, "w", {8, 8}, Role::kParameter);
+  const Tensor product = matmul(x, w);
+  graph.set_phase(Phase::kUpdate);
+  graph.add_output("w", scale(w, 0.5).id(), w.id());
+  graph.set_phase(Phase::kForward);
+  const Tensor beside = reads_what_comes_later ? matmul(x, input(graph, "v", {8, 8}, Role::kParameter)) : x;
+  graph.add_output("y", mul(square(product), beside).id());
+  return graph;
+}
+
+TEST(FuseRows, what_follows_a_product_comes_to_it_where_the_product_may_not_wait) {
+  EXPECT_THAT(ops_of(fused(a_layer_with_an_update(false), {.fused_product_bytes = 1})),
+              ElementsAre("fused_rows", "scale"));
+  // The first product and its square; the other reads one that is made later.
+  EXPECT_THAT(ops_of(fused(a_layer_with_an_update(true), {.fused_product_bytes = 1})),
+              ElementsAre("fused_rows", "scale", "fused_rows"));
+}
+
+TEST(FuseRows, a_product_over_rows_stays_by_itself) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {6, 8});
+  graph.add_output("y", square(linear_weight_grad(x, x)).id());
+  EXPECT_THAT(ops_of(fused(graph, {.fused_product_bytes = 1})), ElementsAre("linear_weight_grad", "square"));
+}
+
+TEST(FuseRows, a_product_whose_terms_are_cut_stays_by_itself) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {6, 8});
+  const Tensor w = input(graph, "w", {8, 4}, Role::kParameter);
+  graph.add_output("y", scale(matmul(x, w), 2).id());
+  Program program = program_of(graph);
+  program.whole[static_cast<size_t>(x.id())] = Shape{6, 16};  // here is half of each row
+  const Program after = find_pass("fuse_rows").run(program, {.fused_product_bytes = 1});
+  EXPECT_THAT(ops_of(after), ElementsAre("matmul", "scale"));
 }
 
 TEST(FuseRows, what_nobody_else_reads_is_no_result) {

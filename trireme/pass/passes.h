@@ -56,6 +56,9 @@ struct PassOptions {
   OnHost on_host = {};                         // on_host.cpp runs if any is asked for
   std::vector<HomeRule> homes = {};            // homes.cpp runs if any is given, or ops run on the host
   TierWays tier_ways = {};                     // how what has its home elsewhere comes and goes
+  // fuse_rows: the result of a product from which on it becomes one with ops on its rows; a smaller one stays in the
+  // cache.
+  int64_t fused_product_bytes = 1 << 20;
   int64_t loss_pieces = 1;                     // loss_in_pieces runs with another number alone
   std::vector<std::string> disabled;           // names of passes to leave out
   std::string stop_after;                      // the last pass to run; "" runs all

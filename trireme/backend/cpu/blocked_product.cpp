@@ -32,7 +32,8 @@ struct Steps {
   int64_t a_floats() const { return rounded_up(rows * terms, kLine); }
 };
 
-// What the next part packs, a line of memory of all its terms at a time: first that of b, then that of a.
+// What the next part packs, a line of memory of all its terms at a time: first that of b, then that of a. Of an a whose
+// rows lie as they are, the rows that are packed next, a line of each at a time.
 class Ahead {
  public:
   Ahead(const Gemm& g, const PanelSource& b, int64_t columns, int64_t first, int64_t terms) : g_(&g) {
@@ -48,13 +49,22 @@ class Ahead {
     }
   }
 
+  // The next rows of the part begin here; null: there are none.
+  void next_rows(const float* rows, int64_t terms) {
+    if (g_->transpose_a) return;
+    a_ = rows;
+    a_lines_ = rows == nullptr ? 0 : (terms + kLine - 1) / kLine + 1;
+    a_taken_ = 0;
+  }
+
   void take(BlockTile& tile) {
-    const int64_t line = taken_++;
-    if (line < b_lines_) {
-      tile.ahead = b_ + line * kLine;
+    // Rows are packed before the next part is.
+    const bool a_first = !g_->transpose_a && a_taken_ < a_lines_;
+    if (b_taken_ < b_lines_ && !a_first) {
+      tile.ahead = b_ + b_taken_++ * kLine;
       tile.ahead_step = b_step_;
-    } else if (line < b_lines_ + a_lines_) {
-      tile.ahead = a_ + (line - b_lines_) * kLine;
+    } else if (a_taken_ < a_lines_) {
+      tile.ahead = a_ + a_taken_++ * kLine;
       tile.ahead_step = g_->lda;
     } else {
       tile.ahead = tile.a;
@@ -67,7 +77,7 @@ class Ahead {
   const float* a_ = nullptr;
   const float* b_ = nullptr;
   int64_t b_step_ = 0, a_lines_ = 0, b_lines_ = 0;
-  int64_t taken_ = 0;
+  int64_t a_taken_ = 0, b_taken_ = 0;
 };
 
 void clear(const Gemm& g) {
@@ -91,6 +101,7 @@ void add_part(const Gemm& g, const Steps& steps, int64_t j, int64_t first, float
   for (int64_t top = 0; top < g.m; top += steps.rows) {
     const int64_t rows = std::min(steps.rows, g.m - top);
     pack_panels(a.from_line(top), rows, tile_rows, {&run, 1}, run.length, a_room);
+    ahead.next_rows(top + rows < g.m ? a.from_line(top + rows).data : nullptr, run.length);
     for (int64_t column = 0; column < columns; column += tile_columns) {
       tile.columns = std::min(tile_columns, columns - column);
       tile.b = b_room + column * run.length;

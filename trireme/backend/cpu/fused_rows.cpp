@@ -1,183 +1,240 @@
-// fused_rows: each step's own kernel on a block of rows that fits the second-level cache, block after block. So every
-// element goes through the same operations as in a kernel of its own, and has the same bits.
+// fused_rows: each step's own kernel on rows that fit the second-level cache, block after block. So every element goes
+// through the same operations as in a kernel of its own, and has the same bits. A product takes its turn before the
+// steps that follow it: with the kernel that it has alone, for all rows, or by panels, for those of a block, with the
+// bits that products in blocks have.
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
+#include "trireme/backend/cpu/onednn.h"
+#include "trireme/backend/cpu/panel_product.h"
+#include "trireme/backend/cpu/product_rivals.h"
+#include "trireme/backend/cpu/row_work.h"
 #include "trireme/backend/cpu/tasks.h"
-#include "trireme/op/row_steps.h"
 
 namespace trireme::cpu {
 namespace {
 
-constexpr int64_t kAlign = 64;
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kAlign - 1) / kAlign * kAlign;
-}
-
-// How a call works, from types alone.
-struct Work {
-  RowSteps steps;
-  std::vector<RowValue> values;
-  std::vector<const Kernel*> kernels;  // of steps
-  int64_t rows = 0;
-  int64_t block = 1;      // rows of a block
-  std::vector<int> slot;  // of values in scratch; -1: operands and results
-  int slots = 0;
-  int64_t slot_bytes = 0;
-  int64_t step_bytes = 0;  // scratch of a step's kernel
-
-  int64_t row_elements(size_t id) const { return rows == 0 ? 0 : values[id].type.elements() / rows; }
-  int64_t row_bytes(size_t id) const { return row_elements(id) * size_of(values[id].type.dtype); }
-  int64_t thread_bytes() const { return slots * slot_bytes + aligned(step_bytes); }
-
-  // The type of so many rows of a value.
-  TensorType piece(size_t id, int64_t count) const {
-    TensorType type = values[id].type;
-    if (!values[id].by_row) return type;
-    for (int dim = 0; dim < steps.row_dims; ++dim) type.shape[dim] = dim + 1 < steps.row_dims ? 1 : count;
-    return type;
-  }
-};
-
-// Values between steps share slots: one is free after the last step that reads its value.
-void give_slots(Work& work) {
-  work.slot.assign(work.values.size(), -1);
-  std::vector<size_t> last(work.values.size(), 0);
-  for (size_t s = 0; s < work.steps.steps.size(); ++s) {
-    const RowStep& step = work.steps.steps[s];
-    for (const int id : step.in) last[static_cast<size_t>(id)] = s;
-    for (const int id : step.out) last[static_cast<size_t>(id)] = s;
-  }
-  std::vector<size_t> free_after;  // of slots
-  for (size_t s = 0; s < work.steps.steps.size(); ++s) {
-    for (const int id : work.steps.steps[s].out) {
-      if (std::find(work.steps.results.begin(), work.steps.results.end(), id) != work.steps.results.end()) continue;
-      const auto value = static_cast<size_t>(id);
-      const auto found = std::find_if(free_after.begin(), free_after.end(), [&](size_t after) { return after < s; });
-      work.slot[value] = static_cast<int>(found - free_after.begin());
-      if (found == free_after.end())
-        free_after.push_back(last[value]);
-      else
-        *found = last[value];
-      work.slot_bytes = std::max(work.slot_bytes, aligned(work.block * work.row_bytes(value)));
-    }
-  }
-  work.slots = static_cast<int>(free_after.size());
-}
-
-Work work_of(std::span<const TensorType> in, const Attrs& attrs) {
-  Work work{.steps = parse_row_steps(attrs.as<FusedRowsAttrs>())};
-  work.values = row_values(work.steps, in);
-  const auto first = static_cast<size_t>(work.steps.results[0]);
-  work.rows = count_rows(work.values[first].type.shape, work.steps.row_dims);
-  int64_t width = 1;
-  for (size_t id = 0; id < work.values.size(); ++id) {
-    if (work.values[id].by_row) width = std::max(width, work.row_elements(id));
-  }
-  work.block = rows_per_task(width);
-  for (const RowStep& step : work.steps.steps) {
-    std::vector<TensorType> from, to;
-    for (const int id : step.in) from.push_back(work.piece(static_cast<size_t>(id), work.block));
-    for (const int id : step.out) to.push_back(work.piece(static_cast<size_t>(id), work.block));
-    const TypeArgs types{from, to, step.attrs};
-    work.kernels.push_back(&choose_kernel(*step.op, types, Numerics::kInvariant));
-    work.step_bytes = std::max(work.step_bytes, work.kernels.back()->scratch_bytes(types, 1));
-  }
-  give_slots(work);
-  return work;
-}
-
-int64_t scratch_bytes(const TypeArgs& args, int threads) {
-  return threads * work_of(args.in, args.attrs).thread_bytes();
-}
-
-// The work with a thread's views of a block, made once.
+// The work with what a thread has of its own, made once.
 struct Bound {
   struct Step {
     std::vector<View> in, out;
+    std::shared_ptr<void> of_product;  // what its kernel keeps
   };
-  Work work;
+  RowWork work;
   std::vector<std::vector<Step>> of_threads;
 
-  explicit Bound(const KernelArgs& args) {
+  Bound(const KernelArgs& args, RowProducts how) {
     std::vector<TensorType> in;
     for (const View& view : args.in) in.push_back(view.type);
-    work = work_of(in, args.attrs);
+    work = row_work(in, args.attrs, how, threads_of(args));
     std::vector<Step> steps;
     for (const RowStep& step : work.steps.steps)
-      steps.push_back({std::vector<View>(step.in.size()), std::vector<View>(step.out.size())});
+      steps.push_back({std::vector<View>(step.in.size()), std::vector<View>(step.out.size()), {}});
     of_threads.assign(static_cast<size_t>(threads_of(args)), steps);
   }
 };
 
-// One block in the hands of one thread.
+// What threads share of the scratch.
+std::byte* shared_scratch(const KernelArgs& args, const RowWork& work) {
+  return align(args.scratch.data() + threads_of(args) * work.thread_bytes());
+}
+
+float* panels_of(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
+  return reinterpret_cast<float*>(shared_scratch(args, work) + product.offset);
+}
+
+// The product of some rows of a block, without their places.
+Gemm rows_of_product(const RowWork& work, const RowWork::PanelProduct& product, int64_t count) {
+  const Product& p = product.of_block;
+  return {.m = p.m / work.block * count,
+          .n = p.n,
+          .k = p.k,
+          .lda = p.lda(),
+          .ldb = p.ldb(),
+          .ldc = p.n,
+          .transpose_b = p.transpose_b};
+}
+
+void pack(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
+  Gemm g = rows_of_product(work, product, work.block);
+  const int b = work.steps.steps[product.step].in[1];
+  g.b = args.in[static_cast<size_t>(b)].as<float>().data();
+  float* const panels = panels_of(args, work, product);
+  run_tasks(args.pool, panel_parts(g.n, g.k), [&](int64_t part, int) { pack_panel_part(g, part, panels); });
+}
+
+// One block, and one thread that works on it.
 class Block {
  public:
-  Block(const KernelArgs& args, const Work& work, int64_t block, int thread)
+  Block(const KernelArgs& args, const RowWork& work, int64_t block, int thread)
       : args_(args),
         work_(work),
         first_(block * work.block),
         count_(std::min(work.rows - first_, work.block)),
-        scratch_(args.scratch.subspan(static_cast<size_t>(thread * work.thread_bytes()),
-                                      static_cast<size_t>(work.thread_bytes()))) {}
+        scratch_(args.scratch.data() + thread * work.thread_bytes()) {}
 
-  void run(std::vector<Bound::Step>& views) const {
-    for (size_t s = 0; s < work_.steps.steps.size(); ++s) {
-      const RowStep& step = work_.steps.steps[s];
-      Bound::Step& at = views[s];
-      for (size_t i = 0; i < at.in.size(); ++i) at.in[i] = view(static_cast<size_t>(step.in[i]));
-      for (size_t i = 0; i < at.out.size(); ++i) at.out[i] = view(static_cast<size_t>(step.out[i]));
+  // All steps, by this thread.
+  void run(std::vector<Bound::Step>& at) const {
+    for (const RowWork::Run& run : work_.runs) {
+      if (run.is_product) {
+        multiply(run.first, at[run.first]);
+        continue;
+      }
+      for (int64_t row = 0; row < count_; row += work_.part) run_part(run, row, at);
+    }
+  }
+
+  // A part's rows from the block's `row` on.
+  void run_part(const RowWork::Run& run, int64_t row, std::vector<Bound::Step>& at) const {
+    const int64_t rows = std::min(work_.part, count_ - row);
+    for (size_t s = run.first; s < run.end; ++s) {
+      look(s, row, rows, at[s]);
       std::shared_ptr<void> state;
-      work_.kernels[s]->run({.in = at.in,
-                             .out = at.out,
+      work_.kernels[s]->run({.in = at[s].in,
+                             .out = at[s].out,
                              .in_place = {},
                              .out_place = {},
-                             .attrs = step.attrs,
-                             .scratch = scratch_.subspan(static_cast<size_t>(work_.slots * work_.slot_bytes)),
+                             .attrs = work_.steps.steps[s].attrs,
+                             .scratch = {scratch_ + work_.part_bytes, static_cast<size_t>(work_.step_bytes)},
                              .state = &state});
     }
   }
 
+  // A product of all rows, by the threads of the pool.
+  void run_product(size_t s, Bound::Step& at) const {
+    look(s, 0, count_, at);
+    work_.kernels[s]->run({.in = at.in,
+                           .out = at.out,
+                           .in_place = {},
+                           .out_place = {},
+                           .attrs = work_.steps.steps[s].attrs,
+                           .scratch = {shared_scratch(args_, work_), static_cast<size_t>(work_.shared_bytes)},
+                           .pool = args_.pool,
+                           .state = &at.of_product});
+  }
+
  private:
-  View view(size_t id) const { return {data(id), work_.piece(id, count_)}; }
-  std::byte* data(size_t id) const {
-    if (work_.slot[id] >= 0) return scratch_.data() + work_.slot[id] * work_.slot_bytes;
-    const int64_t offset = work_.values[id].by_row ? first_ * work_.row_bytes(id) : 0;
+  void multiply(size_t s, Bound::Step& at) const {
+    look(s, 0, count_, at);
+    const auto product = std::ranges::find(work_.panels, s, &RowWork::PanelProduct::step);
+    Gemm g = rows_of_product(work_, *product, count_);
+    g.a = at.in[0].as<float>().data();
+    g.c = at.out[0].as<float>().data();
+    multiply_by_panels(g, panels_of(args_, work_, *product),
+                       reinterpret_cast<float*>(align(scratch_ + work_.part_bytes)), first_ + count_ < work_.rows);
+  }
+
+  void look(size_t s, int64_t row, int64_t rows, Bound::Step& at) const {
+    const RowStep& step = work_.steps.steps[s];
+    for (size_t i = 0; i < at.in.size(); ++i) at.in[i] = view(static_cast<size_t>(step.in[i]), row, rows);
+    for (size_t i = 0; i < at.out.size(); ++i) at.out[i] = view(static_cast<size_t>(step.out[i]), row, rows);
+  }
+
+  View view(size_t id, int64_t row, int64_t rows) const { return {data(id, row), work_.piece(id, rows)}; }
+  std::byte* data(size_t id, int64_t row) const {
+    if (work_.place[id] >= 0 && work_.keeps_block[id] == 0) return scratch_ + work_.place[id];
+    if (work_.place[id] >= 0) return of_block() + work_.place[id] + row * work_.row_bytes(id);
+    const int64_t offset = work_.values[id].by_row ? (first_ + row) * work_.row_bytes(id) : 0;
     if (id < args_.in.size()) return args_.in[id].data + offset;
     const auto& results = work_.steps.results;
     const auto result = std::find(results.begin(), results.end(), static_cast<int>(id)) - results.begin();
     return args_.out[static_cast<size_t>(result)].data + offset;
   }
+  std::byte* of_block() const {
+    return work_.apart ? shared_scratch(args_, work_) + work_.shared_bytes
+                       : scratch_ + work_.part_bytes + work_.step_bytes;
+  }
 
   const KernelArgs& args_;
-  const Work& work_;
+  const RowWork& work_;
   int64_t first_;
   int64_t count_;
-  std::span<std::byte> scratch_;
+  std::byte* scratch_;
 };
 
+// Run after run, each by all threads.
+void run_apart(const KernelArgs& args, Bound& bound) {
+  const RowWork& work = bound.work;
+  for (const RowWork::Run& run : work.runs) {
+    if (run.is_product) {
+      Block(args, work, 0, 0).run_product(run.first, bound.of_threads[0][run.first]);
+      continue;
+    }
+    run_tasks(args.pool, (work.rows + work.part - 1) / work.part, [&](int64_t part, int thread) {
+      Block(args, work, 0, thread).run_part(run, part * work.part, bound.of_threads[static_cast<size_t>(thread)]);
+    });
+  }
+}
+
+template <RowProducts how>
 void run(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
-  if (!state) state = std::make_shared<Bound>(args);
+  if (!state) state = std::make_shared<Bound>(args, how);
   Bound& bound = *static_cast<Bound*>(state.get());
-  run_tasks(args.pool, (bound.work.rows + bound.work.block - 1) / bound.work.block, [&](int64_t block, int thread) {
-    Block(args, bound.work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
+  const RowWork& work = bound.work;
+  if (work.rows == 0) return;
+  if (work.apart) return run_apart(args, bound);
+  for (const RowWork::PanelProduct& product : work.panels) pack(args, work, product);
+  run_tasks(args.pool, (work.rows + work.block - 1) / work.block, [&](int64_t block, int thread) {
+    Block(args, work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
   });
+}
+
+template <RowProducts how>
+int64_t scratch_bytes(const TypeArgs& args, int threads) {
+  return row_work(args.in, args.attrs, how, threads).scratch_bytes(threads);
+}
+
+std::vector<std::optional<Product>> products_of(const TypeArgs& args) {
+  const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
+  return products_in_f32(steps, row_values(steps, args.in));
+}
+
+std::string no_product(const TypeArgs& args) {
+  return products_of(args).empty() ? "no step is a product" : "";
+}
+
+std::string not_by_panels(const TypeArgs& args) {
+  const std::vector<std::optional<Product>> products = products_of(args);
+  if (products.empty()) return "no step is a product";
+  const bool all = std::ranges::all_of(products, [](const auto& product) { return product.has_value(); });
+  return all ? "" : "a product among the steps is not of f32 matrices, the first as it lies";
+}
+
+// As of the product alone, so that its bits do not depend on what stands beside it.
+std::string key(const TypeArgs& args) {
+  const std::vector<std::optional<Product>> products = products_of(args);
+  return products.size() == 1 && products[0] ? measured_key(*products[0]) : "";
+}
+
+std::string_view quickest(const TypeArgs& args) {
+  return quickest_way(products_of(args).at(0).value());
+}
+
+constexpr Rivals kRowRivals{.key = key, .quickest = quickest};
+
+template <RowProducts how>
+constexpr Kernel kernel(std::string_view name, std::string (*why_not)(const TypeArgs&)) {
+  constexpr bool keeps_bits = how == RowProducts::kInvariant;
+  return {
+      .op = "fused_rows",
+      .name = name,
+      .why_not = why_not,
+      .scratch = scratch_bytes<how>,
+      .run = run<how>,
+      .bits = keeps_bits ? Bits::kElement : Bits::kShape,
+      .rivals = keeps_bits ? nullptr : &kRowRivals,
+  };
 }
 
 }  // namespace
 
 std::span<const Kernel> fused_rows_kernels() {
   static constexpr Kernel kAll[] = {
-      {
-          .op = "fused_rows",
-          .name = "fused_rows.blocks",
-          .scratch = scratch_bytes,
-          .run = run,
-          .bits = Bits::kElement,
-      },
+      kernel<RowProducts::kUsual>("fused_rows.product.sgemm", no_product),
+      kernel<RowProducts::kPanels>("fused_rows.product.blocks", not_by_panels),
+      kernel<RowProducts::kInvariant>("fused_rows.blocks", nullptr),
   };
   return kAll;
 }

@@ -262,6 +262,10 @@ Gemm largest_block(const Product& p) {
           .beta = p.onto ? 1.0F : 0.0F};
 }
 
+bool cuts_terms(const Product& product) {
+  return blocks_of(product, true).count_k > 1;
+}
+
 int64_t f32_scratch(const Product& product, Way way, int threads) {
   const Blocks blocks = blocks_of(product, true);
   const int64_t parts = parts_bytes(blocks, product);

@@ -35,6 +35,8 @@ struct Matrices {
 // How f32 matrices are multiplied: by oneDNN's sgemm, or by blocked_product.h.
 enum class Way { kSgemm, kBlocks };
 
+// Whether a product of f32 matrices is cut along its sums, in both ways, so that they are added in parts.
+bool cuts_terms(const Product& product);
 // With f32_scratch bytes of room.
 int64_t f32_scratch(const Product& product, Way way, int threads);
 void multiply_f32(const Product& product, Way way, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool);

@@ -1,6 +1,7 @@
 // Cases of reductions, normalisation, losses and attention.
 #pragma once
 
+#include <array>
 #include <string_view>
 #include <vector>
 
@@ -140,6 +141,40 @@ inline std::vector<Example> batch_norm_cases(std::string_view op) {
   return cases;
 }
 
+// Products with what stands before and after them: one row, no terms, tails of blocks, tiles and panels, a matrix that
+// is packed in several parts, rows of several dimensions, results between the steps, and two products.
+inline std::vector<Example> fused_rows_cases() {
+  std::vector<Example> cases;
+  const auto add = [&](std::vector<TensorType> in, int64_t row_dims, const char* steps, std::vector<int64_t> results) {
+    cases.push_back({.in = std::move(in), .attrs = Attrs::of(FusedRowsAttrs{row_dims, steps, std::move(results)})});
+  };
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {3, 5, 0},
+                                {53, 17, 31},
+                                {257, 67, 401},
+                                {43, 1031, 9},
+                                {1025, 33, 5},
+                                {2049, 3, 7}}) {
+    add({f32_of({m, k}), f32_of({k, n}), f32_of({n})}, 1,
+        "3=matmul(0,1){transpose_a=false, transpose_b=false}; 4=add(3,2){}; 5=gelu(4){approximate=true}", {4, 5});
+    add({f32_of({m, k}), f32_of({n, k}), f32_of({m, n})}, 1,
+        "3=matmul(0,1){transpose_a=false, transpose_b=true}; 4=mul(3,2){}", {4});
+  }
+  add({f32_of({300, 33}), f32_of({33, 70}), f32_of({70}), f32_of({300, 70})}, 1,
+      "4=scale(0){value=0.5}; 5=matmul(4,1){transpose_a=false, transpose_b=false}; 6=add(5,2){}; 7=add(3,6){}; "
+      "8,9,10=layer_norm(7,2,2){eps=1e-05}",
+      {4, 7, 8, 9, 10});
+  add({f32_of({2, 131, 37}), f32_of({37, 3, 20}), f32_of({3, 20})}, 2,
+      "3=multi_linear(0,1){}; 4=add(3,2){}; 5,6,7=split(4){dim=2, sizes=[1,1,1]}", {5, 6, 7});
+  add({f32_of({2, 131, 3, 20}), f32_of({37, 3, 20}), f32_of({2, 131, 37})}, 2,
+      "3=multi_linear_input_grad(0,1){}; 4=add(3,2){}", {3, 4});
+  add({f32_of({530, 40}), f32_of({40, 90}), f32_of({90, 40})}, 1,
+      "3=matmul(0,1){transpose_a=false, transpose_b=false}; 4=gelu(3){approximate=true}; "
+      "5=matmul(4,2){transpose_a=false, transpose_b=false}; 6=add(5,0){}",
+      {3, 6});
+  return cases;
+}
+
 inline std::vector<Example> row_cases(std::string_view op) {
   if (op == "reduce_sum") return reduce_cases(false);
   if (op == "reduce_max" || op == "reduce_min") return reduce_cases(true);
@@ -156,6 +191,7 @@ inline std::vector<Example> row_cases(std::string_view op) {
   if (op == "attention") return attention_cases(false);
   if (op == "attention_merge") return attention_merge_cases();
   if (op == "attention_grad") return attention_cases(true);
+  if (op == "fused_rows") return fused_rows_cases();
   return {};
 }
 

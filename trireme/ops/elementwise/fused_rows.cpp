@@ -1,4 +1,4 @@
-// fused_rows: some of the values of a few steps, each an op on rows (op/row_steps.h)
+// fused_rows: some of the values of a few steps, each an op on rows or a product of rows (op/row_steps.h)
 //
 // pass/fuse_rows makes it of a rank's nodes; nothing traces it. A step's attributes are those of its own op on these
 // pieces.
@@ -88,7 +88,10 @@ std::vector<Example> examples() {
           {{f32({12}), f32({12}), f32({})}, steps(1, "3=mul(0,1){}; 4=add(3,0){}; 5=mul(4,2){}", {5})},
           {{f32({6, 4}), f32({6, 4})},
            steps(2, "2=cast(0){dtype=bf16}; 3=cast(1){dtype=bf16}; 4=mul(2,3){}; 5=cast(4){dtype=f32}", {4, 5})},
-          {{f32({6, 4}), f32({6, 1})}, steps(1, "2=mul(0,1){}; 3=softmax(2){}", {3})}};
+          {{f32({6, 4}), f32({6, 1})}, steps(1, "2=mul(0,1){}; 3=softmax(2){}", {3})},
+          {{f32({6, 2, 4}), f32({4, 5}), f32({5})},
+           steps(2, "3=matmul(0,1){transpose_a=false, transpose_b=false}; 4=add(3,2){}; 5=gelu(4){approximate=true}",
+                 {4, 5})}};
 }
 
 }  // namespace
