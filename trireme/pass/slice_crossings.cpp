@@ -122,8 +122,9 @@ Program slice_crossings(Program program, std::span<const int> crew_of_stage, con
                         std::vector<PassRemark>* remarks) {
   SlicingCrossings slicing(program, crew_of_stage, rates);
   std::optional<Program> sliced = slicing.run();
-  PassRemark remark = slicing.asked().remark(program, "parallel.slice_crossings",
-                                             "nothing that goes to another stage is the same on several ranks");
+  PassRemark remark =
+      slicing.asked().remark(program, "parallel.slice_crossings",
+                             "nothing but single numbers goes to another stage from ranks that have the same");
   if (remarks != nullptr && !remark.text.empty()) remarks->push_back(std::move(remark));
   return sliced ? std::move(*sliced) : std::move(program);
 }

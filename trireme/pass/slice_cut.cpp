@@ -47,7 +47,7 @@ std::optional<SliceCut> AskedSlices::cut(const Program& program, ValueId id) {
   std::optional<SliceCut> out = slice_cut(program, id);
   if (out) {
     ++cut_;
-  } else if (!axes_that_have_it(program, id).empty()) {
+  } else if (!axes_that_have_it(program, id).empty() && program.graph.type(id).elements() > 1) {
     const int64_t bytes = program.graph.type(id).bytes();
     if (largest_ == kNoValue || bytes > program.graph.type(largest_).bytes()) largest_ = id;
     ++whole_;

@@ -24,7 +24,7 @@ std::optional<SliceCut> slice_cut(const Program& program, ValueId id);
 // Values that slices are asked of.
 class AskedSlices {
  public:
-  // The value's cut; one that several ranks have and that has none is noted.
+  // The value's cut; one that several ranks have and that has none is noted, if it is more than a number.
   std::optional<SliceCut> cut(const Program& program, ValueId id);
 
   // What is to be said: that of none several ranks have the same (`nothing`), or which stay whole; "" where all are
