@@ -171,8 +171,8 @@ class UpdatesInParts {
       if (reader == update) return false;
       if (reader > update) return true;
       const Node& node = graph_.node(reader);
-      const bool goes_on =
-          is_communication(def_of(node)) || def_of(node).traits.message || def_of(node).traits.zero_cost_view;
+      const bool goes_on = is_communication(def_of(node)) || def_of(node).traits.message ||
+                           def_of(node).traits.zero_cost_view || on_host_[at(reader)] != 0;
       if (!goes_on) return false;
       return node.outputs.empty() || std::ranges::any_of(node.outputs, [&](ValueId made) {
                return readers_[at(made)].empty() || is_read_later(made, update) || is_output(made);

@@ -32,8 +32,9 @@ std::vector<Key> keys_of_places(JobConfig& c) {
               "Parameters that they alone read lie there and are updated there; none: all run on the device"},
       {.name = "optimizer_on",
        .target = one_of(&p.on_host.updates, kUpdatesOn),
-       .doc = "device, or host: parameters are updated on the host, where the optimizer's state then lies; gradients "
-              "leave as they are made, and weights come back",
+       .doc = "device, or host: parameters are updated on the host, where they and the optimizer's state then lie; "
+              "gradients leave as they are made, and weights come before they are read, the last updates run under the "
+              "next forward pass",
        .flag = "--optimizer-on",
        .in_bench = true}};
 }
