@@ -119,8 +119,8 @@ int64_t CertifiedPrice::slowest_share() const {
 int64_t CertifiedPrice::once_share() const {
   const int64_t all = exact_sum(exact_sum(once_of(table_.before), once_of(table_.after)),
                                 exact_product(once_of(table_.block), layers_));
-  return std::max({once_of(table_.before), once_of(table_.block), once_of(table_.after),
-                   exact_sum(all, way_.pp - 1) / way_.pp});
+  return std::max(
+      {once_of(table_.before), once_of(table_.block), once_of(table_.after), exact_sum(all, way_.pp - 1) / way_.pp});
 }
 
 int64_t CertifiedPrice::least_of_cuts() const {

@@ -144,11 +144,10 @@ class RandomModel {
       raise_moved_of(least, few);
       return {.bound_ps = bound_of_longer_parts(as_problem(ways[i], least, model_.layers, memory_))};
     };
-    const OuterResult found = search_outer(
-        candidates, memory_, top,
-        {.bounds = {by(none, false), by(most_of, false), by(most_of, true), by(own_of, false), by(own_of, true),
-                    by_few},
-         .problem = problem});
+    const OuterResult found = search_outer(candidates, memory_, top,
+                                           {.bounds = {by(none, false), by(most_of, false), by(most_of, true),
+                                                       by(own_of, false), by(own_of, true), by_few},
+                                            .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",
                     .machine_hash = "fedcba9876543210",

@@ -9,8 +9,8 @@ namespace trireme {
 // The way that is asked for, beside the table that is known.
 struct LeastPartOf {
   int64_t rows = 1, rows_of_table = 1;  // of a micro-batch; the table's are no fewer
-  bool is_own = true;                       // the table's way differs in dp and zero alone
-  int64_t ranks = 1;                        // of a stage
+  bool is_own = true;                   // the table's way differs in dp and zero alone
+  int64_t ranks = 1;                    // of a stage
   int64_t zero = 0;
   int64_t parameter_bytes = 0, state_bytes = 0;  // of the whole model
 };

@@ -44,6 +44,12 @@ TEST(ModelParts, are_what_stands_before_the_blocks_the_blocks_and_what_stands_af
   EXPECT_THAT(key, testing::HasSubstr("\"ln_f = 1\""));
 }
 
+TEST(ModelParts, of_models_with_dropout_are_alike_whatever_stream_they_draw_from) {
+  JobConfig job = gpt_of_four_layers();
+  set_keys(job, {"model.dropout=0.1"});
+  EXPECT_EQ(parts_of(step_of(job)).layers, 4);
+}
+
 TEST(ModelParts, of_models_whose_blocks_are_unlike_are_refused_with_the_cure) {
   JobConfig job;
   set_named_model(job, "resnet50");
@@ -77,6 +83,57 @@ TEST(ExactPlan, says_that_nothing_fits) {
   const ExactPlan found = exact(2, 3, 1000);
   EXPECT_TRUE(found.best.empty());
   EXPECT_THAT(exact_text(found, 2, 16 * 32, "tokens"), testing::HasSubstr("no way of cutting it fits"));
+}
+
+// Every way, priced by itself.
+std::vector<StageProblem> all_problems(const PlanRequest& request) {
+  const ExactSetting setting = exact_setting(request);
+  WayTables tables(setting, 1);
+  std::vector<StageProblem> out;
+  for (const OuterWay& way : setting.ways(request.ranks)) {
+    if (!candidate_of(way, request.ranks, setting.figures).divides) continue;
+    if (auto problem = tables.problem_of(way)) out.push_back(std::move(*problem));
+  }
+  return out;
+}
+
+// -1: none fits.
+int64_t least_step(std::vector<StageProblem>& problems, int64_t memory) {
+  int64_t least = -1;
+  for (StageProblem& problem : problems) {
+    problem.memory = memory;
+    const auto cut = best_cut(problem);
+    if (!cut) continue;
+    const int64_t total = price_of_cut(problem, *cut).total;
+    if (least < 0 || total < least) least = total;
+  }
+  return least;
+}
+
+TEST(ExactPlan, that_bounds_lead_to_is_the_best_of_all_ways_priced_one_by_one) {
+  const std::pair<int64_t, std::vector<std::string>> jobs[] = {
+      {4, {"model.width=128", "train.batch=24", "train.dtype=bf16"}},
+      {4, {"model.layers=3", "model.width=32", "data.seq=16"}},
+      {16, {"model.layers=2", "model.heads=2", "train.batch=32"}}};
+  int fit = 0, none = 0;
+  for (const auto& [ranks, keys] : jobs) {
+    PlanRequest request{.job = gpt_of_four_layers(), .ranks = ranks, .threads = 1, .top = 1};
+    set_keys(request.job, keys);
+    request.memory_bytes = int64_t{1} << 34;
+    std::vector<StageProblem> problems = all_problems(request);
+    for (const int64_t memory : {34, 27, 26, 25, 24, 18}) {
+      request.memory_bytes = int64_t{1} << memory;
+      const int64_t least = least_step(problems, request.memory_bytes);
+      const ExactPlan found = plan_exact(request);
+      ASSERT_EQ(found.best.empty(), least < 0) << ranks << " ranks, 2^" << memory;
+      ++(least < 0 ? none : fit);
+      if (least >= 0) {
+        EXPECT_EQ(found.best.front().price.total, least) << ranks << " ranks, 2^" << memory;
+      }
+    }
+  }
+  EXPECT_GT(fit, 5);
+  EXPECT_GT(none, 2);
 }
 
 // By how much of the compiled job the tables are off.

@@ -42,8 +42,18 @@ void add_once(std::vector<std::string>& scopes, const std::string& scope) {
   if (!scope.empty() && std::ranges::find(scopes, scope) == scopes.end()) scopes.push_back(scope);
 }
 
+// Which of a seed's streams an op draws from says nothing of what it takes.
+std::string attrs_but_stream(const Node& node) {
+  constexpr std::string_view kStream = "stream=";
+  std::string out = node.attrs.text();
+  const size_t at = out.find(kStream);
+  if (at == std::string::npos) return out;
+  const size_t end = std::min(out.find_first_not_of("-0123456789", at + kStream.size()), out.size());
+  return out.erase(at, end - at);
+}
+
 std::string signature_of(const Graph& graph, const Node& node, const NumberedScope& scope) {
-  std::string out = fmt::format("{} {} {}", scope.inside, node.op->name, node.attrs.text());
+  std::string out = fmt::format("{} {} {}", scope.inside, node.op->name, attrs_but_stream(node));
   for (const auto* const values : {&node.inputs, &node.outputs}) {
     for (const ValueId id : *values) out += " " + to_string(graph.type(id));
   }

@@ -48,7 +48,8 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
-// That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no shorter.
+// That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no
+// shorter.
 inline constexpr int64_t kFewRanks = 8;
 std::optional<InnerWay> with_few_ranks(const InnerWay& way);
 void raise_moved(PartPrices& to, const PartPrices& of_few);
