@@ -148,11 +148,19 @@ int64_t scratch(const TypeArgs& args, int threads) {
   return threads * floats * static_cast<int64_t>(sizeof(float));
 }
 
-// scores = rows x columns of a tile; of packed columns.
+// scores = rows x columns of a tile, as far as they are seen; of packed columns.
 void multiply_scores(const Sizes& n, const Tile& tile, const Rows& rows, const float* columns, float* scores) {
-  multiply_packed(
-      {.m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kKeys},
-      columns + tile.key * n.d, n.d);
+  const Gemm g{
+      .m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kKeys};
+  multiply_packed(g, columns + tile.key * n.d, n.d, {}, n.causal ? tile.visible : kKeys);
+}
+
+// Zeros where a score is not seen.
+void hide_unseen(const Tile& tile, float* scores) {
+  for (int64_t row = 0; row < tile.queries; ++row) {
+    const int64_t seen = std::clamp<int64_t>(tile.visible + row, 0, tile.keys);
+    std::fill_n(scores + row * kKeys + seen, tile.keys - seen, 0.0F);
+  }
 }
 
 // The keys that the queries of a tile see, and the other way around.
@@ -294,6 +302,7 @@ void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float*
   loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, lse, room.p);
   add_queries(n, tile, room.p, room.dout_rows, rows_from(head.dv, tile.key));
   multiply_scores(n, tile, {room.dout, n.d}, room.v_columns, room.dp);
+  if (n.causal) hide_unseen(tile, room.dp);
   loops().softmax_tile_grad({tile.queries, tile.keys}, kKeys, n.scale, room.delta, room.p, room.dp);
   multiply_keys(n, tile, room.dp, room.k_rows, dq);
   add_queries(n, tile, room.dp, room.q_rows, rows_from(head.dk, tile.key));

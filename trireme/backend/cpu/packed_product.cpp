@@ -183,7 +183,7 @@ void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_
   pack_panels({b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
 }
 
-void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band) {
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted) {
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   LeafRun run;
@@ -197,6 +197,7 @@ void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Ba
     tile.columns = std::min(tile_columns, g.n - j);
     for (int64_t i = 0; i < g.m; i += tile_rows) {
       tile.rows = std::min(tile_rows, g.m - i);
+      if (j >= wanted + i + tile.rows - 1) continue;
       const int64_t begin = std::clamp<int64_t>(band.begin + i, 0, g.k);
       run.length = std::clamp<int64_t>(band.end + i + tile.rows - 1, begin, g.k) - begin;
       tile.a = g.a + i * tile.a_row + begin * tile.a_k;

@@ -50,7 +50,9 @@ struct Band {
   int64_t begin = std::numeric_limits<int32_t>::min(), end = std::numeric_limits<int32_t>::max();
 };
 // c = op(a) b, or added to c, in the order of terms; of the packed b, which has `terms` of them, the first g.n columns
-// and g.k terms. g.b is not read, and terms are left out that the band of op(a) makes zero.
-void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band = {});
+// and g.k terms. g.b is not read, and terms are left out that the band of op(a) makes zero. Of row i of c, columns from
+// `wanted` + i on may stay as they are.
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band = {},
+                     int64_t wanted = std::numeric_limits<int32_t>::max());
 
 }  // namespace trireme::cpu

@@ -15,7 +15,8 @@ void pack_beside(int64_t n, int64_t terms, const float* from, int64_t stride, fl
     for (int at = 0; at < width; at += kLanes) {
       const int64_t there = n - at;
       const F32 x = there >= kLanes ? load(from + at) : there > 0 ? load_n(from + at, there) : F32{};
-      if (width - at >= kLanes) {
+      // The next term is written over what is beyond the width.
+      if (width - at >= kLanes || (at == 0 && t + 1 < terms)) {
         store(to + at, x);
       } else {
         store_n(to + at, x, width - at);
@@ -90,9 +91,34 @@ template <int width>
   }
 }
 
+// As many lines and terms as there can be.
+template <int width, int at>
+[[gnu::always_inline]] static inline void pack_whole_square(const float* from, int64_t stride, float* to) {
+  constexpr int kLines = width - at < kLanes ? width - at : kLanes;
+  F32 rows[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) rows[i] = i < kLines ? load(from + (at + i) * stride) : F32{};
+  transpose<1>(rows);
+#pragma GCC unroll 16
+  for (int t = 0; t < kLanes; ++t) {
+    // The next term is written over what is beyond the width.
+    if (kLines == kLanes || (at == 0 && t + 1 < kLanes)) {
+      store(to + t * width + at, rows[t]);
+    } else {
+      store_n(to + t * width + at, rows[t], kLines);
+    }
+  }
+}
+
 template <int width>
 void pack_apart(int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
-  for (int64_t t = 0; t < terms; t += kLanes) {
+  static_assert(width <= 2 * kLanes);
+  int64_t t = 0;
+  for (; n == width && t + kLanes <= terms; t += kLanes) {
+    pack_whole_square<width, 0>(from + t, stride, to + t * width);
+    if constexpr (width > kLanes) pack_whole_square<width, kLanes>(from + t, stride, to + t * width);
+  }
+  for (; t < terms; t += kLanes) {
     for (int at = 0; at < width; at += kLanes)
       pack_square<width>(n - at, terms - t, from + at * stride + t, stride, to + t * width, at);
   }
