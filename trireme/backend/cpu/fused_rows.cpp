@@ -88,7 +88,7 @@ Work work_of(std::span<const TensorType> in, const Attrs& attrs) {
   return work;
 }
 
-int64_t scratch_bytes(const TypeArgs& args, int threads) {
+int64_t fused_rows_scratch(const TypeArgs& args, int threads) {
   return threads * work_of(args.in, args.attrs).thread_bytes();
 }
 
@@ -112,9 +112,9 @@ struct Bound {
 };
 
 // One block in the hands of one thread.
-class Block {
+class FusedBlock {
  public:
-  Block(const KernelArgs& args, const Work& work, int64_t block, int thread)
+  FusedBlock(const KernelArgs& args, const Work& work, int64_t block, int thread)
       : args_(args),
         work_(work),
         first_(block * work.block),
@@ -157,13 +157,13 @@ class Block {
   std::span<std::byte> scratch_;
 };
 
-void run(const KernelArgs& args) {
+void run_fused_rows(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) state = std::make_shared<Bound>(args);
   Bound& bound = *static_cast<Bound*>(state.get());
   run_tasks(args.pool, (bound.work.rows + bound.work.block - 1) / bound.work.block, [&](int64_t block, int thread) {
-    Block(args, bound.work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
+    FusedBlock(args, bound.work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
   });
 }
 
@@ -174,8 +174,8 @@ std::span<const Kernel> fused_rows_kernels() {
       {
           .op = "fused_rows",
           .name = "fused_rows.blocks",
-          .scratch = scratch_bytes,
-          .run = run,
+          .scratch = fused_rows_scratch,
+          .run = run_fused_rows,
           .bits = Bits::kElement,
       },
   };

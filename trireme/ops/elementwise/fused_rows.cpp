@@ -7,7 +7,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace fused_rows_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
@@ -91,7 +91,7 @@ std::vector<Example> examples() {
           {{f32({6, 4}), f32({6, 1})}, steps(1, "2=mul(0,1){}; 3=softmax(2){}", {3})}};
 }
 
-}  // namespace
+}  // namespace fused_rows_op
 
 namespace ops {
 extern const OpDef fused_rows{
@@ -99,13 +99,13 @@ extern const OpDef fused_rows{
     {
         .doc = "some values of a few steps, each an op on rows",
         .inputs = "...",
-        .infer = infer,
+        .infer = fused_rows_op::infer,
         .grad = Facet<GradFn>::none("made when gradients are"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
-        .overwrites = overwrites,
+        .shard = fused_rows_op::shard,
+        .cost = fused_rows_op::cost,
+        .kernel = fused_rows_op::kernel,
+        .examples = fused_rows_op::examples,
+        .overwrites = fused_rows_op::overwrites,
     },
 };
 }  // namespace ops
