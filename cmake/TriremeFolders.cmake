@@ -1,15 +1,15 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [ONCE] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
+#   trireme_folder(layout [ONCE | LOOPS] [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
-# compiled with -O1, which takes about two thirds of the time that -O3 does.
+# compiled with -O1, which takes about two thirds of the time that -O3 does. LOOPS: it works on elements, and is compiled with
+# -O3. Otherwise -O2.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
-# folder are compiled sixteen at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
-# headers that most of them include are named instead, and PRECOMPILED, as those of the tests are. Every source still includes what
-# it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
+# folder are compiled many at a time, as one. Every source still includes what it uses: the preset `dev` compiles each by itself
+# (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
 
 add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
@@ -37,16 +37,54 @@ endif()
 
 set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
 
-# Compiles so many sources of a target at a time.
-function(trireme_together name count)
-  if(TRIREME_TOGETHER)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
-    target_compile_options(${name} PRIVATE -Wno-subobject-linkage)  # takes the sources for headers
+# Compiles the sources of a target together, at most so many at a time, in units of about equal size.
+function(trireme_together name most)
+  if(NOT TRIREME_TOGETHER)
+    return()
   endif()
+  get_target_property(sources ${name} SOURCES)
+  list(FILTER sources INCLUDE REGEX "\\.cpp$")
+  list(LENGTH sources count)
+  math(EXPR units "(${count} + ${most} - 1) / ${most}")
+  math(EXPR size "(${count} + ${units} - 1) / ${units}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  target_compile_options(${name} PRIVATE -Wno-subobject-linkage)  # takes the sources for headers
+endfunction()
+
+# The same for a folder of the library. Sources that tests/defects has a patch of stand in a unit of their own, so that the program with
+# defects needs to compile no others again.
+file(GLOB_RECURSE trireme_patches CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/tests/defects/patches
+     ${PROJECT_SOURCE_DIR}/tests/defects/patches/*.patch)
+function(trireme_folder_together name most sources)
+  trireme_together(trireme_${name} ${most})
+  if(NOT TRIREME_TOGETHER)
+    return()
+  endif()
+  set(patched "")
+  set(others "")
+  foreach(source IN LISTS sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${PROJECT_SOURCE_DIR} OUTPUT_VARIABLE path)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(${path}.patch IN_LIST trireme_patches)
+      list(APPEND patched ${source})
+    elseif(NOT options)  # else it is compiled by itself
+      list(APPEND others ${source})
+    endif()
+  endforeach()
+  set_source_files_properties(${patched} PROPERTIES UNITY_GROUP patched)
+  list(LENGTH others count)
+  math(EXPR units "(${count} + ${most} - 1) / ${most}")
+  set(at 0)
+  foreach(source IN LISTS others)
+    math(EXPR unit "${at} * ${units} / ${count}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${unit})
+    math(EXPR at "${at} + 1")
+  endforeach()
+  set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "ONCE" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "ONCE;LOOPS" "" "LIBS;DEFINES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -59,12 +97,10 @@ function(trireme_folder name)
   target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
   if(ARG_ONCE)
     target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  elseif(NOT ARG_LOOPS)
+    target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
   endif()
-  if(TRIREME_PRECOMPILE AND ARG_PRECOMPILED)
-    target_precompile_headers(trireme_${name} PRIVATE ${ARG_PRECOMPILED})
-  elseif(NOT ARG_PRECOMPILED)
-    trireme_together(trireme_${name} 16)
-  endif()
+  trireme_folder_together(${name} 24 "${sources}")
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
   if(tests AND TRIREME_TESTS)
     set_property(GLOBAL PROPERTY TRIREME_TESTS_OF_${name} "${tests}")
@@ -89,7 +125,7 @@ endfunction()
 
 # A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
 # of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
-# build the tests themselves are compiled for a quick build, four sources at a time: each stands in a namespace of its file's name, so that
+# build the tests themselves are compiled for a quick build, many sources at a time: each stands in a namespace of its file's name, so that
 # two may give the same name to things of their own.
 #
 # LIBRARY_FIRST: of an inline function that several objects have, the linker keeps the first copy, which would be that of the tests, compiled
@@ -104,7 +140,7 @@ function(trireme_test_program name)
     endif()
     target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
   endif()
-  trireme_together(${name} 4)
+  trireme_together(${name} 9)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
   if(ARG_LIBRARY_FIRST)

@@ -1,7 +1,7 @@
-// The main program of a fuzzer that is built without libFuzzer, as the ordinary build does: gives the fuzzer every file
-// of a folder, and then so many mutations of them, which a seed decides.
+// The main program of the fuzzers where they are built without libFuzzer, as the ordinary build does: gives one of them
+// every file of a folder, and then so many mutations of them, which a seed decides.
 //
-//   fuzz_config tests/fuzz/corpus/config --mutations=3000 --seed=1
+//   fuzz_parsers config tests/fuzz/corpus/config --mutations=3000 --seed=1
 //
 // An input that ends the program is left in the file finding-<number> of the working folder.
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/fuzz/parsers.h"
 #include "tests/fuzz/support.h"
 #include "tests/program_arguments.h"
 #include "trireme/base/file.h"
@@ -51,12 +52,12 @@ void on_signal(int signal) {
   std::exit(1);
 }
 
-void run_one(const std::string& input, int number) {
+void run_one(const Parser& parser, const std::string& input, int number) {
   current = input;
   current_number = number;
   const std::vector<uint8_t> exact(input.begin(), input.end());  // what is read behind it is seen by a sanitizer
   try {
-    LLVMFuzzerTestOneInput(exact.data(), exact.size());
+    parser.run(exact.data(), exact.size());
   } catch (const std::exception& e) {
     finding(e.what());
   }
@@ -134,16 +135,16 @@ class Mutator {
   std::mt19937 random_;
 };
 
-int run(const std::string& folder, uint32_t mutations, uint32_t seed) {
+int run(const Parser& parser, const std::string& folder, uint32_t mutations, uint32_t seed) {
   std::vector<std::string> corpus;
   for (const std::string& name : list_directory(folder)) corpus.push_back(read_file(join_path(folder, name)));
   if (corpus.empty()) finding(fmt::format("'{}' is empty", folder));
   fmt::print("{} files, {} mutations of seed {}\n", corpus.size(), mutations, seed);
   int number = 0;
-  run_one("", number++);
-  for (const std::string& input : corpus) run_one(input, number++);
+  run_one(parser, "", number++);
+  for (const std::string& input : corpus) run_one(parser, input, number++);
   Mutator mutator(std::move(corpus), seed);
-  for (uint32_t i = 0; i < mutations; ++i) run_one(mutator.next(), number++);
+  for (uint32_t i = 0; i < mutations; ++i) run_one(parser, mutator.next(), number++);
   return 0;
 }
 
@@ -151,19 +152,35 @@ int run(const std::string& folder, uint32_t mutations, uint32_t seed) {
 }  // namespace trireme::fuzz
 
 int main(int argc, char** argv) {
+  namespace fuzz = trireme::fuzz;
+  const fuzz::Parser* parser = nullptr;
   std::string folder;
   uint32_t mutations = 1000;
   uint32_t seed = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
     if (trireme::number_after(arg, "--mutations=", mutations) || trireme::number_after(arg, "--seed=", seed)) continue;
+    if (parser == nullptr) {
+      const std::span<const fuzz::Parser> all = fuzz::parsers();
+      const auto named = std::find_if(all.begin(), all.end(), [&](const fuzz::Parser& p) { return p.name == arg; });
+      if (named == all.end()) {
+        fmt::print(stderr, "{}: '{}' is no parser of tests/fuzz/entries\n", argv[0], arg);
+        return 2;
+      }
+      parser = &*named;
+      continue;
+    }
     if (!folder.empty() || arg.starts_with('-')) {
-      fmt::print(stderr, "{}: '{}' is not FOLDER, --mutations=N or --seed=N\n", argv[0], arg);
+      fmt::print(stderr, "{}: '{}' is not PARSER, FOLDER, --mutations=N or --seed=N\n", argv[0], arg);
       return 2;
     }
     folder = arg;
   }
-  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, trireme::fuzz::on_signal);
+  if (folder.empty()) {
+    fmt::print(stderr, "{}: give PARSER and FOLDER\n", argv[0]);
+    return 2;
+  }
+  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, fuzz::on_signal);
   LLVMFuzzerInitialize(&argc, &argv);
-  return trireme::fuzz::run(folder, mutations, seed);
+  return fuzz::run(*parser, folder, mutations, seed);
 }

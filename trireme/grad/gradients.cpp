@@ -1,6 +1,7 @@
 #include "trireme/grad/gradients.h"
 
 #include "trireme/base/error.h"
+#include "trireme/ir/gradient_scope.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
 
@@ -87,7 +88,7 @@ std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
            def.grad.reason());
     }
     graph.set_mark({.phase = Phase::kBackward, .gradient_of = id});
-    graph.set_scope("grad/" + std::string(graph.scope_of(node)));
+    graph.set_scope(gradient_scope(graph.scope_of(node)));
     if (!is_cast(node)) round_to_types_of(out, dout);  // a cast takes it as wide as it comes
     for (size_t i = 0; i < out.size(); ++i) record(out[i], dout[i]);
     const std::vector<Tensor> din = def.grad.get()({in, out, dout, wanted, node.attrs});

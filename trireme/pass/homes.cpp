@@ -16,6 +16,7 @@
 #include <map>
 #include <set>
 
+#include "trireme/ir/gradient_scope.h"
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/on_host.h"
@@ -342,7 +343,7 @@ class Homes {
       return starts_[static_cast<size_t>(visit.first)] - starts_[static_cast<size_t>(id)];
     };
     const Node& node = graph_.node(visit.first);
-    const std::ptrdiff_t most = readers_ahead(options_.tier_ways.prefetch, graph_.scope_of(node), node.op->name);
+    const std::ptrdiff_t most = readers_ahead(options_.tier_ways.prefetch, module_scope(graph_, node), node.op->name);
     auto begin = reader - 1;
     while (begin != readers_.begin() && reader - begin < most && ahead_s(begin->first) < reader->second) --begin;
     return begin->first;

@@ -239,7 +239,7 @@ TEST(Prefetch, begins_as_many_readers_before_as_is_said) {
   EXPECT_EQ(one, most_here({parse_prefetch_rule("* = 9"), parse_prefetch_rule("* = 1")})) << "the last counts";
   const std::vector<PrefetchRule> rules{parse_prefetch_rule("h.* = 2"), parse_prefetch_rule("h.0..1/matmul = 7")};
   EXPECT_EQ(readers_ahead(rules, "h.1.mlp", "matmul"), 7);
-  EXPECT_EQ(readers_ahead(rules, "grad/h.1.mlp", "gelu"), 2);
+  EXPECT_EQ(readers_ahead(rules, "h.1.mlp", "gelu"), 2);
   EXPECT_EQ(readers_ahead(rules, "wte", "matmul"), 4);
   EXPECT_EQ(to_string(rules[1]), "h.0..1/matmul = 7");
   for (const char* const wrong : {"h.*", "= 2", "h.* = ", "h.* = 0", "h.* = 65", "h.* = 2x", "h.*/ = 2"})

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "trireme/ir/gradient_scope.h"
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
 
@@ -22,7 +23,7 @@ class ChosenForHost {
 
   std::vector<char> run() {
     each_node([&](size_t i, const Node& node) {
-      out_[i] = may_be(node) && asked_on_host(asked_.rules, graph_.scope_of(node), node.op->name) ? 1 : 0;
+      out_[i] = may_be(node) && asked_on_host(asked_.rules, module_scope(graph_, node), node.op->name) ? 1 : 0;
     });
     add_updates();
     add_constants();

@@ -8,7 +8,7 @@ using namespace trireme;
 
 namespace {
 
-constexpr const char* kGraph = R"(graph "ops"
+constexpr const char* kOps = R"(graph "ops"
 %0: f32[8,12,16] = data "x"
 %1: f32[16,24] = parameter "w"
 %2: f32[8,12,24] = matmul(%0, %1) @"up"
@@ -21,7 +21,7 @@ output "y" %2
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Graph graph = parse_graph(kGraph, find_op_base);
+  static const Graph graph = parse_graph(kOps, find_op_base);
   static const Mesh mesh = parse_mesh("dp=2,tp=4,sp=3");
   if (size == 0) return 0;
   const std::string_view text = fuzz::text_of(data + 1, size - 1);

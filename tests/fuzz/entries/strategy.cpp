@@ -9,7 +9,7 @@ using namespace trireme;
 
 namespace {
 
-constexpr const char* kGraph = R"(graph "mlp"
+constexpr const char* kMlp = R"(graph "mlp"
 %0: f32[32,16] = data "image"
 %1: f32[24,16] = parameter "up.weight" normal(0,0.02)
 %2: f32[32,24] = matmul(%0, %1) {transpose_a=false, transpose_b=true} @"up"
@@ -23,7 +23,7 @@ output "up.weight" %5 updates %1
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Graph graph = parse_graph(kGraph, find_op_base);
+  static const Graph graph = parse_graph(kMlp, find_op_base);
   const std::string_view text = fuzz::text_of(data, size);
   fuzz::round_trip(
       text, [&](std::string_view of) { return parse_strategy(of, graph); },

@@ -11,7 +11,7 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr int64_t kColumns = 256;  // of a task
+constexpr int64_t kTaskColumns = 256;  // of a task
 
 // The tensor as [before, size, after].
 struct Lines3 {
@@ -28,13 +28,13 @@ struct Lines3 {
 // for stretches of columns along the dimension.
 template <class Fn>
 void each_stretch(const KernelArgs& args, const Lines3& n, Fn&& fn) {
-  const int64_t pieces = (n.after + kColumns - 1) / kColumns;
-  const int64_t width = std::min(n.after, kColumns);
+  const int64_t pieces = (n.after + kTaskColumns - 1) / kTaskColumns;
+  const int64_t width = std::min(n.after, kTaskColumns);
   for_range(args, n.before * pieces, rows_per_task(n.size * width), [&](int64_t i, int64_t end) {
     for (; i < end; ++i) {
       const int64_t row = i / pieces;
-      const int64_t column = i % pieces * kColumns;
-      fn(row * n.size * n.after + column, std::min(kColumns, n.after - column), row * n.after + column);
+      const int64_t column = i % pieces * kTaskColumns;
+      fn(row * n.size * n.after + column, std::min(kTaskColumns, n.after - column), row * n.after + column);
     }
   });
 }
@@ -51,7 +51,7 @@ void argmax(const KernelArgs& args) {
     return;
   }
   each_stretch(args, n, [&](int64_t from, int64_t columns, int64_t to) {
-    std::array<float, kColumns> most;
+    std::array<float, kTaskColumns> most;
     for (int64_t c = 0; c < columns; ++c) {
       most[static_cast<size_t>(c)] = number(x[from + c]);
       y[to + c] = 0;
@@ -89,7 +89,7 @@ void cumsum(const KernelArgs& args) {
     return;
   }
   each_stretch(args, n, [&](int64_t from, int64_t columns, int64_t) {
-    std::array<double, kColumns> sums{};
+    std::array<double, kTaskColumns> sums{};
     for (int64_t i = 0; i < n.size; ++i) {
       const int64_t row = from + (first + step * i) * n.after;
       for (int64_t c = 0; c < columns; ++c) {

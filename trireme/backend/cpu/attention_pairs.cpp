@@ -13,7 +13,7 @@
 #include "trireme/backend/cpu/why_not.h"
 
 namespace trireme::cpu {
-namespace {
+namespace pairs {  // whose names are those of attention.cpp
 
 using Sizes = AttentionSizes;
 using Tile = AttentionTile;
@@ -283,24 +283,24 @@ std::string no_pairs(const TypeArgs& args) {
   return fmt::format("a head has {} elements, an odd number", q.shape[3]);
 }
 
-}  // namespace
+}  // namespace pairs
 
 std::span<const Kernel> attention_pairs_kernels() {
   static constexpr Kernel kAll[] = {
       {
           .op = "attention",
           .name = "attention.pairs",
-          .why_not = no_pairs,
-          .scratch = scratch_of<ForwardRoom>,
-          .run = attention,
+          .why_not = pairs::no_pairs,
+          .scratch = pairs::scratch_of<pairs::ForwardRoom>,
+          .run = pairs::attention,
           .bits = Bits::kElement,
       },
       {
           .op = "attention_grad",
           .name = "attention_grad.pairs",
-          .why_not = no_pairs,
-          .scratch = scratch_of<BackwardRoom>,
-          .run = attention_grad,
+          .why_not = pairs::no_pairs,
+          .scratch = pairs::scratch_of<pairs::BackwardRoom>,
+          .run = pairs::attention_grad,
           .bits = Bits::kElement,
       },
   };

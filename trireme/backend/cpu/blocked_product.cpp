@@ -9,10 +9,10 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr int64_t kTerms = 384;     // of a part at most: its panel of b then fills the first-level cache
-constexpr int64_t kTilesDown = 16;  // packed at once of a: half of the second-level cache
-constexpr int64_t kColumns = 1024;  // packed at once of b
-constexpr int64_t kLine = 16;       // floats of a cache line
+constexpr int64_t kPanelTerms = 384;     // of a part at most: its panel of b then fills the first-level cache
+constexpr int64_t kTilesDown = 16;       // packed at once of a: half of the second-level cache
+constexpr int64_t kPanelColumns = 1024;  // packed at once of b
+constexpr int64_t kLine = 16;            // floats of a cache line
 // Of all instruction sets, so that a plan takes as many bytes on every CPU.
 constexpr int64_t kWidestTile = 16, kLongestTile = 32;
 
@@ -22,13 +22,13 @@ int64_t even_parts(int64_t n, int64_t most, int64_t step) {
   return rounded_up(std::max<int64_t>(1, (n + parts - 1) / parts), step);
 }
 
-struct Steps {
+struct BlockSteps {
   int64_t rows, columns, terms;
 
-  Steps(int64_t m, int64_t n, int64_t k)
+  BlockSteps(int64_t m, int64_t n, int64_t k)
       : rows(even_parts(m, kTilesDown * loops().tile_rows, loops().tile_rows)),
-        columns(even_parts(n, kColumns, loops().tile_columns)),
-        terms(even_parts(k, kTerms, 1)) {}
+        columns(even_parts(n, kPanelColumns, loops().tile_columns)),
+        terms(even_parts(k, kPanelTerms, 1)) {}
   int64_t a_floats() const { return rounded_up(rows * terms, kLine); }
 };
 
@@ -85,7 +85,7 @@ void clear(const Gemm& g) {
 }
 
 // The columns from j on and the terms from `first` on, of all rows.
-void add_part(const Gemm& g, const Steps& steps, int64_t j, int64_t first, float* room) {
+void add_part(const Gemm& g, const BlockSteps& steps, int64_t j, int64_t first, float* room) {
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   const int64_t columns = std::min(steps.columns, g.n - j);
@@ -121,16 +121,16 @@ void add_part(const Gemm& g, const Steps& steps, int64_t j, int64_t first, float
 int64_t blocked_floats(int64_t m, int64_t n, int64_t k) {
   invariant(loops().tile_rows <= kWidestTile && loops().tile_columns <= kLongestTile, "a tile of {} x {}",
             loops().tile_rows, loops().tile_columns);
-  const int64_t terms = std::clamp<int64_t>(k, 1, kTerms);
+  const int64_t terms = std::clamp<int64_t>(k, 1, kPanelTerms);
   const int64_t rows = std::min(kTilesDown * kWidestTile, m + kWidestTile - 1);
-  return rounded_up(rows * terms, kLine) + std::min(kColumns, n + kLongestTile - 1) * terms;
+  return rounded_up(rows * terms, kLine) + std::min(kPanelColumns, n + kLongestTile - 1) * terms;
 }
 
 void multiply_in_blocks(const Gemm& g, float* room) {
   invariant(g.alpha == 1 && (g.beta == 0 || g.beta == 1), "a product in blocks with alpha {} and beta {}", g.alpha,
             g.beta);
   if (g.k == 0) return clear(g);
-  const Steps steps(g.m, g.n, g.k);
+  const BlockSteps steps(g.m, g.n, g.k);
   for (int64_t j = 0; j < g.n; j += steps.columns) {
     for (int64_t first = 0; first < g.k; first += steps.terms) add_part(g, steps, j, first, room);
   }

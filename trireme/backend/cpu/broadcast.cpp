@@ -3,12 +3,12 @@
 namespace trireme::cpu {
 namespace {
 
-struct Dim {
+struct CountedDim {
   int64_t size, a, b;
 };
 
 // Elements to step in an operand for dimension `dim` of the result: 0 where it is repeated.
-int64_t step_of(const Shape& operand, const Shape& result, int dim) {
+int64_t broadcast_step(const Shape& operand, const Shape& result, int dim) {
   const int own = dim - (result.rank() - operand.rank());
   if (own < 0 || operand[own] == 1) return 0;
   return operand.strides()[static_cast<size_t>(own)];
@@ -18,13 +18,13 @@ int64_t step_of(const Shape& operand, const Shape& result, int dim) {
 
 Runs runs_of(const Shape& a, const Shape& b, const Shape& result) {
   // Dimensions that both operands cross in equal steps are one; innermost first.
-  std::array<Dim, Shape::kMaxRank> dims{};
+  std::array<CountedDim, Shape::kMaxRank> dims{};
   int count = 0;
   for (int dim = result.rank() - 1; dim >= 0; --dim) {
     if (result[dim] == 1) continue;
-    const Dim next{result[dim], step_of(a, result, dim), step_of(b, result, dim)};
+    const CountedDim next{result[dim], broadcast_step(a, result, dim), broadcast_step(b, result, dim)};
     if (count > 0) {
-      Dim& inner = dims[static_cast<size_t>(count - 1)];
+      CountedDim& inner = dims[static_cast<size_t>(count - 1)];
       if (next.a == inner.a * inner.size && next.b == inner.b * inner.size) {
         inner.size *= next.size;
         continue;
@@ -39,7 +39,7 @@ Runs runs_of(const Shape& a, const Shape& b, const Shape& result) {
   runs.b_moves = dims[0].b != 0;
   runs.outer = count - 1;
   for (int i = 0; i < runs.outer; ++i) {
-    const Dim& dim = dims[static_cast<size_t>(count - 1 - i)];
+    const CountedDim& dim = dims[static_cast<size_t>(count - 1 - i)];
     const auto at = static_cast<size_t>(i);
     runs.size[at] = dim.size;
     runs.a_step[at] = dim.a;

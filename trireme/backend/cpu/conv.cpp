@@ -142,7 +142,7 @@ Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& 
 
 // The primitives of one call and where their memory lies in its scratch:
 //   the weight in oneDNN's order, or, of a weight gradient, one sum a part; a scratchpad a thread.
-struct Plan {
+struct ConvPlan {
   Pass pass;
   Problem problem;
   int64_t images, parts, per_part;
@@ -151,7 +151,7 @@ struct Plan {
   int64_t w_bytes, pad_bytes;
   dnnl::reorder weight_order;
 
-  Plan(Pass p, const Problem& c) : pass(c.mirrored ? Pass::kForward : p), problem(c), images(c.x[0]) {
+  ConvPlan(Pass p, const Problem& c) : pass(c.mirrored ? Pass::kForward : p), problem(c), images(c.x[0]) {
     prepare_onednn();
     int64_t most = kParts;
     if (pass == Pass::kWeight) {
@@ -186,10 +186,10 @@ struct Plan {
 template <Pass pass>
 int64_t conv_scratch(const TypeArgs& args, int threads) {
   const Problem c = problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>());
-  return Plan(pass, c).scratch_bytes(threads);
+  return ConvPlan(pass, c).scratch_bytes(threads);
 }
 
-void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from, const memory::desc& to_desc,
+void reorder_weight(const ConvPlan& plan, const memory::desc& from_desc, void* from, const memory::desc& to_desc,
                     void* to) {
   dnnl::stream stream(onednn_engine());
   memory source(from_desc, onednn_engine(), from);
@@ -198,7 +198,7 @@ void reorder_weight(const Plan& plan, const memory::desc& from_desc, void* from,
 }
 
 // Weight [o,taps,i] with the taps from last to first.
-void reverse_taps(const Plan& plan, const std::byte* from, std::byte* to) {
+void reverse_taps(const ConvPlan& plan, const std::byte* from, std::byte* to) {
   const Shape& w = plan.problem.w;  // [i,kh,kw,o]
   const int64_t taps = w[1] * w[2];
   const auto bytes = w[0] * static_cast<int64_t>(memory::data_type_size(plan.problem.type));
@@ -209,7 +209,7 @@ void reverse_taps(const Plan& plan, const std::byte* from, std::byte* to) {
   }
 }
 
-void run_part(const Plan& plan, int64_t part, std::byte* x, void* w, std::byte* y, void* scratchpad) {
+void run_part(const ConvPlan& plan, int64_t part, std::byte* x, void* w, std::byte* y, void* scratchpad) {
   prepare_onednn();
   const Step& step = part + 1 == plan.parts ? plan.last : plan.whole;
   const auto item = static_cast<int64_t>(memory::data_type_size(plan.problem.type));
@@ -236,10 +236,10 @@ void run_conv(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) {
-    state = std::make_shared<Plan>(
+    state = std::make_shared<ConvPlan>(
         pass, problem_of(pass, args.in[0].type, args.in[1].type, args.out[0].type, args.attrs.as<Conv2dAttrs>()));
   }
-  const Plan& plan = *static_cast<const Plan*>(state.get());
+  const ConvPlan& plan = *static_cast<const ConvPlan*>(state.get());
   std::byte* a = args.in[0].data;
   std::byte* b = args.in[1].data;
   std::byte* result = args.out[0].data;

@@ -94,7 +94,7 @@ void multiply(const Windows& c, const Bf16* dy, const Bf16* cols, const KernelAr
 }
 
 template <class T>
-void run(const KernelArgs& args) {
+void run_conv_products(const KernelArgs& args) {
   const Windows c =
       windows_of(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape, args.attrs.as<Conv2dAttrs>());
   const T* x = data_of<T>(args.in[0]);
@@ -109,7 +109,7 @@ void run(const KernelArgs& args) {
   multiply(c, data_of<T>(args.in[1]), cols, args);
 }
 
-int64_t scratch_bytes(const TypeArgs& args, int threads) {
+int64_t conv_products_scratch(const TypeArgs& args, int threads) {
   const Windows c = windows_of(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs.as<Conv2dAttrs>());
   const DType dtype = args.in[0].dtype;
   return cols_bytes(c, dtype) + (dtype == DType::kBF16 ? onednn_scratch<float>(c.product(), threads)
@@ -144,8 +144,8 @@ std::span<const Kernel> conv_products_kernels() {
           .op = "conv2d_grad_weight",
           .name = "conv2d_grad_weight.products",
           .why_not = why_not,
-          .scratch = scratch_bytes,
-          .run = by_storage<run<float>, run<Bf16>>,
+          .scratch = conv_products_scratch,
+          .run = by_storage<run_conv_products<float>, run_conv_products<Bf16>>,
           .bits = Bits::kShape,
       },
   };

@@ -13,7 +13,7 @@
 namespace trireme::cpu {
 namespace {
 
-int64_t checked(const char* op, const Indices& ids, int64_t token, int64_t vocabulary) {
+int64_t checked_id(const char* op, const Indices& ids, int64_t token, int64_t vocabulary) {
   const int64_t id = ids[token];
   require(id >= 0 && id < vocabulary, "{}: id {} at position {} of a vocabulary of {}; use 0 to {}", op, id, token,
           vocabulary, vocabulary - 1);
@@ -41,7 +41,7 @@ void embedding(const KernelArgs& args) {
   T* y = data_of<T>(args.out[0]);
   for_range(args, ids.size(), rows_per_task(width), [&](int64_t token, int64_t end) {
     for (; token < end; ++token) {
-      const int64_t row = checked("embedding", ids, token, vocabulary) - start;
+      const int64_t row = checked_id("embedding", ids, token, vocabulary) - start;
       T* to = y + token * width;
       if (row >= 0 && row < rows) {
         std::copy_n(table + row * width, width, to);
@@ -73,7 +73,7 @@ int64_t embedding_grad_scratch(const TypeArgs& args, int) {
 }
 
 // The row's tokens in their order, added in f32: in the row itself, or in `room` for kColumns.
-constexpr int64_t kColumns = 512;
+constexpr int64_t kTableColumns = 512;
 
 template <class T>
 void sum_tokens(const Chains& chains, int64_t row, int64_t width, const T* dy, float* room, T* to) {
@@ -82,8 +82,8 @@ void sum_tokens(const Chains& chains, int64_t row, int64_t width, const T* dy, f
     return;
   }
   const TensorLoops<T>& all = loops_on<T>();
-  for (int64_t column = 0; column < width; column += kColumns) {
-    const int64_t n = std::min(kColumns, width - column);
+  for (int64_t column = 0; column < width; column += kTableColumns) {
+    const int64_t n = std::min(kTableColumns, width - column);
     float* sums = room;
     if constexpr (std::is_same_v<T, float>) sums = to + column;
     int64_t token = chains.first[row];
@@ -100,8 +100,8 @@ class LeafSums {
   explicit LeafSums(const LeafRows& tokens) : leaves_(tokens.leaves()), inner_(tokens.inner) {}
 
   void sum(const Chains& chains, int64_t row, int64_t width, const float* dy, float* to) {
-    for (int64_t column = 0; column < width; column += kColumns) {
-      const int64_t n = std::min(kColumns, width - column);
+    for (int64_t column = 0; column < width; column += kTableColumns) {
+      const int64_t n = std::min(kTableColumns, width - column);
       LeafTree tree;
       const auto merge = [&](int older, int newer) { add(n, older, newer); };
       int64_t token = chains.first[row];
@@ -137,7 +137,7 @@ class LeafSums {
 
   Leaves leaves_;
   int64_t inner_;
-  std::array<std::array<float, kColumns>, LeafTree::kPlaces> sums_;
+  std::array<std::array<float, kTableColumns>, LeafTree::kPlaces> sums_;
   std::array<bool, LeafTree::kPlaces> filled_{};
 };
 
@@ -146,7 +146,7 @@ Chains chains_of(const KernelArgs& args, const Indices& ids) {
   const int64_t rows = args.out[0].type.shape[0];
   const int64_t start = args.out_start(0, 0);
   const int64_t vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
-  for (int64_t token = 0; token < ids.size(); ++token) checked("embedding_grad", ids, token, vocabulary);
+  for (int64_t token = 0; token < ids.size(); ++token) checked_id("embedding_grad", ids, token, vocabulary);
   Chains chains(args.scratch, rows);
   for (int64_t token = ids.size() - 1; token >= 0; --token) {
     const int64_t row = ids[token] - start;
@@ -180,7 +180,7 @@ void embedding_grad(const KernelArgs& args) {
   T* table = data_of<T>(args.out[0]);
   const Chains chains = chains_of(args, Indices(args.in[0]));
   for_range(args, args.out[0].type.shape[0], rows_per_task(width), [&](int64_t row, int64_t end) {
-    std::array<float, kColumns> room;
+    std::array<float, kTableColumns> room;
     for (; row < end; ++row) sum_tokens(chains, row, width, dy, room.data(), table + row * width);
   });
 }

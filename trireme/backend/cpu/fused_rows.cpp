@@ -15,7 +15,7 @@ namespace trireme::cpu {
 namespace {
 
 // The work with what a thread has of its own, made once.
-struct Bound {
+struct BoundRows {
   struct Step {
     std::vector<View> in, out;
     std::shared_ptr<void> of_product;  // what its kernel keeps
@@ -23,7 +23,7 @@ struct Bound {
   RowWork work;
   std::vector<std::vector<Step>> of_threads;
 
-  Bound(const KernelArgs& args, RowProducts how) {
+  BoundRows(const KernelArgs& args, RowProducts how) {
     std::vector<TensorType> in;
     for (const View& view : args.in) in.push_back(view.type);
     work = row_work(in, args.attrs, how, threads_of(args));
@@ -55,7 +55,7 @@ Gemm rows_of_product(const RowWork& work, const RowWork::PanelProduct& product, 
           .transpose_b = p.transpose_b};
 }
 
-void pack(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
+void pack_panels(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
   Gemm g = rows_of_product(work, product, work.block);
   const int b = work.steps.steps[product.step].in[1];
   g.b = args.in[static_cast<size_t>(b)].as<float>().data();
@@ -64,9 +64,9 @@ void pack(const KernelArgs& args, const RowWork& work, const RowWork::PanelProdu
 }
 
 // One block, and one thread that works on it.
-class Block {
+class FusedBlock {
  public:
-  Block(const KernelArgs& args, const RowWork& work, int64_t block, int thread)
+  FusedBlock(const KernelArgs& args, const RowWork& work, int64_t block, int thread)
       : args_(args),
         work_(work),
         first_(block * work.block),
@@ -74,7 +74,7 @@ class Block {
         scratch_(args.scratch.data() + thread * work.thread_bytes()) {}
 
   // All steps, by this thread.
-  void run(std::vector<Bound::Step>& at) const {
+  void run(std::vector<BoundRows::Step>& at) const {
     for (const RowWork::Run& run : work_.runs) {
       if (run.is_product) {
         multiply(run.first, at[run.first]);
@@ -85,7 +85,7 @@ class Block {
   }
 
   // A part's rows from the block's `row` on.
-  void run_part(const RowWork::Run& run, int64_t row, std::vector<Bound::Step>& at) const {
+  void run_part(const RowWork::Run& run, int64_t row, std::vector<BoundRows::Step>& at) const {
     const int64_t rows = std::min(work_.part, count_ - row);
     for (size_t s = run.first; s < run.end; ++s) {
       look(s, row, rows, at[s]);
@@ -101,7 +101,7 @@ class Block {
   }
 
   // A product of all rows, by the threads of the pool.
-  void run_product(size_t s, Bound::Step& at) const {
+  void run_product(size_t s, BoundRows::Step& at) const {
     look(s, 0, count_, at);
     work_.kernels[s]->run({.in = at.in,
                            .out = at.out,
@@ -114,7 +114,7 @@ class Block {
   }
 
  private:
-  void multiply(size_t s, Bound::Step& at) const {
+  void multiply(size_t s, BoundRows::Step& at) const {
     look(s, 0, count_, at);
     const auto product = std::ranges::find(work_.panels, s, &RowWork::PanelProduct::step);
     Gemm g = rows_of_product(work_, *product, count_);
@@ -124,7 +124,7 @@ class Block {
                        reinterpret_cast<float*>(align(scratch_ + work_.part_bytes)), first_ + count_ < work_.rows);
   }
 
-  void look(size_t s, int64_t row, int64_t rows, Bound::Step& at) const {
+  void look(size_t s, int64_t row, int64_t rows, BoundRows::Step& at) const {
     const RowStep& step = work_.steps.steps[s];
     for (size_t i = 0; i < at.in.size(); ++i) at.in[i] = view(static_cast<size_t>(step.in[i]), row, rows);
     for (size_t i = 0; i < at.out.size(); ++i) at.out[i] = view(static_cast<size_t>(step.out[i]), row, rows);
@@ -153,36 +153,36 @@ class Block {
 };
 
 // Run after run, each by all threads.
-void run_apart(const KernelArgs& args, Bound& bound) {
+void run_apart(const KernelArgs& args, BoundRows& bound) {
   const RowWork& work = bound.work;
   for (const RowWork::Run& run : work.runs) {
     if (run.is_product) {
-      Block(args, work, 0, 0).run_product(run.first, bound.of_threads[0][run.first]);
+      FusedBlock(args, work, 0, 0).run_product(run.first, bound.of_threads[0][run.first]);
       continue;
     }
     run_tasks(args.pool, (work.rows + work.part - 1) / work.part, [&](int64_t part, int thread) {
-      Block(args, work, 0, thread).run_part(run, part * work.part, bound.of_threads[static_cast<size_t>(thread)]);
+      FusedBlock(args, work, 0, thread).run_part(run, part * work.part, bound.of_threads[static_cast<size_t>(thread)]);
     });
   }
 }
 
 template <RowProducts how>
-void run(const KernelArgs& args) {
+void run_fused_rows(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
-  if (!state) state = std::make_shared<Bound>(args, how);
-  Bound& bound = *static_cast<Bound*>(state.get());
+  if (!state) state = std::make_shared<BoundRows>(args, how);
+  BoundRows& bound = *static_cast<BoundRows*>(state.get());
   const RowWork& work = bound.work;
   if (work.rows == 0) return;
   if (work.apart) return run_apart(args, bound);
-  for (const RowWork::PanelProduct& product : work.panels) pack(args, work, product);
+  for (const RowWork::PanelProduct& product : work.panels) pack_panels(args, work, product);
   run_tasks(args.pool, (work.rows + work.block - 1) / work.block, [&](int64_t block, int thread) {
-    Block(args, work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
+    FusedBlock(args, work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
   });
 }
 
 template <RowProducts how>
-int64_t scratch_bytes(const TypeArgs& args, int threads) {
+int64_t fused_rows_scratch(const TypeArgs& args, int threads) {
   return row_work(args.in, args.attrs, how, threads).scratch_bytes(threads);
 }
 
@@ -203,26 +203,26 @@ std::string not_by_panels(const TypeArgs& args) {
 }
 
 // As of the product alone, so that its bits do not depend on what stands beside it.
-std::string key(const TypeArgs& args) {
+std::string key_of_rows(const TypeArgs& args) {
   const std::vector<std::optional<Product>> products = products_of(args);
   return products.size() == 1 && products[0] ? measured_key(*products[0]) : "";
 }
 
-std::string_view quickest(const TypeArgs& args) {
+std::string_view quickest_for_rows(const TypeArgs& args) {
   return quickest_way(products_of(args).at(0).value());
 }
 
-constexpr Rivals kRowRivals{.key = key, .quickest = quickest};
+constexpr Rivals kRowRivals{.key = key_of_rows, .quickest = quickest_for_rows};
 
 template <RowProducts how>
-constexpr Kernel kernel(std::string_view name, std::string (*why_not)(const TypeArgs&)) {
+constexpr Kernel kernel_on_rows(std::string_view name, std::string (*why_not)(const TypeArgs&)) {
   constexpr bool keeps_bits = how == RowProducts::kInvariant;
   return {
       .op = "fused_rows",
       .name = name,
       .why_not = why_not,
-      .scratch = scratch_bytes<how>,
-      .run = run<how>,
+      .scratch = fused_rows_scratch<how>,
+      .run = run_fused_rows<how>,
       .bits = keeps_bits ? Bits::kElement : Bits::kShape,
       .rivals = keeps_bits ? nullptr : &kRowRivals,
   };
@@ -232,9 +232,9 @@ constexpr Kernel kernel(std::string_view name, std::string (*why_not)(const Type
 
 std::span<const Kernel> fused_rows_kernels() {
   static constexpr Kernel kAll[] = {
-      kernel<RowProducts::kUsual>("fused_rows.product.sgemm", no_product),
-      kernel<RowProducts::kPanels>("fused_rows.product.blocks", not_by_panels),
-      kernel<RowProducts::kInvariant>("fused_rows.blocks", nullptr),
+      kernel_on_rows<RowProducts::kUsual>("fused_rows.product.sgemm", no_product),
+      kernel_on_rows<RowProducts::kPanels>("fused_rows.product.blocks", not_by_panels),
+      kernel_on_rows<RowProducts::kInvariant>("fused_rows.blocks", nullptr),
   };
   return kAll;
 }

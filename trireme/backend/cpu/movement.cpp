@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kBlock = 32;
 
-struct Dim {
+struct MovedDim {
   int64_t size = 1;
   int64_t from = 0, to = 0;  // elements to step
 };
@@ -26,13 +26,13 @@ struct Move {
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
   int64_t item = 1;  // bytes of an element
-  std::array<Dim, Shape::kMaxRank> dims{};
+  std::array<MovedDim, Shape::kMaxRank> dims{};
   int rank = 0;
 
-  void add_outer(Dim next) {
+  void add_outer(MovedDim next) {
     if (next.size == 1) return;
     if (rank > 0) {
-      Dim& last = dims[static_cast<size_t>(rank - 1)];
+      MovedDim& last = dims[static_cast<size_t>(rank - 1)];
       if (next.from == last.from * last.size && next.to == last.to * last.size) {
         last.size *= next.size;
         return;
@@ -54,7 +54,7 @@ void each_position(const KernelArgs& args, const Move& move, int first, int64_t 
       int64_t from = 0;
       int64_t to = 0;
       for (int i = first; i < move.rank; ++i) {
-        const Dim& dim = move.dims[static_cast<size_t>(i)];
+        const MovedDim& dim = move.dims[static_cast<size_t>(i)];
         from += rest % dim.size * dim.from;
         to += rest % dim.size * dim.to;
         rest /= dim.size;
@@ -66,7 +66,7 @@ void each_position(const KernelArgs& args, const Move& move, int first, int64_t 
 
 // A strip of at most kBlock rows, in square blocks.
 template <class T>
-void copy_strip(const T* from, T* to, const Dim& rows, const Dim& columns) {
+void copy_strip(const T* from, T* to, const MovedDim& rows, const MovedDim& columns) {
   for (int64_t j = 0; j < columns.size; j += kBlock) {
     const int64_t end = std::min(columns.size, j + kBlock);
     for (int64_t r = 0; r < rows.size; ++r) {
@@ -77,14 +77,14 @@ void copy_strip(const T* from, T* to, const Dim& rows, const Dim& columns) {
 
 template <class T>
 void move_elements(const KernelArgs& args, Move move) {
-  if (move.rank == 1) move.dims[static_cast<size_t>(move.rank++)] = Dim{};
+  if (move.rank == 1) move.dims[static_cast<size_t>(move.rank++)] = MovedDim{};
   // The dimension that is contiguous where it is read comes next to the one contiguous where it is
   // written.
   const auto begin = move.dims.begin();
-  const auto read = std::find_if(begin + 1, begin + move.rank, [](const Dim& d) { return d.from == 1; });
+  const auto read = std::find_if(begin + 1, begin + move.rank, [](const MovedDim& d) { return d.from == 1; });
   if (read != begin + move.rank) std::swap(*(begin + 1), *read);
-  const Dim columns = move.dims[0];
-  const Dim rows = move.dims[1];
+  const MovedDim columns = move.dims[0];
+  const MovedDim rows = move.dims[1];
   move.dims[1] = {(rows.size + kBlock - 1) / kBlock, kBlock * rows.from, kBlock * rows.to};
   each_position(args, move, 1, kBlock * columns.size, [&](int64_t from, int64_t to, int64_t strip) {
     copy_strip(reinterpret_cast<const T*>(move.from) + from, reinterpret_cast<T*>(move.to) + to,
@@ -96,7 +96,7 @@ void run_move(const KernelArgs& args, const Move& move) {
   for (int i = 0; i < move.rank; ++i) {
     if (move.dims[static_cast<size_t>(i)].size == 0) return;
   }
-  const Dim& inner = move.dims[0];
+  const MovedDim& inner = move.dims[0];
   if (move.rank == 0 || (inner.from == 1 && inner.to == 1)) {
     const int64_t n = move.rank == 0 ? 1 : inner.size;
     each_position(args, move, 1, n, [&](int64_t from, int64_t to, int64_t) {

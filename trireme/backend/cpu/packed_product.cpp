@@ -11,10 +11,10 @@ namespace {
 
 // Of a part at most: a panel of b then fills the first-level cache, panels of kTilesTogether tiles of a half of the
 // second.
-constexpr int64_t kTerms = 384;
+constexpr int64_t kPackedTerms = 384;
 constexpr int64_t kTilesTogether = 16;
 // Sides of a block at most; of one whose sums of leaves wait in memory between parts.
-constexpr int64_t kRows = 2048, kColumns = 1024, kSideThatWaits = 512;
+constexpr int64_t kPackedRows = 2048, kPackedColumns = 1024, kSideThatWaits = 512;
 constexpr int64_t kCacheLine = 16;  // floats
 
 // How the result is cut into blocks, of which a task computes one. Bits do not depend on it.
@@ -33,11 +33,11 @@ struct Blocking {
 Blocking blocking_of(const Product& p, int threads) {
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
-  const bool waits = p.k > kTerms;
+  const bool waits = p.k > kPackedTerms;
   Blocking b{};
   // One tile at least, also where there are no rows or columns.
-  b.rows = rounded_up(std::clamp<int64_t>(p.m, 1, waits ? kSideThatWaits : kRows), tile_rows);
-  b.columns = rounded_up(std::clamp<int64_t>(p.n, 1, waits ? kSideThatWaits : kColumns), tile_columns);
+  b.rows = rounded_up(std::clamp<int64_t>(p.m, 1, waits ? kSideThatWaits : kPackedRows), tile_rows);
+  b.columns = rounded_up(std::clamp<int64_t>(p.n, 1, waits ? kSideThatWaits : kPackedColumns), tile_columns);
   // A few tasks for each thread, so that none waits long for another.
   const auto tasks = [&] { return (p.m + b.rows - 1) / b.rows * ((p.n + b.columns - 1) / b.columns) * p.batch; };
   while (threads > 1 && tasks() < 4 * threads && (b.rows > 4 * tile_rows || b.columns > 4 * tile_columns)) {
@@ -49,7 +49,7 @@ Blocking blocking_of(const Product& p, int threads) {
   }
   b.down = (p.m + b.rows - 1) / b.rows;
   b.across = (p.n + b.columns - 1) / b.columns;
-  b.terms = std::min(p.k, kTerms);
+  b.terms = std::min(p.k, kPackedTerms);
   b.tiles_that_wait = waits ? b.rows / tile_rows * (b.columns / tile_columns) : 1;
   return b;
 }
@@ -78,7 +78,7 @@ class TermsMaker {
   Terms take() { return std::move(terms_); }
 
  private:
-  static int64_t parts_of(int64_t k) { return std::max<int64_t>(1, (k + kTerms - 1) / kTerms); }
+  static int64_t parts_of(int64_t k) { return std::max<int64_t>(1, (k + kPackedTerms - 1) / kPackedTerms); }
 
   int64_t most_;
   int64_t leaves_ = 0;
@@ -87,7 +87,7 @@ class TermsMaker {
 };
 
 // A block of the result on its way through the parts of its terms.
-struct Block {
+struct PackedBlock {
   PanelSource a, b;
   int64_t rows, columns;
   float* c;
@@ -96,7 +96,7 @@ struct Block {
   bool waits;  // each tile has room of its own in `kept`
 };
 
-void multiply_part(const Block& block, const Terms& terms, const Terms::Part& part, bool last) {
+void multiply_part(const PackedBlock& block, const Terms& terms, const Terms::Part& part, bool last) {
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   const std::span runs = std::span(terms.runs).subspan(part.first, part.count);
@@ -159,16 +159,16 @@ void multiply_in_leaves(const Product& p, const Terms& terms, const Matrices<flo
     const int64_t j = task / blocks.down % blocks.across * blocks.columns;
     const int64_t batch = task / blocks.down / blocks.across;
     float* const room = scratch + thread * blocks.floats();
-    const Block block{.a = PanelSource{at.a + batch * p.steps.a, p.lda(), p.transpose_a}.from_line(i),
-                      .b = PanelSource{at.b + batch * p.steps.b, p.ldb(), !p.transpose_b}.from_line(j),
-                      .rows = std::min(blocks.rows, p.m - i),
-                      .columns = std::min(blocks.columns, p.n - j),
-                      .c = at.c + batch * p.steps.c + i * p.n + j,
-                      .c_row = p.n,
-                      .a_room = room,
-                      .b_room = room + blocks.a_floats(),
-                      .kept = room + blocks.a_floats() + blocks.b_floats(),
-                      .waits = blocks.tiles_that_wait > 1};
+    const PackedBlock block{.a = PanelSource{at.a + batch * p.steps.a, p.lda(), p.transpose_a}.from_line(i),
+                            .b = PanelSource{at.b + batch * p.steps.b, p.ldb(), !p.transpose_b}.from_line(j),
+                            .rows = std::min(blocks.rows, p.m - i),
+                            .columns = std::min(blocks.columns, p.n - j),
+                            .c = at.c + batch * p.steps.c + i * p.n + j,
+                            .c_row = p.n,
+                            .a_room = room,
+                            .b_room = room + blocks.a_floats(),
+                            .kept = room + blocks.a_floats() + blocks.b_floats(),
+                            .waits = blocks.tiles_that_wait > 1};
     for (const Terms::Part& part : terms.parts) multiply_part(block, terms, part, &part == &terms.parts.back());
   });
 }

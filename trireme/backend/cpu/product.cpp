@@ -200,8 +200,8 @@ bool has_no_terms(const Product& product, const Matrices<Bf16, C>& at) {
 }
 
 // Tiles of f32: of a, of b and of c.
-constexpr int64_t kRows = 256, kColumns = 512, kTerms = 512;
-constexpr int64_t kTileFloats = kRows * kTerms + kTerms * kColumns + kRows * kColumns;
+constexpr int64_t kTileRows = 256, kTileColumns = 512, kTileTerms = 512;
+constexpr int64_t kTileFloats = kTileRows * kTileTerms + kTileTerms * kTileColumns + kTileRows * kTileColumns;
 
 // A part of a matrix with rows `stride` apart, as it is stored.
 void widen_rows(const Bf16* from, int64_t rows, int64_t columns, int64_t stride, float* to) {
@@ -212,15 +212,15 @@ void widen_rows(const Bf16* from, int64_t rows, int64_t columns, int64_t stride,
 template <class C>
 void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int64_t j, float* room) {
   float* a = room;
-  float* b = a + kRows * kTerms;
-  float* c = b + kTerms * kColumns;
-  const int64_t m = std::min(kRows, p.m - i);
-  const int64_t n = std::min(kColumns, p.n - j);
+  float* b = a + kTileRows * kTileTerms;
+  float* c = b + kTileTerms * kTileColumns;
+  const int64_t m = std::min(kTileRows, p.m - i);
+  const int64_t n = std::min(kTileColumns, p.n - j);
   if constexpr (std::is_same_v<C, float>) {
     for (int64_t row = 0; p.onto && row < m; ++row) std::copy_n(at.c + (i + row) * p.n + j, n, c + row * n);
   }
-  for (int64_t first = 0; first < p.k; first += kTerms) {
-    const int64_t k = std::min(kTerms, p.k - first);
+  for (int64_t first = 0; first < p.k; first += kTileTerms) {
+    const int64_t k = std::min(kTileTerms, p.k - first);
     if (p.transpose_a) {
       widen_rows(at.a + first * p.m + i, k, m, p.m, a);
     } else {
@@ -330,13 +330,13 @@ template <class C>
 void multiply_widened(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args) {
   if (has_no_terms(product, at)) return;
   auto* rooms = reinterpret_cast<float*>(args.scratch.data());
-  const int64_t down = (product.m + kRows - 1) / kRows;
-  const int64_t across = (product.n + kColumns - 1) / kColumns;
+  const int64_t down = (product.m + kTileRows - 1) / kTileRows;
+  const int64_t across = (product.n + kTileColumns - 1) / kTileColumns;
   run_tasks(args.pool, product.batch * down * across, [&](int64_t task, int thread) {
     const int64_t batch = task / across / down;
     multiply_tile<C>(product,
                      {at.a + batch * product.steps.a, at.b + batch * product.steps.b, at.c + batch * product.steps.c},
-                     task / across % down * kRows, task % across * kColumns, rooms + thread * kTileFloats);
+                     task / across % down * kTileRows, task % across * kTileColumns, rooms + thread * kTileFloats);
   });
 }
 

@@ -45,7 +45,7 @@ void check_attention(const char* op, const InferArgs& args) {
 
 }  // namespace detail
 
-namespace {
+namespace attention_op {
 
 using namespace detail;
 
@@ -137,7 +137,7 @@ std::vector<Tensor> ring(const RingArgs& args) {
   return {cast(merged[0], q.dtype()), merged[1]};
 }
 
-}  // namespace
+}  // namespace attention_op
 
 namespace ops {
 extern const OpDef attention{
@@ -145,13 +145,13 @@ extern const OpDef attention{
     {
         .doc = "out[b,i,h,:] = sum_j softmax_j(scale q[b,i,h,:] . k[b,j,g,:]) v[b,j,g,:], g = h/r",
         .inputs = "q, k, v",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = attention_examples,
-        .ring = ring,
+        .infer = attention_op::infer,
+        .grad = attention_op::grad,
+        .shard = attention_op::shard,
+        .cost = attention_op::cost,
+        .kernel = attention_op::kernel,
+        .examples = detail::attention_examples,
+        .ring = attention_op::ring,
     },
 };
 }  // namespace ops

@@ -12,7 +12,7 @@ namespace ops {
 extern const OpDef attention_grad;
 }
 
-namespace {
+namespace attention_grad_op {
 
 using namespace detail;
 
@@ -113,7 +113,7 @@ std::vector<Example> examples() {
   return out;
 }
 
-}  // namespace
+}  // namespace attention_grad_op
 
 namespace ops {
 extern const OpDef attention_grad{
@@ -121,14 +121,14 @@ extern const OpDef attention_grad{
     {
         .doc = "dq, dk and dv of attention, from its results",
         .inputs = "q, k, v, out, lse, dout",
-        .infer = infer,
+        .infer = attention_grad_op::infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .shard = attention_grad_op::shard,
+        .cost = attention_grad_op::cost,
+        .kernel = attention_grad_op::kernel,
         .may_overwrite = {{0, 5}, {0, 3}},
-        .examples = examples,
-        .ring = ring,
+        .examples = attention_grad_op::examples,
+        .ring = attention_grad_op::ring,
     },
 };
 }  // namespace ops

@@ -10,7 +10,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace attention_merge_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& out = args.in[0];
@@ -93,7 +93,7 @@ std::vector<Example> examples() {
           {.in = {f32({3, 4, 1, 2}), f32({3, 1, 4}), f32({3, 4, 1, 2}), f32({3, 1, 4})}}};
 }
 
-}  // namespace
+}  // namespace attention_merge_op
 
 namespace ops {
 extern const OpDef attention_merge{
@@ -101,13 +101,13 @@ extern const OpDef attention_merge{
     {
         .doc = "out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b, lse = ln(exp(lse_a) + exp(lse_b))",
         .inputs = "out_a, lse_a, out_b, lse_b",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = attention_merge_op::infer,
+        .grad = attention_merge_op::grad,
+        .shard = attention_merge_op::shard,
+        .cost = attention_merge_op::cost,
+        .kernel = attention_merge_op::kernel,
         .may_overwrite = {{0, 0}, {0, 2}, {1, 1}, {1, 3}},
-        .examples = examples,
+        .examples = attention_merge_op::examples,
     },
 };
 }  // namespace ops

@@ -16,7 +16,7 @@ namespace ops {
 extern const OpDef rotary;
 }  // namespace ops
 
-namespace {
+namespace rotary_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -73,7 +73,7 @@ std::vector<Example> examples() {
           {.in = {f32({1, 12, 1, 6})}, .attrs = Attrs::of(RotaryAttrs{.theta = 500000})}};
 }
 
-}  // namespace
+}  // namespace rotary_op
 
 namespace ops {
 extern const OpDef rotary{
@@ -81,14 +81,14 @@ extern const OpDef rotary{
     {
         .doc = "y = x with the pairs (i, i+d/2) of each head turned by s theta^(-2i/d)",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = rotary_op::infer,
+        .grad = rotary_op::grad,
+        .shard = rotary_op::shard,
+        .cost = rotary_op::cost,
+        .kernel = rotary_op::kernel,
         .traits = {.reads_place = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = rotary_op::examples,
     },
 };
 }  // namespace ops

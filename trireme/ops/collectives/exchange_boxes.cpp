@@ -12,7 +12,7 @@ namespace ops {
 extern const OpDef exchange_boxes;
 }  // namespace ops
 
-namespace {
+namespace exchange_boxes_op {
 
 // Without sums, which numbers from a text could overflow.
 bool is_inside(const Box& box, const Shape& shape) {
@@ -82,17 +82,17 @@ std::vector<Example> examples() {
   return {{.in = {f32({2, 4})}, .attrs = Attrs::of(attrs)}};
 }
 
-}  // namespace
+}  // namespace exchange_boxes_op
 
 namespace ops {
 extern const OpDef exchange_boxes = collective_op<BoxesAttrs>({
     .name = "exchange_boxes",
     .doc = "y = the sum of the boxes of x that come to this rank, else 0",
     .inputs = "x",
-    .infer = infer,
-    .grad = grad,
-    .examples = examples,
-    .does = {.work = GroupWork::kExchange, .exchange = exchange_of},
+    .infer = exchange_boxes_op::infer,
+    .grad = exchange_boxes_op::grad,
+    .examples = exchange_boxes_op::examples,
+    .does = {.work = GroupWork::kExchange, .exchange = exchange_boxes_op::exchange_of},
 });
 }  // namespace ops
 

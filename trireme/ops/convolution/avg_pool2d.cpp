@@ -9,7 +9,7 @@ extern const OpDef avg_pool2d;
 extern const OpDef avg_pool2d_grad;
 }  // namespace ops
 
-namespace {
+namespace avg_pool2d_op {
 
 Windows windows(const char* op, const Attrs& record) {
   const auto& attrs = record.as<Pool2dAttrs>();
@@ -167,7 +167,7 @@ std::vector<Example> grad_examples() {
            .attrs = Attrs::of(Pool2dAttrs{.kernel = {3, 3}, .stride = {1, 2}, .padding = {1, 1}, .size = {6, 12}})}};
 }
 
-}  // namespace
+}  // namespace avg_pool2d_op
 
 namespace ops {
 extern const OpDef avg_pool2d{
@@ -175,13 +175,13 @@ extern const OpDef avg_pool2d{
     {
         .doc = "y[n,p,q,c] = mean of x[n,.,.,c] over the window at (p,q)",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
-        .in_window = in_window,
+        .infer = avg_pool2d_op::infer,
+        .grad = avg_pool2d_op::grad,
+        .shard = avg_pool2d_op::shard,
+        .cost = avg_pool2d_op::cost,
+        .kernel = avg_pool2d_op::kernel,
+        .examples = avg_pool2d_op::examples,
+        .in_window = avg_pool2d_op::in_window,
     },
 };
 extern const OpDef avg_pool2d_grad{
@@ -189,13 +189,13 @@ extern const OpDef avg_pool2d_grad{
     {
         .doc = "dx = each dy spread over its window",
         .inputs = "dy",
-        .infer = grad_infer,
-        .grad = grad_grad,
-        .shard = grad_shard,
-        .cost = grad_cost,
-        .kernel = grad_kernel,
-        .examples = grad_examples,
-        .in_window = in_window,
+        .infer = avg_pool2d_op::grad_infer,
+        .grad = avg_pool2d_op::grad_grad,
+        .shard = avg_pool2d_op::grad_shard,
+        .cost = avg_pool2d_op::grad_cost,
+        .kernel = avg_pool2d_op::grad_kernel,
+        .examples = avg_pool2d_op::grad_examples,
+        .in_window = avg_pool2d_op::in_window,
     },
 };
 }  // namespace ops

@@ -47,7 +47,7 @@ ConvParts conv_parts(std::string_view op, const TensorType& w, const Conv2dAttrs
 
 }  // namespace detail
 
-namespace {
+namespace conv2d_op {
 
 using namespace detail;
 
@@ -103,7 +103,7 @@ std::vector<Example> examples() {
            .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}})}};
 }
 
-}  // namespace
+}  // namespace conv2d_op
 
 namespace ops {
 extern const OpDef conv2d{
@@ -111,13 +111,13 @@ extern const OpDef conv2d{
     {
         .doc = "y[n,p,q,o] = sum_{a,b,i} x[n, p s - top + a d, q s - left + b d, i] w[o,a,b,i]",
         .inputs = "x, weight",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
-        .in_window = in_window,
+        .infer = conv2d_op::infer,
+        .grad = conv2d_op::grad,
+        .shard = conv2d_op::shard,
+        .cost = conv2d_op::cost,
+        .kernel = conv2d_op::kernel,
+        .examples = conv2d_op::examples,
+        .in_window = conv2d_op::in_window,
     },
 };
 }  // namespace ops

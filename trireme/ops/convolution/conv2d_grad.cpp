@@ -12,7 +12,7 @@
 #include "trireme/tensor/most_elements.h"
 
 namespace trireme {
-namespace {
+namespace conv2d_grad_op {
 
 using namespace detail;
 
@@ -161,7 +161,7 @@ std::vector<Example> weight_examples() {
        .attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {1, 1}, .size = {3, 3}})}};
 }
 
-}  // namespace
+}  // namespace conv2d_grad_op
 
 namespace ops {
 extern const OpDef conv2d_grad_input{
@@ -169,13 +169,13 @@ extern const OpDef conv2d_grad_input{
     {
         .doc = "dx of conv2d",
         .inputs = "weight, dy",
-        .infer = input_infer,
-        .grad = input_grad,
-        .shard = input_shard,
-        .cost = input_cost,
-        .kernel = input_kernel,
-        .examples = input_examples,
-        .in_window = input_in_window,
+        .infer = conv2d_grad_op::input_infer,
+        .grad = conv2d_grad_op::input_grad,
+        .shard = conv2d_grad_op::input_shard,
+        .cost = conv2d_grad_op::input_cost,
+        .kernel = conv2d_grad_op::input_kernel,
+        .examples = conv2d_grad_op::input_examples,
+        .in_window = conv2d_grad_op::input_in_window,
     },
 };
 extern const OpDef conv2d_grad_weight{
@@ -183,13 +183,13 @@ extern const OpDef conv2d_grad_weight{
     {
         .doc = "dw[o,a,b,i] = sum_{n,p,q} dy[n,p,q,o] x[n, p s - top + a d, q s - left + b d, i]",
         .inputs = "x, dy",
-        .infer = weight_infer,
-        .grad = weight_grad,
-        .shard = weight_shard,
-        .cost = weight_cost,
-        .kernel = weight_kernel,
-        .examples = weight_examples,
-        .in_window = weight_in_window,
+        .infer = conv2d_grad_op::weight_infer,
+        .grad = conv2d_grad_op::weight_grad,
+        .shard = conv2d_grad_op::weight_shard,
+        .cost = conv2d_grad_op::weight_cost,
+        .kernel = conv2d_grad_op::weight_kernel,
+        .examples = conv2d_grad_op::weight_examples,
+        .in_window = conv2d_grad_op::weight_in_window,
     },
 };
 }  // namespace ops

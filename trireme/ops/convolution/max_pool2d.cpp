@@ -11,7 +11,7 @@ namespace ops {
 extern const OpDef max_pool2d_grad;
 }  // namespace ops
 
-namespace {
+namespace max_pool2d_op {
 
 // What stands for padding in the windows of a piece.
 constexpr double kNeverWins = -std::numeric_limits<double>::infinity();
@@ -137,7 +137,7 @@ std::vector<Example> grad_examples() {
   return out;
 }
 
-}  // namespace
+}  // namespace max_pool2d_op
 
 namespace ops {
 extern const OpDef max_pool2d{
@@ -145,13 +145,13 @@ extern const OpDef max_pool2d{
     {
         .doc = "y[n,p,q,c] = max of x[n,.,.,c] over the window at (p,q)",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
-        .in_window = in_window,
+        .infer = max_pool2d_op::infer,
+        .grad = max_pool2d_op::grad,
+        .shard = max_pool2d_op::shard,
+        .cost = max_pool2d_op::cost,
+        .kernel = max_pool2d_op::kernel,
+        .examples = max_pool2d_op::examples,
+        .in_window = max_pool2d_op::in_window,
     },
 };
 extern const OpDef max_pool2d_grad{
@@ -159,13 +159,13 @@ extern const OpDef max_pool2d_grad{
     {
         .doc = "dx = dy at the first largest element of each window",
         .inputs = "x, dy",
-        .infer = grad_infer,
+        .infer = max_pool2d_op::grad_infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = grad_shard,
-        .cost = grad_cost,
-        .kernel = grad_kernel,
-        .examples = grad_examples,
-        .in_window = in_window,
+        .shard = max_pool2d_op::grad_shard,
+        .cost = max_pool2d_op::grad_cost,
+        .kernel = max_pool2d_op::grad_kernel,
+        .examples = max_pool2d_op::grad_examples,
+        .in_window = max_pool2d_op::in_window,
     },
 };
 }  // namespace ops

@@ -6,7 +6,7 @@
 #include "trireme/tensor/with_element.h"
 
 namespace trireme {
-namespace {
+namespace cast_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   return {{args.attrs.as<CastAttrs>().dtype, args.in[0].shape}};
@@ -59,7 +59,7 @@ std::vector<Example> examples() {
           {{i32({6})}, to(DType::kBool), {integers(-1, 2)}}};
 }
 
-}  // namespace
+}  // namespace cast_op
 
 namespace ops {
 extern const OpDef cast{
@@ -67,13 +67,13 @@ extern const OpDef cast{
     {
         .doc = "y = x in another element type",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = cast_op::infer,
+        .grad = cast_op::grad,
+        .shard = cast_op::shard,
+        .cost = cast_op::cost,
+        .kernel = cast_op::kernel,
         .traits = {.elementwise = true},
-        .examples = examples,
+        .examples = cast_op::examples,
     },
 };
 }  // namespace ops

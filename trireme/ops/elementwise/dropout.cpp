@@ -12,7 +12,7 @@ namespace ops {
 extern const OpDef dropout;
 }  // namespace ops
 
-namespace {
+namespace dropout_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -86,7 +86,7 @@ std::vector<Example> examples() {
           {.in = {f32({}), i64({})}, .attrs = Attrs::of(DropoutAttrs{})}};
 }
 
-}  // namespace
+}  // namespace dropout_op
 
 namespace ops {
 extern const OpDef dropout{
@@ -94,14 +94,14 @@ extern const OpDef dropout{
     {
         .doc = "y = x / (1-p) where u >= p, else 0; u of (seed, stream, global index, step)",
         .inputs = "x, step",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = dropout_op::infer,
+        .grad = dropout_op::grad,
+        .shard = dropout_op::shard,
+        .cost = dropout_op::cost,
+        .kernel = dropout_op::kernel,
         .traits = {.reads_place = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = dropout_op::examples,
     },
 };
 }  // namespace ops

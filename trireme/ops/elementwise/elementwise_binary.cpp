@@ -8,7 +8,7 @@
 #include "trireme/tensor/with_element.h"
 
 namespace trireme {
-namespace {
+namespace binary_ops {
 
 // A row of the table below has: name, doc, f, grad, and where it differs from these defaults:
 struct Arithmetic {
@@ -316,32 +316,32 @@ std::vector<Example> examples_select() {
       {{{DType::kBool, {4, 1}}, i64({6}), i64({4, 6})}, Attrs(), {integers(0, 2), integers(-5, 5), integers(-5, 5)}}};
 }
 
-}  // namespace
+}  // namespace binary_ops
 
 namespace ops {
-extern const OpDef add = binary<Add>();
-extern const OpDef sub = binary<Sub>();
-extern const OpDef mul = binary<Mul>();
-extern const OpDef div = binary<Div>();
-extern const OpDef maximum = binary<Maximum>();
-extern const OpDef minimum = binary<Minimum>();
-extern const OpDef pow = binary<Pow>();
-extern const OpDef equal = compare<Equal>();
-extern const OpDef less = compare<Less>();
-extern const OpDef greater = compare<Greater>();
+extern const OpDef add = binary_ops::binary<binary_ops::Add>();
+extern const OpDef sub = binary_ops::binary<binary_ops::Sub>();
+extern const OpDef mul = binary_ops::binary<binary_ops::Mul>();
+extern const OpDef div = binary_ops::binary<binary_ops::Div>();
+extern const OpDef maximum = binary_ops::binary<binary_ops::Maximum>();
+extern const OpDef minimum = binary_ops::binary<binary_ops::Minimum>();
+extern const OpDef pow = binary_ops::binary<binary_ops::Pow>();
+extern const OpDef equal = binary_ops::compare<binary_ops::Equal>();
+extern const OpDef less = binary_ops::compare<binary_ops::Less>();
+extern const OpDef greater = binary_ops::compare<binary_ops::Greater>();
 extern const OpDef logical_and{
     {"logical_and", &Attrs::parse<NoAttrs>},
     {
         .doc = "y = a and b, broadcast",
         .inputs = "a, b",
-        .infer = infer_and,
+        .infer = binary_ops::infer_and,
         .grad = Facet<GradFn>::none("bool result"),
-        .shard = shard_compare,
-        .cost = cost,
-        .kernel = kernel_and,
+        .shard = binary_ops::shard_compare,
+        .cost = binary_ops::cost,
+        .kernel = binary_ops::kernel_and,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 0}, {0, 1}},
-        .examples = examples_and,
+        .examples = binary_ops::examples_and,
     },
 };
 extern const OpDef select{
@@ -349,14 +349,14 @@ extern const OpDef select{
     {
         .doc = "y = a where the condition holds, b elsewhere, broadcast",
         .inputs = "condition, a, b",
-        .infer = infer_select,
-        .grad = grad_select,
-        .shard = shard_select,
-        .cost = cost,
-        .kernel = kernel_select,
+        .infer = binary_ops::infer_select,
+        .grad = binary_ops::grad_select,
+        .shard = binary_ops::shard_select,
+        .cost = binary_ops::cost,
+        .kernel = binary_ops::kernel_select,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 1}, {0, 2}},
-        .examples = examples_select,
+        .examples = binary_ops::examples_select,
     },
 };
 }  // namespace ops

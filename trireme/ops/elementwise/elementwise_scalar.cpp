@@ -8,7 +8,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace scalar_ops {
 
 double value_of(const Attrs& attrs) {
   return attrs.as<ScalarAttrs>().value;
@@ -142,25 +142,25 @@ std::vector<Example> examples_clamp() {
   return {{{f32({4, 6})}, attrs, {distinct(-1, 1)}}, {{{DType::kBF16, {4, 6}}}, attrs, {distinct(-1, 1)}}};
 }
 
-}  // namespace
+}  // namespace scalar_ops
 
 namespace ops {
-extern const OpDef scale = with_scalar<Scale>();
-extern const OpDef add_scalar = with_scalar<AddScalar>();
-extern const OpDef pow_scalar = with_scalar<PowScalar>();
+extern const OpDef scale = scalar_ops::with_scalar<scalar_ops::Scale>();
+extern const OpDef add_scalar = scalar_ops::with_scalar<scalar_ops::AddScalar>();
+extern const OpDef pow_scalar = scalar_ops::with_scalar<scalar_ops::PowScalar>();
 extern const OpDef clamp{
     {"clamp", &Attrs::parse<ClampAttrs>},
     {
         .doc = "y = min(max(x, low), high)",
         .inputs = "x",
-        .infer = infer_clamp,
-        .grad = grad_clamp,
-        .shard = shard_clamp,
-        .cost = cost,
-        .kernel = kernel_clamp,
+        .infer = scalar_ops::infer_clamp,
+        .grad = scalar_ops::grad_clamp,
+        .shard = scalar_ops::shard_clamp,
+        .cost = scalar_ops::cost,
+        .kernel = scalar_ops::kernel_clamp,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples_clamp,
+        .examples = scalar_ops::examples_clamp,
     },
 };
 }  // namespace ops

@@ -7,7 +7,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace unary_ops {
 
 // A row of the table below has: name, doc, f, grad, and where it differs from these defaults:
 struct Floating {
@@ -309,40 +309,40 @@ std::vector<Example> examples_not() {
   return {{{{DType::kBool, {4, 6}}}, Attrs(), {integers(0, 2)}}};
 }
 
-}  // namespace
+}  // namespace unary_ops
 
 namespace ops {
-extern const OpDef neg = unary<Neg>();
-extern const OpDef abs = unary<Abs>();
-extern const OpDef sign = unary<Sign>();
-extern const OpDef exp = unary<Exp>();
-extern const OpDef log = unary<Log>();
-extern const OpDef sqrt = unary<Sqrt>();
-extern const OpDef rsqrt = unary<Rsqrt>();
-extern const OpDef reciprocal = unary<Reciprocal>();
-extern const OpDef square = unary<Square>();
-extern const OpDef tanh = unary<Tanh>();
-extern const OpDef sigmoid = unary<Sigmoid>();
-extern const OpDef erf = unary<Erf>();
-extern const OpDef sin = unary<Sin>();
-extern const OpDef cos = unary<Cos>();
-extern const OpDef relu = unary<Relu>();
-extern const OpDef silu = unary<Silu>();
-extern const OpDef relu_grad = pair<ReluGrad>();
-extern const OpDef silu_grad = pair<SiluGrad>();
+extern const OpDef neg = unary_ops::unary<unary_ops::Neg>();
+extern const OpDef abs = unary_ops::unary<unary_ops::Abs>();
+extern const OpDef sign = unary_ops::unary<unary_ops::Sign>();
+extern const OpDef exp = unary_ops::unary<unary_ops::Exp>();
+extern const OpDef log = unary_ops::unary<unary_ops::Log>();
+extern const OpDef sqrt = unary_ops::unary<unary_ops::Sqrt>();
+extern const OpDef rsqrt = unary_ops::unary<unary_ops::Rsqrt>();
+extern const OpDef reciprocal = unary_ops::unary<unary_ops::Reciprocal>();
+extern const OpDef square = unary_ops::unary<unary_ops::Square>();
+extern const OpDef tanh = unary_ops::unary<unary_ops::Tanh>();
+extern const OpDef sigmoid = unary_ops::unary<unary_ops::Sigmoid>();
+extern const OpDef erf = unary_ops::unary<unary_ops::Erf>();
+extern const OpDef sin = unary_ops::unary<unary_ops::Sin>();
+extern const OpDef cos = unary_ops::unary<unary_ops::Cos>();
+extern const OpDef relu = unary_ops::unary<unary_ops::Relu>();
+extern const OpDef silu = unary_ops::unary<unary_ops::Silu>();
+extern const OpDef relu_grad = unary_ops::pair<unary_ops::ReluGrad>();
+extern const OpDef silu_grad = unary_ops::pair<unary_ops::SiluGrad>();
 extern const OpDef logical_not{
     {"logical_not", &Attrs::parse<NoAttrs>},
     {
         .doc = "y = not x",
         .inputs = "x",
-        .infer = infer_not,
+        .infer = unary_ops::infer_not,
         .grad = Facet<GradFn>::none("bool result"),
-        .shard = shard<Sign>,
-        .cost = cost<Sign>,
-        .kernel = kernel_not,
+        .shard = unary_ops::shard<unary_ops::Sign>,
+        .cost = unary_ops::cost<unary_ops::Sign>,
+        .kernel = unary_ops::kernel_not,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples_not,
+        .examples = unary_ops::examples_not,
     },
 };
 }  // namespace ops

@@ -7,7 +7,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace fused_rows_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
@@ -94,7 +94,7 @@ std::vector<Example> examples() {
                  {4, 5})}};
 }
 
-}  // namespace
+}  // namespace fused_rows_op
 
 namespace ops {
 extern const OpDef fused_rows{
@@ -102,13 +102,13 @@ extern const OpDef fused_rows{
     {
         .doc = "some values of a few steps, each an op on rows",
         .inputs = "...",
-        .infer = infer,
+        .infer = fused_rows_op::infer,
         .grad = Facet<GradFn>::none("made when gradients are"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
-        .overwrites = overwrites,
+        .shard = fused_rows_op::shard,
+        .cost = fused_rows_op::cost,
+        .kernel = fused_rows_op::kernel,
+        .examples = fused_rows_op::examples,
+        .overwrites = fused_rows_op::overwrites,
     },
 };
 }  // namespace ops

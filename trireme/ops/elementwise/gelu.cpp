@@ -8,7 +8,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace gelu_op {
 
 const double kInner = std::sqrt(2 / std::numbers::pi);
 constexpr double kCubic = 0.044715;
@@ -99,7 +99,7 @@ std::vector<Example> examples_grad() {
           {{half, half}, Attrs::of(GeluAttrs{true})}};
 }
 
-}  // namespace
+}  // namespace gelu_op
 
 namespace ops {
 extern const OpDef gelu{
@@ -107,14 +107,14 @@ extern const OpDef gelu{
     {
         .doc = "y = x P(t < x), t standard normal",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = gelu_op::infer,
+        .grad = gelu_op::grad,
+        .shard = gelu_op::shard,
+        .cost = gelu_op::cost,
+        .kernel = gelu_op::kernel,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = gelu_op::examples,
     },
 };
 extern const OpDef gelu_grad{
@@ -122,14 +122,14 @@ extern const OpDef gelu_grad{
     {
         .doc = "dx = dy gelu'(x)",
         .inputs = "x, dy",
-        .infer = infer_grad,
+        .infer = gelu_op::infer_grad,
         .grad = Facet<GradFn>::none("training needs first derivatives; write gelu with erf or tanh for more"),
-        .shard = shard_grad,
-        .cost = cost_grad,
-        .kernel = kernel_grad,
+        .shard = gelu_op::shard_grad,
+        .cost = gelu_op::cost_grad,
+        .kernel = gelu_op::kernel_grad,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 0}, {0, 1}},
-        .examples = examples_grad,
+        .examples = gelu_op::examples_grad,
     },
 };
 }  // namespace ops

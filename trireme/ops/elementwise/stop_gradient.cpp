@@ -3,7 +3,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace stop_gradient_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   return {args.in[0]};
@@ -30,7 +30,7 @@ std::vector<Example> examples() {
   return {{.in = {f32({4, 6})}, .skip_gradient = "it has none by intention"}, {.in = {i32({3})}}};
 }
 
-}  // namespace
+}  // namespace stop_gradient_op
 
 namespace ops {
 extern const OpDef stop_gradient{
@@ -38,13 +38,13 @@ extern const OpDef stop_gradient{
     {
         .doc = "y = x, and dx = 0",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = stop_gradient_op::infer,
+        .grad = stop_gradient_op::grad,
+        .shard = stop_gradient_op::shard,
+        .cost = stop_gradient_op::cost,
+        .kernel = stop_gradient_op::kernel,
         .traits = {.zero_cost_view = true},
-        .examples = examples,
+        .examples = stop_gradient_op::examples,
     },
 };
 }  // namespace ops

@@ -15,7 +15,7 @@ namespace ops {
 extern const OpDef cross_entropy_grad;
 }  // namespace ops
 
-namespace {
+namespace cross_entropy_op {
 
 void check_operands(const char* op, const InferArgs& args) {
   const TensorType& logits = args.in[0];
@@ -170,7 +170,7 @@ std::vector<Example> grad_examples() {
   return out;
 }
 
-}  // namespace
+}  // namespace cross_entropy_op
 
 namespace ops {
 extern const OpDef cross_entropy{
@@ -178,13 +178,13 @@ extern const OpDef cross_entropy{
     {
         .doc = "loss[*] = -sum_v t[*,v] ln softmax(logits)[*,v], t = (1-s) onehot(label) + s/V",
         .inputs = "logits, labels",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = cross_entropy_op::infer,
+        .grad = cross_entropy_op::grad,
+        .shard = cross_entropy_op::shard,
+        .cost = cross_entropy_op::cost,
+        .kernel = cross_entropy_op::kernel,
         .traits = {.loss_of_rows = true},
-        .examples = examples,
+        .examples = cross_entropy_op::examples,
     },
 };
 extern const OpDef cross_entropy_grad{
@@ -192,18 +192,18 @@ extern const OpDef cross_entropy_grad{
     {
         .doc = "dlogits[*,v] = dloss[*] (softmax(logits)[*,v] - t[*,v])",
         .inputs = "logits, labels, dloss",
-        .infer = grad_infer,
+        .infer = cross_entropy_op::grad_infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = grad_shard,
-        .cost = cost,
-        .kernel = grad_kernel,
+        .shard = cross_entropy_op::grad_shard,
+        .cost = cross_entropy_op::cost,
+        .kernel = cross_entropy_op::grad_kernel,
         .may_overwrite = {{0, 0}},
-        .examples = grad_examples,
+        .examples = cross_entropy_op::grad_examples,
     },
 };
 }  // namespace ops
 
-namespace {
+namespace cross_entropy_op {
 
 // Logits before a cast from bf16 to f32: statistics are taken in f32 anyhow.
 Tensor before_widening(const Tensor& logits) {
@@ -214,7 +214,7 @@ Tensor before_widening(const Tensor& logits) {
   return graph.type(x).dtype == DType::kBF16 ? Tensor(logits.graph(), x) : logits;
 }
 
-}  // namespace
+}  // namespace cross_entropy_op
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
   const CrossEntropyAttrs plain{};
@@ -222,7 +222,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels) {
 }
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, int64_t ignore_index, double label_smoothing) {
-  return apply1(ops::cross_entropy, {before_widening(logits), labels},
+  return apply1(ops::cross_entropy, {cross_entropy_op::before_widening(logits), labels},
                 Attrs::of(CrossEntropyAttrs{.ignore_index = ignore_index, .label_smoothing = label_smoothing}));
 }
 

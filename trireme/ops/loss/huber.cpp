@@ -6,7 +6,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace huber_op {
 
 double delta_of(const Attrs& attrs) {
   return attrs.as<HuberAttrs>().delta;
@@ -55,7 +55,7 @@ std::vector<Example> examples() {
           {{half, half}, Attrs::of(HuberAttrs{1})}};
 }
 
-}  // namespace
+}  // namespace huber_op
 
 namespace ops {
 extern const OpDef huber{
@@ -63,14 +63,14 @@ extern const OpDef huber{
     {
         .doc = "y = e^2/2 where |e| <= delta, else delta (|e| - delta/2), e = x - target",
         .inputs = "x, target",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = huber_op::infer,
+        .grad = huber_op::grad,
+        .shard = huber_op::shard,
+        .cost = huber_op::cost,
+        .kernel = huber_op::kernel,
         .traits = {.elementwise = true},
         .may_overwrite = {{0, 0}, {0, 1}},
-        .examples = examples,
+        .examples = huber_op::examples,
     },
 };
 }  // namespace ops

@@ -5,7 +5,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace along_dim_op {
 
 // A tensor as lines along a dimension: element i of line n is at (n / inner * size + i) * inner + n
 // % inner.
@@ -122,7 +122,7 @@ std::vector<Example> examples_argmax() {
           {{i32({6, 5})}, Attrs::of(ArgmaxAttrs{1}), {integers(0, 3)}}};
 }
 
-}  // namespace
+}  // namespace along_dim_op
 
 namespace ops {
 extern const OpDef cumsum{
@@ -130,13 +130,13 @@ extern const OpDef cumsum{
     {
         .doc = "y[i] = sum of x[j] over j <= i along dim",
         .inputs = "x",
-        .infer = infer_cumsum,
-        .grad = grad_cumsum,
-        .shard = shard_cumsum,
-        .cost = cost,
-        .kernel = kernel_cumsum,
+        .infer = along_dim_op::infer_cumsum,
+        .grad = along_dim_op::grad_cumsum,
+        .shard = along_dim_op::shard_cumsum,
+        .cost = along_dim_op::cost,
+        .kernel = along_dim_op::kernel_cumsum,
         .may_overwrite = {{0, 0}},
-        .examples = examples_cumsum,
+        .examples = along_dim_op::examples_cumsum,
     },
 };
 extern const OpDef argmax{
@@ -144,12 +144,12 @@ extern const OpDef argmax{
     {
         .doc = "y = first index of the largest element along dim",
         .inputs = "x",
-        .infer = infer_argmax,
+        .infer = along_dim_op::infer_argmax,
         .grad = Facet<GradFn>::none("integer result"),
-        .shard = shard_argmax,
-        .cost = cost,
-        .kernel = kernel_argmax,
-        .examples = examples_argmax,
+        .shard = along_dim_op::shard_argmax,
+        .cost = along_dim_op::cost,
+        .kernel = along_dim_op::kernel_argmax,
+        .examples = along_dim_op::examples_argmax,
     },
 };
 }  // namespace ops

@@ -12,7 +12,7 @@ extern const OpDef gather_rows;
 extern const OpDef scatter_rows;
 }  // namespace ops
 
-namespace {
+namespace batch_rows_op {
 
 std::vector<TensorType> gather_infer(const InferArgs& args) {
   const TensorType& table = args.in[0];
@@ -121,7 +121,7 @@ std::vector<Example> scatter_examples() {
           {.in = {i64({2, 6}), f32({2, 6, 2})}, .attrs = Attrs::of(ScatterRowsAttrs{3}), .fill = {integers(0, 3)}}};
 }
 
-}  // namespace
+}  // namespace batch_rows_op
 
 namespace ops {
 extern const OpDef gather_rows{
@@ -129,12 +129,12 @@ extern const OpDef gather_rows{
     {
         .doc = "y[b,n,:] = table[b, ids[b,n], :]",
         .inputs = "table, ids",
-        .infer = gather_infer,
-        .grad = gather_grad,
-        .shard = gather_shard,
-        .cost = gather_cost,
-        .kernel = gather_kernel,
-        .examples = gather_examples,
+        .infer = batch_rows_op::gather_infer,
+        .grad = batch_rows_op::gather_grad,
+        .shard = batch_rows_op::gather_shard,
+        .cost = batch_rows_op::gather_cost,
+        .kernel = batch_rows_op::gather_kernel,
+        .examples = batch_rows_op::gather_examples,
     },
 };
 extern const OpDef scatter_rows{
@@ -142,12 +142,12 @@ extern const OpDef scatter_rows{
     {
         .doc = "table[b,v,:] = sum of x[b,n,:] where ids[b,n] = v",
         .inputs = "ids, x",
-        .infer = scatter_infer,
-        .grad = scatter_grad,
-        .shard = scatter_shard,
-        .cost = scatter_cost,
-        .kernel = scatter_kernel,
-        .examples = scatter_examples,
+        .infer = batch_rows_op::scatter_infer,
+        .grad = batch_rows_op::scatter_grad,
+        .shard = batch_rows_op::scatter_shard,
+        .cost = batch_rows_op::scatter_cost,
+        .kernel = batch_rows_op::scatter_kernel,
+        .examples = batch_rows_op::scatter_examples,
     },
 };
 }  // namespace ops

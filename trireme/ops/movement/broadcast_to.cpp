@@ -6,7 +6,7 @@
 #include "trireme/tensor/with_element.h"
 
 namespace trireme {
-namespace {
+namespace broadcast_to_op {
 
 struct BroadcastToAttrs {
   Shape shape;
@@ -60,27 +60,27 @@ std::vector<Example> examples() {
           {{i64({4, 1})}, to({2, 4, 6}), {integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace broadcast_to_op
 
 namespace ops {
 extern const OpDef broadcast_to{
-    {"broadcast_to", &Attrs::parse<BroadcastToAttrs>},
+    {"broadcast_to", &Attrs::parse<broadcast_to_op::BroadcastToAttrs>},
     {
         .doc = "y = x repeated along missing dimensions and those of size 1",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = broadcast_to_op::infer,
+        .grad = broadcast_to_op::grad,
+        .shard = broadcast_to_op::shard,
+        .cost = broadcast_to_op::cost,
+        .kernel = broadcast_to_op::kernel,
+        .examples = broadcast_to_op::examples,
     },
 };
 }  // namespace ops
 
 Tensor broadcast_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  return apply1(ops::broadcast_to, {x}, Attrs::of(BroadcastToAttrs{shape}));
+  return apply1(ops::broadcast_to, {x}, Attrs::of(broadcast_to_op::BroadcastToAttrs{shape}));
 }
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace concat_op {
 
 int dim_of(const Attrs& attrs) {
   return static_cast<int>(attrs.as<ConcatAttrs>().dim);
@@ -77,7 +77,7 @@ std::vector<Example> examples() {
           {{i64({6}), i64({6})}, Attrs::of(ConcatAttrs{0}), {integers(-9, 9), integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace concat_op
 
 namespace ops {
 extern const OpDef concat{
@@ -85,12 +85,12 @@ extern const OpDef concat{
     {
         .doc = "y = all x end to end along dim",
         .inputs = "x...",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = concat_op::infer,
+        .grad = concat_op::grad,
+        .shard = concat_op::shard,
+        .cost = concat_op::cost,
+        .kernel = concat_op::kernel,
+        .examples = concat_op::examples,
     },
 };
 }  // namespace ops

@@ -11,7 +11,7 @@
 #include "trireme/tensor/with_element.h"
 
 namespace trireme {
-namespace {
+namespace fill_beyond_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<FillBeyondAttrs>();
@@ -80,7 +80,7 @@ std::vector<Example> examples() {
           {{i64({6})}, Attrs::of(FillBeyondAttrs{0, 4, "highest"}), {integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace fill_beyond_op
 
 namespace ops {
 extern const OpDef fill_beyond{
@@ -88,14 +88,14 @@ extern const OpDef fill_beyond{
     {
         .doc = "y = x where the coordinate in dimension dim is below size, else zero (or the lowest or highest number)",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = fill_beyond_op::infer,
+        .grad = fill_beyond_op::grad,
+        .shard = fill_beyond_op::shard,
+        .cost = fill_beyond_op::cost,
+        .kernel = fill_beyond_op::kernel,
         .traits = {.reads_place = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = fill_beyond_op::examples,
     },
 };
 }  // namespace ops

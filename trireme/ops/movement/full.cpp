@@ -2,7 +2,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace full_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<FullAttrs>();
@@ -54,7 +54,7 @@ std::vector<Example> examples() {
           {.in = {}, .attrs = Attrs::of(FullAttrs{DType::kI64, {}, 3})}};
 }
 
-}  // namespace
+}  // namespace full_op
 
 namespace ops {
 extern const OpDef full{
@@ -62,12 +62,12 @@ extern const OpDef full{
     {
         .doc = "y[...] = value",
         .inputs = "",
-        .infer = infer,
+        .infer = full_op::infer,
         .grad = Facet<GradFn>::none("no operands"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .shard = full_op::shard,
+        .cost = full_op::cost,
+        .kernel = full_op::kernel,
+        .examples = full_op::examples,
     },
 };
 }  // namespace ops

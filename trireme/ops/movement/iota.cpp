@@ -4,7 +4,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace iota_op {
 
 struct IotaAttrs {
   DType dtype = DType::kI32;
@@ -52,28 +52,28 @@ std::vector<Example> examples() {
           {{}, Attrs::of(IotaAttrs{DType::kI64, {4, 6}, 1})}};
 }
 
-}  // namespace
+}  // namespace iota_op
 
 namespace ops {
 extern const OpDef iota{
-    {"iota", &Attrs::parse<IotaAttrs>},
+    {"iota", &Attrs::parse<iota_op::IotaAttrs>},
     {
         .doc = "y = the coordinate in dimension dim",
         .inputs = "",
-        .infer = infer,
+        .infer = iota_op::infer,
         .grad = Facet<GradFn>::none("no operands"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .shard = iota_op::shard,
+        .cost = iota_op::cost,
+        .kernel = iota_op::kernel,
         .traits = {.reads_place = true},
-        .examples = examples,
+        .examples = iota_op::examples,
     },
 };
 }  // namespace ops
 
 Tensor iota(Graph& graph, TensorType type, int dim) {
-  const Attrs attrs = Attrs::of(IotaAttrs{type.dtype, type.shape, dim});
-  infer({{}, attrs});
+  const Attrs attrs = Attrs::of(iota_op::IotaAttrs{type.dtype, type.shape, dim});
+  iota_op::infer({{}, attrs});
   const NodeId node = graph.add_node(ops::iota, attrs, {}, std::span<const TensorType>(&type, 1));
   return {graph, graph.node(node).outputs[0]};
 }

@@ -5,7 +5,7 @@
 #include "trireme/tensor/with_element.h"
 
 namespace trireme {
-namespace {
+namespace one_hot_op {
 
 struct OneHotAttrs {
   int64_t depth = 1;
@@ -54,27 +54,27 @@ std::vector<Example> examples() {
           {{i32({})}, Attrs::of(OneHotAttrs{6, DType::kI32}), {integers(0, 6)}}};
 }
 
-}  // namespace
+}  // namespace one_hot_op
 
 namespace ops {
 extern const OpDef one_hot{
-    {"one_hot", &Attrs::parse<OneHotAttrs>},
+    {"one_hot", &Attrs::parse<one_hot_op::OneHotAttrs>},
     {
         .doc = "y[*,d] = 1 where ids[*] = d, else 0",
         .inputs = "ids",
-        .infer = infer,
+        .infer = one_hot_op::infer,
         .grad = Facet<GradFn>::none("integer operand"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .shard = one_hot_op::shard,
+        .cost = one_hot_op::cost,
+        .kernel = one_hot_op::kernel,
         .traits = {.reads_place = true},
-        .examples = examples,
+        .examples = one_hot_op::examples,
     },
 };
 }  // namespace ops
 
 Tensor one_hot(const Tensor& ids, int64_t depth, DType dtype) {
-  return apply1(ops::one_hot, {ids}, Attrs::of(OneHotAttrs{depth, dtype}));
+  return apply1(ops::one_hot, {ids}, Attrs::of(one_hot_op::OneHotAttrs{depth, dtype}));
 }
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 #include "trireme/tensor/with_element.h"
 
 namespace trireme {
-namespace {
+namespace pad_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<PadAttrs>();
@@ -63,7 +63,7 @@ std::vector<Example> examples() {
           {{i64({6})}, Attrs::of(PadAttrs{{0}, {0}}), {integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace pad_op
 
 namespace ops {
 extern const OpDef pad{
@@ -71,12 +71,12 @@ extern const OpDef pad{
     {
         .doc = "y = x with before and after elements of a value around it",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = pad_op::infer,
+        .grad = pad_op::grad,
+        .shard = pad_op::shard,
+        .cost = pad_op::cost,
+        .kernel = pad_op::kernel,
+        .examples = pad_op::examples,
     },
 };
 }  // namespace ops

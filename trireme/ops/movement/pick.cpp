@@ -5,7 +5,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace pick_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -55,7 +55,7 @@ std::vector<Example> examples() {
           {.in = {f32({2, 3, 4}), i64({2, 3})}, .fill = {{}, integers(-1, 5)}}};
 }
 
-}  // namespace
+}  // namespace pick_op
 
 namespace ops {
 extern const OpDef pick{
@@ -63,13 +63,13 @@ extern const OpDef pick{
     {
         .doc = "y[*] = x[*, ids[*]], 0 where ids is outside",
         .inputs = "x, ids",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = pick_op::infer,
+        .grad = pick_op::grad,
+        .shard = pick_op::shard,
+        .cost = pick_op::cost,
+        .kernel = pick_op::kernel,
         .traits = {.reads_place = true},
-        .examples = examples,
+        .examples = pick_op::examples,
     },
 };
 }  // namespace ops

@@ -7,7 +7,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace reshape_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ReshapeAttrs>();
@@ -117,7 +117,7 @@ std::vector<Example> examples() {
           {{i64({2, 12})}, to({2, 2, 3, 2})}};
 }
 
-}  // namespace
+}  // namespace reshape_op
 
 namespace ops {
 extern const OpDef reshape{
@@ -125,14 +125,14 @@ extern const OpDef reshape{
     {
         .doc = "y = x under another shape",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = reshape_op::infer,
+        .grad = reshape_op::grad,
+        .shard = reshape_op::shard,
+        .cost = reshape_op::cost,
+        .kernel = reshape_op::kernel,
         .traits = {.zero_cost_view = true},
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = reshape_op::examples,
     },
 };
 }  // namespace ops

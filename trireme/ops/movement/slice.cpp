@@ -4,7 +4,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace slice_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<SliceAttrs>();
@@ -63,7 +63,7 @@ std::vector<Example> examples() {
           {{i64({4, 6})}, Attrs::of(SliceAttrs{{0, 5}, {4, 1}}), {integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace slice_op
 
 namespace ops {
 extern const OpDef slice{
@@ -71,12 +71,12 @@ extern const OpDef slice{
     {
         .doc = "y = x[starts : starts + sizes]",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = slice_op::infer,
+        .grad = slice_op::grad,
+        .shard = slice_op::shard,
+        .cost = slice_op::cost,
+        .kernel = slice_op::kernel,
+        .examples = slice_op::examples,
     },
 };
 }  // namespace ops

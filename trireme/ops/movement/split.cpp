@@ -7,7 +7,7 @@
 #include "trireme/tensor/most_elements.h"
 
 namespace trireme {
-namespace {
+namespace split_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<SplitAttrs>();
@@ -71,7 +71,7 @@ std::vector<Example> examples() {
           {{i64({6})}, Attrs::of(SplitAttrs{0, {6}}), {integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace split_op
 
 namespace ops {
 extern const OpDef split{
@@ -79,12 +79,12 @@ extern const OpDef split{
     {
         .doc = "y_i = the i-th part of x along dim",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = split_op::infer,
+        .grad = split_op::grad,
+        .shard = split_op::shard,
+        .cost = split_op::cost,
+        .kernel = split_op::kernel,
+        .examples = split_op::examples,
     },
 };
 }  // namespace ops

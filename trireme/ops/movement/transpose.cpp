@@ -7,7 +7,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace transpose_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& perm = args.attrs.as<TransposeAttrs>().perm;
@@ -58,7 +58,7 @@ std::vector<Example> examples() {
           {{i64({2, 6})}, perm({1, 0}), {integers(-9, 9)}}};
 }
 
-}  // namespace
+}  // namespace transpose_op
 
 namespace ops {
 extern const OpDef transpose{
@@ -66,12 +66,12 @@ extern const OpDef transpose{
     {
         .doc = "dimension i of y is dimension perm[i] of x",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = transpose_op::infer,
+        .grad = transpose_op::grad,
+        .shard = transpose_op::shard,
+        .cost = transpose_op::cost,
+        .kernel = transpose_op::kernel,
+        .examples = transpose_op::examples,
     },
 };
 }  // namespace ops

@@ -14,7 +14,7 @@ extern const OpDef batch_norm_sums;
 extern const OpDef batch_norm_grad;
 }  // namespace ops
 
-namespace {
+namespace batch_norm_op {
 
 using namespace detail;
 
@@ -121,7 +121,7 @@ std::vector<Example> examples() {
   return out;
 }
 
-}  // namespace
+}  // namespace batch_norm_op
 
 namespace ops {
 extern const OpDef batch_norm{
@@ -129,18 +129,18 @@ extern const OpDef batch_norm{
     {
         .doc = "y[*,c] = gamma[c] (x[*,c] - mean[c]) / sqrt(var[c] + eps) + beta[c], + residual, relu",
         .inputs = "x, gamma, beta, mean, var, residual...",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = batch_norm_op::infer,
+        .grad = batch_norm_op::grad,
+        .shard = batch_norm_op::shard,
+        .cost = batch_norm_op::cost,
+        .kernel = batch_norm_op::kernel,
         .may_overwrite = {{0, 0}, {0, 5}},
-        .examples = examples,
+        .examples = batch_norm_op::examples,
     },
 };
 }  // namespace ops
 
-namespace {
+namespace batch_norm_op {
 
 Tensor normalised(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean, const Tensor& var,
                   const BatchNormOptions& o, int64_t count) {
@@ -151,11 +151,11 @@ Tensor normalised(const Tensor& x, const Tensor& gamma, const Tensor& beta, cons
       .front();
 }
 
-}  // namespace
+}  // namespace batch_norm_op
 
 Tensor batch_norm(const Tensor& x, const Tensor& gamma, const Tensor& beta, const Tensor& mean, const Tensor& var,
                   const BatchNormOptions& options) {
-  return normalised(x, gamma, beta, mean, var, options, 0);
+  return batch_norm_op::normalised(x, gamma, beta, mean, var, options, 0);
 }
 
 BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, const Tensor& beta,
@@ -165,7 +165,8 @@ BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, cons
           "batch_norm_training: x is {}; it must have elements to take the mean of", to_string(x.type()));
   const int64_t count = x.shape().elements() / x.size(-1);
   const BatchStatistics now = batch_statistics(channel_sums(x), running_mean, running_var, count, momentum);
-  return {normalised(x, gamma, beta, now.mean, now.var, options, count), now.running_mean, now.running_var};
+  return {batch_norm_op::normalised(x, gamma, beta, now.mean, now.var, options, count), now.running_mean,
+          now.running_var};
 }
 
 }  // namespace trireme

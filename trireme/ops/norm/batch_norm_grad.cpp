@@ -7,7 +7,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace batch_norm_grad_op {
 
 using namespace detail;
 
@@ -123,7 +123,7 @@ std::vector<Example> examples() {
   return out;
 }
 
-}  // namespace
+}  // namespace batch_norm_grad_op
 
 namespace ops {
 extern const OpDef batch_norm_sums{
@@ -131,13 +131,13 @@ extern const OpDef batch_norm_sums{
     {
         .doc = "dgamma[c] = sum_* dz n and dbeta[c] = sum_* dz of batch_norm; with y also dz",
         .inputs = "x, dy, gamma, beta, mean, var, y...",
-        .infer = sums_infer,
+        .infer = batch_norm_grad_op::sums_infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = sums_shard,
-        .cost = cost,
-        .kernel = sums_kernel,
+        .shard = batch_norm_grad_op::sums_shard,
+        .cost = batch_norm_grad_op::cost,
+        .kernel = batch_norm_grad_op::sums_kernel,
         .may_overwrite = {{2, 1}, {2, 6}},
-        .examples = sums_examples,
+        .examples = batch_norm_grad_op::sums_examples,
     },
 };
 extern const OpDef batch_norm_grad{
@@ -145,13 +145,13 @@ extern const OpDef batch_norm_grad{
     {
         .doc = "dx[*,c] = gamma rstd (dz - dbeta / count - n dgamma / count) of batch_norm",
         .inputs = "x, dy, gamma, beta, mean, var, dgamma, dbeta",
-        .infer = infer,
+        .infer = batch_norm_grad_op::infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .shard = batch_norm_grad_op::shard,
+        .cost = batch_norm_grad_op::cost,
+        .kernel = batch_norm_grad_op::kernel,
         .may_overwrite = {{0, 1}, {0, 0}},
-        .examples = examples,
+        .examples = batch_norm_grad_op::examples,
         .in_part = detail::in_part_of_batch<BatchNormAttrs>,
     },
 };

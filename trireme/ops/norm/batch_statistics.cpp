@@ -7,7 +7,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace batch_statistics_op {
 
 constexpr auto kNoGradient = "batch_norm's gradient is that of x through its statistics";
 
@@ -98,7 +98,7 @@ std::vector<Example> examples() {
            .fill = {uniform(-0.5, 0.5), {}, {}}}};
 }
 
-}  // namespace
+}  // namespace batch_statistics_op
 
 namespace ops {
 extern const OpDef channel_sums{
@@ -106,12 +106,12 @@ extern const OpDef channel_sums{
     {
         .doc = "s[0,c] = sum_* x[*,c], s[1,c] = sum_* x[*,c]^2, in f64",
         .inputs = "x",
-        .infer = sums_infer,
-        .grad = Facet<GradFn>::none(kNoGradient),
-        .shard = sums_shard,
-        .cost = sums_cost,
-        .kernel = sums_kernel,
-        .examples = sums_examples,
+        .infer = batch_statistics_op::sums_infer,
+        .grad = Facet<GradFn>::none(batch_statistics_op::kNoGradient),
+        .shard = batch_statistics_op::sums_shard,
+        .cost = batch_statistics_op::sums_cost,
+        .kernel = batch_statistics_op::sums_kernel,
+        .examples = batch_statistics_op::sums_examples,
     },
 };
 extern const OpDef batch_statistics{
@@ -119,13 +119,13 @@ extern const OpDef batch_statistics{
     {
         .doc = "mean[c] = s[0,c]/n, var[c] = s[1,c]/n - mean[c]^2, and the running statistics after them",
         .inputs = "sums, running_mean, running_var",
-        .infer = infer,
-        .grad = Facet<GradFn>::none(kNoGradient),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = batch_statistics_op::infer,
+        .grad = Facet<GradFn>::none(batch_statistics_op::kNoGradient),
+        .shard = batch_statistics_op::shard,
+        .cost = batch_statistics_op::cost,
+        .kernel = batch_statistics_op::kernel,
         .may_overwrite = {{2, 1}, {3, 2}},
-        .examples = examples,
+        .examples = batch_statistics_op::examples,
         .in_part = detail::in_part_of_batch<BatchStatisticsAttrs>,
     },
 };

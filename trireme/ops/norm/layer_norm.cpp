@@ -13,7 +13,7 @@ namespace ops {
 extern const OpDef layer_norm_grad;
 }  // namespace ops
 
-namespace {
+namespace layer_norm_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -147,7 +147,7 @@ std::vector<Example> grad_examples() {
           {.in = {f32({2, 6, 5}), f32({5}), f32({2, 6}), f32({2, 6}), f32({2, 6, 5})}}};
 }
 
-}  // namespace
+}  // namespace layer_norm_op
 
 namespace ops {
 extern const OpDef layer_norm{
@@ -155,13 +155,13 @@ extern const OpDef layer_norm{
     {
         .doc = "y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d]",
         .inputs = "x, gamma, beta",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = layer_norm_op::infer,
+        .grad = layer_norm_op::grad,
+        .shard = layer_norm_op::shard,
+        .cost = layer_norm_op::cost,
+        .kernel = layer_norm_op::kernel,
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = layer_norm_op::examples,
     },
 };
 extern const OpDef layer_norm_grad{
@@ -169,13 +169,13 @@ extern const OpDef layer_norm_grad{
     {
         .doc = "dx, dgamma and dbeta of layer_norm, from its statistics",
         .inputs = "x, gamma, mean, rstd, dy",
-        .infer = grad_infer,
+        .infer = layer_norm_op::grad_infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = grad_shard,
-        .cost = grad_cost,
-        .kernel = grad_kernel,
+        .shard = layer_norm_op::grad_shard,
+        .cost = layer_norm_op::grad_cost,
+        .kernel = layer_norm_op::grad_kernel,
         .may_overwrite = {{0, 4}, {0, 0}},
-        .examples = grad_examples,
+        .examples = layer_norm_op::grad_examples,
     },
 };
 }  // namespace ops

@@ -10,7 +10,7 @@ namespace ops {
 extern const OpDef rms_norm_grad;
 }  // namespace ops
 
-namespace {
+namespace rms_norm_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -127,7 +127,7 @@ std::vector<Example> grad_examples() {
           {.in = {f32({2, 6, 5}), f32({5}), f32({2, 6}), f32({2, 6, 5})}}};
 }
 
-}  // namespace
+}  // namespace rms_norm_op
 
 namespace ops {
 extern const OpDef rms_norm{
@@ -135,13 +135,13 @@ extern const OpDef rms_norm{
     {
         .doc = "y[*,d] = gamma[d] x[*,d] rstd[*]",
         .inputs = "x, gamma",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = rms_norm_op::infer,
+        .grad = rms_norm_op::grad,
+        .shard = rms_norm_op::shard,
+        .cost = rms_norm_op::cost,
+        .kernel = rms_norm_op::kernel,
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = rms_norm_op::examples,
     },
 };
 extern const OpDef rms_norm_grad{
@@ -149,13 +149,13 @@ extern const OpDef rms_norm_grad{
     {
         .doc = "dx and dgamma of rms_norm, from its rstd",
         .inputs = "x, gamma, rstd, dy",
-        .infer = grad_infer,
+        .infer = rms_norm_op::grad_infer,
         .grad = Facet<GradFn>::none("a gradient is not differentiated again"),
-        .shard = grad_shard,
-        .cost = grad_cost,
-        .kernel = grad_kernel,
+        .shard = rms_norm_op::grad_shard,
+        .cost = rms_norm_op::grad_cost,
+        .kernel = rms_norm_op::grad_kernel,
         .may_overwrite = {{0, 3}, {0, 0}},
-        .examples = grad_examples,
+        .examples = rms_norm_op::grad_examples,
     },
 };
 }  // namespace ops

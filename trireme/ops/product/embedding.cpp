@@ -14,7 +14,7 @@ namespace ops {
 extern const OpDef embedding_grad;
 }  // namespace ops
 
-namespace {
+namespace embedding_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& table = args.in[0];
@@ -130,7 +130,7 @@ std::vector<Example> grad_examples() {
           {.in = {i64({6}), f32({6, 3})}, .attrs = Attrs::of(EmbeddingGradAttrs{5}), .fill = {integers(0, 5)}}};
 }
 
-}  // namespace
+}  // namespace embedding_op
 
 namespace ops {
 extern const OpDef embedding{
@@ -138,13 +138,13 @@ extern const OpDef embedding{
     {
         .doc = "y[*,d] = table[ids[*], d]",
         .inputs = "table, ids",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = embedding_op::infer,
+        .grad = embedding_op::grad,
+        .shard = embedding_op::shard,
+        .cost = embedding_op::cost,
+        .kernel = embedding_op::kernel,
         .traits = {.reads_place = true},
-        .examples = examples,
+        .examples = embedding_op::examples,
     },
 };
 extern const OpDef embedding_grad{
@@ -152,13 +152,13 @@ extern const OpDef embedding_grad{
     {
         .doc = "dtable[v,d] = sum of dy[*,d] where ids[*] = v",
         .inputs = "ids, dy",
-        .infer = grad_infer,
-        .grad = grad_grad,
-        .shard = grad_shard,
-        .cost = grad_cost,
-        .kernel = grad_kernel,
+        .infer = embedding_op::grad_infer,
+        .grad = embedding_op::grad_grad,
+        .shard = embedding_op::grad_shard,
+        .cost = embedding_op::grad_cost,
+        .kernel = embedding_op::grad_kernel,
         .traits = {.reads_place = true},
-        .examples = grad_examples,
+        .examples = embedding_op::grad_examples,
     },
 };
 }  // namespace ops

@@ -9,7 +9,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace linear_weight_grad_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -105,7 +105,7 @@ std::vector<Example> examples_onto() {
           {.in = {{DType::kBF16, {6, 4}}, {DType::kBF16, {6, 12}}, f32({4, 12})}}};
 }
 
-}  // namespace
+}  // namespace linear_weight_grad_op
 
 namespace ops {
 extern const OpDef linear_weight_grad_onto;
@@ -114,12 +114,12 @@ extern const OpDef linear_weight_grad{
     {
         .doc = "w[k,n] = sum_* x[*,k] y[*,n]",
         .inputs = "x, y",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = linear_weight_grad_op::infer,
+        .grad = linear_weight_grad_op::grad,
+        .shard = linear_weight_grad_op::shard,
+        .cost = linear_weight_grad_op::cost,
+        .kernel = linear_weight_grad_op::kernel,
+        .examples = linear_weight_grad_op::examples,
         .onto = &linear_weight_grad_onto,
     },
 };
@@ -128,13 +128,13 @@ extern const OpDef linear_weight_grad_onto{
     {
         .doc = "w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]",
         .inputs = "x, y, start",
-        .infer = infer_onto,
-        .grad = grad,
-        .shard = shard_onto,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = linear_weight_grad_op::infer_onto,
+        .grad = linear_weight_grad_op::grad,
+        .shard = linear_weight_grad_op::shard_onto,
+        .cost = linear_weight_grad_op::cost,
+        .kernel = linear_weight_grad_op::kernel,
         .may_overwrite = {{0, 2}},
-        .examples = examples_onto,
+        .examples = linear_weight_grad_op::examples_onto,
     },
 };
 }  // namespace ops

@@ -6,7 +6,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace matmul_op {
 
 struct Sizes {
   int64_t batch, m, k, n;
@@ -134,7 +134,7 @@ std::vector<Example> examples() {
           {.in = {f32({2, 3, 4}), f32({2, 3, 6})}, .attrs = Attrs::of(MatMulAttrs{true, false})}};
 }
 
-}  // namespace
+}  // namespace matmul_op
 
 namespace ops {
 extern const OpDef matmul{
@@ -142,12 +142,12 @@ extern const OpDef matmul{
     {
         .doc = "y[*,m,n] = sum_k a[*,m,k] * b[*,k,n]",
         .inputs = "a, b",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
-        .examples = examples,
+        .infer = matmul_op::infer,
+        .grad = matmul_op::grad,
+        .shard = matmul_op::shard,
+        .cost = matmul_op::cost,
+        .kernel = matmul_op::kernel,
+        .examples = matmul_op::examples,
     },
 };
 }  // namespace ops

@@ -16,7 +16,7 @@ extern const OpDef multi_linear_input_grad;
 extern const OpDef multi_linear_weight_grad;
 }  // namespace ops
 
-namespace {
+namespace multi_linear_op {
 
 Tensor input_grad(const Tensor& y, const Tensor& w) {
   return apply1(ops::multi_linear_input_grad, {y, w});
@@ -168,7 +168,7 @@ std::vector<Example> examples_weight_grad() {
           {.in = {{DType::kBF16, {2, 3, 4}}, {DType::kBF16, {2, 3, 2, 6}}}}};
 }
 
-}  // namespace
+}  // namespace multi_linear_op
 
 namespace ops {
 extern const OpDef multi_linear{
@@ -176,12 +176,12 @@ extern const OpDef multi_linear{
     {
         .doc = "y[*,p,n] = sum_k x[*,k] w[k,p,n]",
         .inputs = "x, w",
-        .infer = infer_forward,
-        .grad = grad_forward,
-        .shard = shard<kForward>,
-        .cost = cost_forward,
-        .kernel = kernel_forward,
-        .examples = examples_forward,
+        .infer = multi_linear_op::infer_forward,
+        .grad = multi_linear_op::grad_forward,
+        .shard = multi_linear_op::shard<multi_linear_op::kForward>,
+        .cost = multi_linear_op::cost_forward,
+        .kernel = multi_linear_op::kernel_forward,
+        .examples = multi_linear_op::examples_forward,
     },
 };
 extern const OpDef multi_linear_input_grad{
@@ -189,12 +189,12 @@ extern const OpDef multi_linear_input_grad{
     {
         .doc = "x[*,k] = sum_pn y[*,p,n] w[k,p,n]",
         .inputs = "y, w",
-        .infer = infer_input_grad,
-        .grad = grad_input_grad,
-        .shard = shard<kInputGrad>,
-        .cost = cost_input_grad,
-        .kernel = kernel_input_grad,
-        .examples = examples_input_grad,
+        .infer = multi_linear_op::infer_input_grad,
+        .grad = multi_linear_op::grad_input_grad,
+        .shard = multi_linear_op::shard<multi_linear_op::kInputGrad>,
+        .cost = multi_linear_op::cost_input_grad,
+        .kernel = multi_linear_op::kernel_input_grad,
+        .examples = multi_linear_op::examples_input_grad,
     },
 };
 extern const OpDef multi_linear_weight_grad{
@@ -202,12 +202,12 @@ extern const OpDef multi_linear_weight_grad{
     {
         .doc = "w[k,p,n] = sum_* x[*,k] y[*,p,n]",
         .inputs = "x, y",
-        .infer = infer_weight_grad,
-        .grad = grad_weight_grad,
-        .shard = shard<kWeightGrad>,
-        .cost = cost_weight_grad,
-        .kernel = kernel_weight_grad,
-        .examples = examples_weight_grad,
+        .infer = multi_linear_op::infer_weight_grad,
+        .grad = multi_linear_op::grad_weight_grad,
+        .shard = multi_linear_op::shard<multi_linear_op::kWeightGrad>,
+        .cost = multi_linear_op::cost_weight_grad,
+        .kernel = multi_linear_op::kernel_weight_grad,
+        .examples = multi_linear_op::examples_weight_grad,
     },
 };
 }  // namespace ops

@@ -17,7 +17,7 @@
 #include "trireme/ops/reference.h"
 
 namespace trireme {
-namespace {
+namespace exact_square_sum_op {
 
 constexpr auto kOneType = "square sums are taken of f32 tensors";
 
@@ -100,7 +100,7 @@ std::vector<Example> examples_total() {
 
 constexpr auto kNotInALoss = "it measures gradients, and no loss depends on it";
 
-}  // namespace
+}  // namespace exact_square_sum_op
 
 namespace ops {
 extern const OpDef exact_square_sum{
@@ -108,12 +108,12 @@ extern const OpDef exact_square_sum{
     {
         .doc = "y = digits of sum_i x_i^2, exact on a fixed grid",
         .inputs = "x",
-        .infer = infer_square_sum,
-        .grad = Facet<GradFn>::none(kNotInALoss),
-        .shard = shard_square_sum,
-        .cost = cost_square_sum,
-        .kernel = kernel_square_sum,
-        .examples = examples_square_sum,
+        .infer = exact_square_sum_op::infer_square_sum,
+        .grad = Facet<GradFn>::none(exact_square_sum_op::kNotInALoss),
+        .shard = exact_square_sum_op::shard_square_sum,
+        .cost = exact_square_sum_op::cost_square_sum,
+        .kernel = exact_square_sum_op::kernel_square_sum,
+        .examples = exact_square_sum_op::examples_square_sum,
     },
 };
 extern const OpDef total_of_digits{
@@ -121,12 +121,12 @@ extern const OpDef total_of_digits{
     {
         .doc = "y = sum of the digits",
         .inputs = "digits",
-        .infer = infer_total,
-        .grad = Facet<GradFn>::none(kNotInALoss),
-        .shard = shard_total,
-        .cost = cost_total,
-        .kernel = kernel_total,
-        .examples = examples_total,
+        .infer = exact_square_sum_op::infer_total,
+        .grad = Facet<GradFn>::none(exact_square_sum_op::kNotInALoss),
+        .shard = exact_square_sum_op::shard_total,
+        .cost = exact_square_sum_op::cost_total,
+        .kernel = exact_square_sum_op::kernel_total,
+        .examples = exact_square_sum_op::examples_total,
     },
 };
 }  // namespace ops

@@ -11,7 +11,7 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
-namespace {
+namespace reduce_op {
 
 bool reduces(const ReduceAttrs& attrs, int dim) {
   return std::find(attrs.dims.begin(), attrs.dims.end(), dim) != attrs.dims.end();
@@ -239,35 +239,35 @@ Tensor reduce(const OpDef& op, const Tensor& x, std::vector<int64_t> dims, bool 
   return apply1(op, {x}, Attrs::of(ReduceAttrs{settle_dims(op.name, x, std::move(dims)), keep_dims}));
 }
 
-}  // namespace
+}  // namespace reduce_op
 
 namespace ops {
-extern const OpDef reduce_sum = reduction<Sum>(grad_sum);
-extern const OpDef reduce_max = reduction<Max>(grad_extreme);
-extern const OpDef reduce_min = reduction<Min>(grad_extreme);
+extern const OpDef reduce_sum = reduce_op::reduction<reduce_op::Sum>(reduce_op::grad_sum);
+extern const OpDef reduce_max = reduce_op::reduction<reduce_op::Max>(reduce_op::grad_extreme);
+extern const OpDef reduce_min = reduce_op::reduction<reduce_op::Min>(reduce_op::grad_extreme);
 extern const OpDef square_sum{
     {"square_sum", &Attrs::parse<NoAttrs>},
     {
         .doc = "y = sum of x^2",
         .inputs = "x",
-        .infer = infer_square_sum,
-        .grad = grad_square_sum,
-        .shard = shard_square_sum,
-        .cost = cost_square_sum,
-        .kernel = kernel_square_sum,
-        .examples = examples_square_sum,
+        .infer = reduce_op::infer_square_sum,
+        .grad = reduce_op::grad_square_sum,
+        .shard = reduce_op::shard_square_sum,
+        .cost = reduce_op::cost_square_sum,
+        .kernel = reduce_op::kernel_square_sum,
+        .examples = reduce_op::examples_square_sum,
     },
 };
 }  // namespace ops
 
 Tensor reduce_sum(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  return cast(reduce(ops::reduce_sum, x, std::move(dims), keep_dims), x.dtype());
+  return cast(reduce_op::reduce(ops::reduce_sum, x, std::move(dims), keep_dims), x.dtype());
 }
 Tensor reduce_max(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  return reduce(ops::reduce_max, x, std::move(dims), keep_dims);
+  return reduce_op::reduce(ops::reduce_max, x, std::move(dims), keep_dims);
 }
 Tensor reduce_min(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  return reduce(ops::reduce_min, x, std::move(dims), keep_dims);
+  return reduce_op::reduce(ops::reduce_min, x, std::move(dims), keep_dims);
 }
 Tensor square_sum(const Tensor& x) {
   return apply1(ops::square_sum, {x});
@@ -276,7 +276,7 @@ Tensor square_sum(const Tensor& x) {
 Tensor mean(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
   require(is_floating(x.dtype()), "mean: the operand must be of a floating type (x {}); cast it first",
           to_string(x.type()));
-  dims = settle_dims("mean", x, std::move(dims));
+  dims = reduce_op::settle_dims("mean", x, std::move(dims));
   int64_t count = 1;
   for (const int64_t dim : dims) count *= x.shape()[static_cast<int>(dim)];
   require(count > 0, "mean: no elements to average in x {}", to_string(x.type()));
@@ -295,7 +295,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
             to_string(x.type()), to_string(shape));
     dims.push_back(dim);
   }
-  return reshape(reduce(ops::reduce_sum, x, dims, true), shape);
+  return reshape(reduce_op::reduce(ops::reduce_sum, x, dims, true), shape);
 }
 
 }  // namespace trireme

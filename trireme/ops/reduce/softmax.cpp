@@ -14,7 +14,7 @@ extern const OpDef softmax_grad;
 extern const OpDef log_softmax_grad;
 }  // namespace ops
 
-namespace {
+namespace softmax_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
@@ -131,7 +131,7 @@ std::vector<Example> grad_examples() {
 
 constexpr const char* kFirstOrder = "a gradient is not differentiated again";
 
-}  // namespace
+}  // namespace softmax_op
 
 namespace ops {
 extern const OpDef softmax{
@@ -139,13 +139,13 @@ extern const OpDef softmax{
     {
         .doc = "y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v])",
         .inputs = "x",
-        .infer = infer,
-        .grad = grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .infer = softmax_op::infer,
+        .grad = softmax_op::grad,
+        .shard = softmax_op::shard,
+        .cost = softmax_op::cost,
+        .kernel = softmax_op::kernel,
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = softmax_op::examples,
     },
 };
 extern const OpDef softmax_grad{
@@ -153,13 +153,13 @@ extern const OpDef softmax_grad{
     {
         .doc = "dx = y (dy - sum_v y dy)",
         .inputs = "y, dy",
-        .infer = grad_infer,
-        .grad = Facet<GradFn>::none(kFirstOrder),
-        .shard = grad_shard,
-        .cost = cost,
-        .kernel = grad_kernel,
+        .infer = softmax_op::grad_infer,
+        .grad = Facet<GradFn>::none(softmax_op::kFirstOrder),
+        .shard = softmax_op::grad_shard,
+        .cost = softmax_op::cost,
+        .kernel = softmax_op::grad_kernel,
         .may_overwrite = {{0, 0}, {0, 1}},
-        .examples = grad_examples,
+        .examples = softmax_op::grad_examples,
     },
 };
 extern const OpDef log_softmax{
@@ -167,13 +167,13 @@ extern const OpDef log_softmax{
     {
         .doc = "y[*,v] = x[*,v] - ln sum_v exp(x[*,v])",
         .inputs = "x",
-        .infer = infer,
-        .grad = log_grad,
-        .shard = shard,
-        .cost = cost,
-        .kernel = log_kernel,
+        .infer = softmax_op::infer,
+        .grad = softmax_op::log_grad,
+        .shard = softmax_op::shard,
+        .cost = softmax_op::cost,
+        .kernel = softmax_op::log_kernel,
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = softmax_op::examples,
     },
 };
 extern const OpDef log_softmax_grad{
@@ -181,13 +181,13 @@ extern const OpDef log_softmax_grad{
     {
         .doc = "dx = dy - exp(y) sum_v dy",
         .inputs = "y, dy",
-        .infer = grad_infer,
-        .grad = Facet<GradFn>::none(kFirstOrder),
-        .shard = grad_shard,
-        .cost = cost,
-        .kernel = log_grad_kernel,
+        .infer = softmax_op::grad_infer,
+        .grad = Facet<GradFn>::none(softmax_op::kFirstOrder),
+        .shard = softmax_op::grad_shard,
+        .cost = softmax_op::cost,
+        .kernel = softmax_op::log_grad_kernel,
         .may_overwrite = {{0, 0}, {0, 1}},
-        .examples = grad_examples,
+        .examples = softmax_op::grad_examples,
     },
 };
 }  // namespace ops

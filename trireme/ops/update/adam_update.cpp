@@ -9,7 +9,7 @@
 #include "trireme/ops/update/update.h"
 
 namespace trireme {
-namespace {
+namespace adam_update_op {
 
 constexpr std::string_view kOperands = "param, grad, m, v, lr, step, scale";
 
@@ -63,21 +63,21 @@ std::vector<Example> examples() {
           example({}, {})};
 }
 
-}  // namespace
+}  // namespace adam_update_op
 
 namespace ops {
 extern const OpDef adam_update{
     {"adam_update", &Attrs::parse<AdamAttrs>},
     {
         .doc = "m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2; p' = p - lr m^ / (sqrt(v^) + eps)",
-        .inputs = kOperands,
-        .infer = infer,
+        .inputs = adam_update_op::kOperands,
+        .infer = adam_update_op::infer,
         .grad = Facet<GradFn>::none(kUpdateIsLast),
         .shard = update_rule,
-        .cost = cost,
-        .kernel = kernel,
+        .cost = adam_update_op::cost,
+        .kernel = adam_update_op::kernel,
         .may_overwrite = {{0, 0}, {1, 2}, {2, 3}},
-        .examples = examples,
+        .examples = adam_update_op::examples,
     },
 };
 }  // namespace ops

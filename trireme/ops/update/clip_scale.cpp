@@ -10,7 +10,7 @@
 #include "trireme/ops/update/update.h"
 
 namespace trireme {
-namespace {
+namespace clip_scale_op {
 
 struct ClipAttrs {
   double max_norm = 1;
@@ -45,27 +45,27 @@ std::vector<Example> examples() {
           {.in = {f32({})}, .attrs = Attrs::of(ClipAttrs{10}), .fill = {uniform(1, 4)}}};
 }
 
-}  // namespace
+}  // namespace clip_scale_op
 
 namespace ops {
 extern const OpDef clip_scale{
-    {"clip_scale", &Attrs::parse<ClipAttrs>},
+    {"clip_scale", &Attrs::parse<clip_scale_op::ClipAttrs>},
     {
         .doc = "s = min(1, max_norm / (sqrt(norm2) + 1e-6))",
         .inputs = "norm_squared",
-        .infer = infer,
+        .infer = clip_scale_op::infer,
         .grad = Facet<GradFn>::none(kUpdateIsLast),
-        .shard = shard,
-        .cost = cost,
-        .kernel = kernel,
+        .shard = clip_scale_op::shard,
+        .cost = clip_scale_op::cost,
+        .kernel = clip_scale_op::kernel,
         .may_overwrite = {{0, 0}},
-        .examples = examples,
+        .examples = clip_scale_op::examples,
     },
 };
 }  // namespace ops
 
 Tensor clip_scale(const Tensor& norm_squared, double max_norm) {
-  return apply1(ops::clip_scale, {norm_squared}, Attrs::of(ClipAttrs{max_norm}));
+  return apply1(ops::clip_scale, {norm_squared}, Attrs::of(clip_scale_op::ClipAttrs{max_norm}));
 }
 
 }  // namespace trireme

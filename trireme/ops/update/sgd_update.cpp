@@ -9,7 +9,7 @@
 #include "trireme/ops/update/update.h"
 
 namespace trireme {
-namespace {
+namespace sgd_update_op {
 
 constexpr std::string_view kOperands = "param, grad, velocity, lr, step, scale";
 constexpr std::string_view kPlainOperands = "param, grad, lr, scale";
@@ -94,35 +94,35 @@ std::vector<Example> plain_examples() {
           {.in = {f32({5}), f32({5}), f32({}), f32({})}, .attrs = Attrs::of(SgdPlainAttrs{})}};
 }
 
-}  // namespace
+}  // namespace sgd_update_op
 
 namespace ops {
 extern const OpDef sgd_update{
     {"sgd_update", &Attrs::parse<SgdAttrs>},
     {
         .doc = "u' = momentum u + (1-dampening) g; p' = p - lr u'",
-        .inputs = kOperands,
-        .infer = infer,
+        .inputs = sgd_update_op::kOperands,
+        .infer = sgd_update_op::infer,
         .grad = Facet<GradFn>::none(kUpdateIsLast),
         .shard = update_rule,
-        .cost = cost,
-        .kernel = kernel,
+        .cost = sgd_update_op::cost,
+        .kernel = sgd_update_op::kernel,
         .may_overwrite = {{0, 0}, {1, 2}},
-        .examples = examples,
+        .examples = sgd_update_op::examples,
     },
 };
 extern const OpDef sgd_plain_update{
     {"sgd_plain_update", &Attrs::parse<SgdPlainAttrs>},
     {
         .doc = "p' = p - lr (scale grad + weight_decay p)",
-        .inputs = kPlainOperands,
-        .infer = plain_infer,
+        .inputs = sgd_update_op::kPlainOperands,
+        .infer = sgd_update_op::plain_infer,
         .grad = Facet<GradFn>::none(kUpdateIsLast),
         .shard = update_rule,
-        .cost = plain_cost,
-        .kernel = plain_kernel,
+        .cost = sgd_update_op::plain_cost,
+        .kernel = sgd_update_op::plain_kernel,
         .may_overwrite = {{0, 0}},
-        .examples = plain_examples,
+        .examples = sgd_update_op::plain_examples,
     },
 };
 }  // namespace ops

@@ -4,19 +4,13 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/ir/gradient_scope.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::string_view kOfGradients = "grad/";  // before the scope of the op whose gradient it is
-
-std::string_view scope_of_module(std::string_view scope) {
-  if (scope.starts_with(kOfGradients)) scope.remove_prefix(kOfGradients.size());
-  return scope;
-}
-
 bool matches_rule(const HostRule& rule, std::string_view scope, std::string_view op) {
-  return (rule.op.empty() || rule.op == op) && rule.scope.matches(scope_of_module(scope));
+  return (rule.op.empty() || rule.op == op) && rule.scope.matches(scope);
 }
 
 }  // namespace
@@ -67,9 +61,9 @@ void check_host_rules(const Graph& graph, std::span<const HostRule> rules) {
     std::vector<std::string> scopes, ops;
     bool any = false;
     for (const Node& node : graph.nodes()) {
-      const std::string_view scope = graph.scope_of(node);
+      const std::string_view scope = module_scope(graph, node);
       if (!scope.empty() && node.phase == Phase::kForward) scopes.emplace_back(scope);
-      if (rule.scope.matches(scope_of_module(scope))) ops.emplace_back(node.op->name);
+      if (rule.scope.matches(scope)) ops.emplace_back(node.op->name);
       any = any || matches_rule(rule, scope, node.op->name);
     }
     if (any) continue;

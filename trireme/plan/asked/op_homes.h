@@ -33,7 +33,7 @@ struct OnHost {
 // What the model's code asks, and then these rules.
 OnHost with_requests(const Graph& graph, OnHost options);
 
-// Whether the rules put ops of this name and scope on the host. A gradient's ops are of the scope of what it is of.
+// Whether the rules put ops of this name and module (ir/gradient_scope.h) on the host.
 bool asked_on_host(std::span<const HostRule> rules, std::string_view scope, std::string_view op);
 
 // Throws kInvalidArgument for a rule that matches no op of the graph.

@@ -6,11 +6,6 @@
 #include "trireme/base/error.h"
 
 namespace trireme {
-namespace {
-
-constexpr std::string_view kBeforeScopes = "grad/";  // of gradients
-
-}  // namespace
 
 PrefetchRule parse_prefetch_rule(const std::string& text) {
   const size_t equals = text.find('=');
@@ -39,7 +34,6 @@ std::string to_string(const PrefetchRule& rule) {
 }
 
 int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op) {
-  if (scope.starts_with(kBeforeScopes)) scope.remove_prefix(kBeforeScopes.size());
   int64_t out = PrefetchRule().readers;
   for (const PrefetchRule& rule : rules) {
     if ((rule.op.empty() || rule.op == op) && rule.scope.matches(scope)) out = rule.readers;

@@ -35,7 +35,7 @@ struct TierWays {
   Tier offload_to = Tier::kDevice;
 };
 
-// For an op of this name and scope; a gradient's ops are of the scope of what it is of.
+// For an op of this name and module (ir/gradient_scope.h).
 int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op);
 
 }  // namespace trireme

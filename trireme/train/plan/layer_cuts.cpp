@@ -73,19 +73,18 @@ std::vector<LayerCut> folded_cuts(const std::vector<LayerCut>& all) {
 }  // namespace
 
 std::vector<LayerCut> weight_cuts(const Graph& graph, const Strategy& strategy) {
-  std::map<std::string, std::string, std::less<>> states;  // by name of the parameter, of the first of its state
+  std::map<ValueId, std::string> cuts;
+  for (size_t i = 0; i < graph.inputs().size(); ++i)
+    cuts.emplace(graph.inputs()[i].value, to_string(strategy.inputs[i], strategy.mesh));
   std::vector<LayerCut> out;
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
-    const Input& input = graph.inputs()[i];
-    const std::string cut = to_string(strategy.inputs[i], strategy.mesh);
-    const size_t dot = input.name.rfind('.');
-    if (input.role == Role::kState && dot != std::string::npos) states.try_emplace(input.name.substr(0, dot), cut);
-    if (input.role == Role::kParameter)
-      out.push_back({.name = input.name, .cut = cut, .type = to_string(graph.type(input.value)), .state = ""});
-  }
-  for (LayerCut& weight : out) {
-    const auto found = states.find(weight.name);
-    if (found != states.end()) weight.state = found->second;
+  for (const Input& input : graph.inputs()) {
+    if (input.role != Role::kParameter) continue;
+    const Update* const update = graph.update_of(input.value);
+    const bool has_state = update != nullptr && !update->states.empty();
+    out.push_back({.name = input.name,
+                   .cut = cuts.at(input.value),
+                   .type = to_string(graph.type(input.value)),
+                   .state = has_state ? cuts.at(update->states.front()) : ""});
   }
   return folded_cuts(out);
 }

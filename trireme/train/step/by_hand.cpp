@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/ir/gradient_scope.h"
 #include "trireme/ops/ops.h"
 #include "trireme/partition/by_hand.h"
 
@@ -47,7 +48,7 @@ void mark_layerwise(const std::vector<Tensor>& parameters, const std::vector<Pie
 }
 
 Tensor sum_over_holders(const Tensor& gradient, const Tensor& parameter, const Mesh& mesh) {
-  gradient.graph().set_scope("grad/" + input_of(parameter).name);
+  gradient.graph().set_scope(gradient_scope(input_of(parameter).name));
   const Tensor sum =
       sum_over(gradient, piece_layout(input_of(parameter), parameter.shape(), mesh).replica_axes(mesh), mesh);
   sum.graph().add_gradient(parameter.id(), sum.id());

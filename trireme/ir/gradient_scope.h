@@ -1,0 +1,18 @@
+// The name scopes of gradients: what is computed for the gradient of an op stands in a scope of its own beside the
+// op's, and rules that users give for a module speak of both.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trireme/ir/graph.h"
+
+namespace trireme {
+
+// "grad/h.3.mlp" for what stands in "h.3.mlp".
+std::string gradient_scope(std::string_view scope);
+
+// The scope of the module that the node works for, forward or backward: "h.3.mlp".
+std::string_view module_scope(const Graph& graph, const Node& node);
+
+}  // namespace trireme
