@@ -391,7 +391,7 @@ TEST(ReadyMade, too_few_ranks_or_no_experts_are_told_as_they_are) {
   EXPECT_THAT(
       error(4, 8, 1, 0),
       testing::HasSubstr("parallel.tp = 8 x cp = 1 x ep = 1 is 8 ranks, and the job has 4; start 8, or cut less"));
-  EXPECT_THAT(error(6, 4, 1, 0), testing::HasSubstr("does not divide the job's 6 ranks; start 4 or 8"));
+  EXPECT_THAT(error(6, 4, 1, 0), testing::HasSubstr("does not divide the 6 ranks of the job; start 4 or 8"));
   EXPECT_THAT(
       error(2, 1, 2, 0),
       testing::HasSubstr(

@@ -88,7 +88,7 @@ struct WorldOptions {
   std::string transport = "auto";                    // auto | threads | shm | ucx | mpi
   std::string job = "job";                           // separates the keys of jobs that share a store
   std::shared_ptr<Store> store;                      // may be null when size is 1 or with mpi
-  std::chrono::milliseconds deadline{300'000};       // of one operation
+  std::chrono::milliseconds deadline{300'000};       // of one operation, from when it last went on
   std::chrono::milliseconds join_deadline{300'000};  // for all ranks to come
   bool background = true;                            // a thread that makes progress while the caller computes
   // Called now and then while a wait has lasted over kLongWait_s, with the operation and the ranks

@@ -270,6 +270,16 @@ struct Executor::State {
     const bool timed = timing || tracing;
     const auto begin = timed ? Clock::now() : Clock::time_point{};
     const double worked = times_work ? thread_worked_s() : 0;
+    noting(bound, [&] { begin_work(bound); });
+    if (!timed) return;
+    const auto end = Clock::now();
+    const bool by_work = times_work && bound.kernel != nullptr;
+    bound.seconds += by_work ? thread_worked_s() - worked : std::chrono::duration<double>(end - begin).count();
+    const bool is_under_way = bound.background && bound.background->is_under_way();
+    if (tracing && !is_under_way) trace.push_back({number_of(bound), false, begin, end});
+  }
+
+  void begin_work(Bound& bound) {
     if (bound.kernel != nullptr) {
       stream->launch(bound.kernel, args_of(bound), bound.what);
     } else if (bound.background) {
@@ -277,12 +287,23 @@ struct Executor::State {
     } else if (bound.action->op->collective) {
       cut(bound);
     }
-    if (!timed) return;
-    const auto end = Clock::now();
-    const bool by_work = times_work && bound.kernel != nullptr;
-    bound.seconds += by_work ? thread_worked_s() - worked : std::chrono::duration<double>(end - begin).count();
-    const bool is_under_way = bound.background && bound.background->is_under_way();
-    if (tracing && !is_under_way) trace.push_back({number_of(bound), false, begin, end});
+  }
+
+  // The lanes of the host and of the disk note what it was that failed themselves: it may be of an earlier action.
+  void end_work(Bound& bound) {
+    if (!bound.sends) return bound.background->wait();
+    noting(bound, [&] { bound.background->wait(); });
+  }
+
+  // Errors of an action say which it is, wherever it is waited for.
+  template <class Call>
+  void noting(const Bound& bound, Call&& call) {
+    try {
+      call();
+    } catch (Error& e) {
+      e.note(bound.what);
+      throw;
+    }
   }
 
   int number_of(const Bound& bound) const { return static_cast<int>(bound.action - plan.actions.data()); }
@@ -316,9 +337,9 @@ struct Executor::State {
   }
 
   void wait(Bound& bound) {
-    if (!bound.background->is_under_way()) return bound.background->wait();
+    if (!bound.background->is_under_way()) return end_work(bound);
     const auto begin = Clock::now();
-    bound.background->wait();
+    end_work(bound);
     const auto end = Clock::now();
     if (bound.sends) stops.push_back({begin, end});
     if (timing) bound.seconds += std::chrono::duration<double>(end - begin).count();
@@ -343,12 +364,7 @@ struct Executor::State {
     trace.clear();
     for (Bound& bound : actions) {
       if (first_run) trim_heap(kMostKeptBytes);
-      try {
-        run_action(bound);
-      } catch (Error& e) {
-        e.note(bound.what);
-        throw;
-      }
+      run_action(bound);
     }
     first_run = false;
     for (Bound* bound : in_flight_at_end) wait(*bound);

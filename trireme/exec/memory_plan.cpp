@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/exec/slots.h"
 
 namespace trireme {
@@ -332,7 +333,9 @@ std::vector<size_t> sorted(std::span<const Lifetime> buffers, const PlacingOrder
     const Lifetime& b = buffers[j];
     if (how.by == By::kBytes) return a.bytes != b.bytes ? a.bytes > b.bytes : length(a) > length(b);
     if (how.by == By::kLength) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
-    if (how.by == By::kBoth) return a.bytes * length(a) > b.bytes * length(b);
+    if (how.by == By::kBoth)
+      return static_cast<double>(a.bytes) * static_cast<double>(length(a)) >
+             static_cast<double>(b.bytes) * static_cast<double>(length(b));
     if (length_class(a) != length_class(b)) return length_class(a) > length_class(b);
     return how.by == By::kLater ? a.last > b.last : a.first < b.first;
   });
@@ -378,6 +381,18 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
   return plan;
 }
 
+// So that no sum of some of them is too large for a number.
+void check_sum(std::span<const Lifetime> buffers, int64_t alignment) {
+  constexpr int64_t kMost = int64_t{1} << 62;
+  int64_t sum = 0;
+  for (const Lifetime& buffer : buffers) {
+    require(buffer.bytes <= kMost - sum - alignment,
+            "the tensors of a step take more than 2^62 bytes on a rank, one of them {} bytes; take a smaller batch or model",
+            buffer.bytes);
+    sum += align_buffer(buffer.bytes, alignment);
+  }
+}
+
 int64_t most_live(std::span<const Lifetime> buffers, int64_t alignment) {
   std::vector<std::pair<int, int64_t>> events;  // at a step, bytes that come alive (freed at last + 1)
   for (const Lifetime& buffer : buffers) {
@@ -401,6 +416,7 @@ int64_t align_buffer(int64_t bytes, int64_t alignment) {
 }
 
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
+  check_sum(buffers, alignment);
   const int64_t bound = most_live(buffers, alignment);
   const int64_t near = buffers.size() > kVeryMany ? bound / 64 : 0;  // where more orders would take long
   MemoryPlan best;

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "trireme/base/error.h"
+
 namespace trireme::memory_plan_test {
 namespace {
 
@@ -22,6 +24,14 @@ TEST(MemoryPlan, nothing_needs_nothing) {
   const MemoryPlan plan = plan_memory({});
   EXPECT_EQ(plan.bytes, 0);
   EXPECT_EQ(plan.lower_bound, 0);
+}
+
+TEST(MemoryPlan, bytes_that_no_number_counts_are_refused) {
+  const std::vector<Lifetime> most{{int64_t{1} << 61, 0, 1}, {(int64_t{1} << 61) - 128, 1, 2}};
+  EXPECT_EQ(plan_memory(most).bytes, (int64_t{1} << 62) - 128);
+  std::vector<Lifetime> more = most;
+  more.push_back({int64_t{1} << 61, 3, 4});
+  EXPECT_THROW(plan_memory(more), Error);
 }
 
 TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {

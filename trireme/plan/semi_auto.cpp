@@ -130,6 +130,17 @@ class SemiAuto {
     }
   }
 
+  // "use 4 micro-batches, or ": the most that are no more than `count` and that pipeline and samples allow, if any.
+  std::string fewer_micro_batches(int64_t samples, int64_t count) const {
+    const int64_t step = parallel_.interleave;
+    const int64_t least = std::max<int64_t>(step, parallel_.pipeline.crews > 1 ? parallel_.pipeline.crews * step : 1);
+    for (int64_t fewer = count - count % step; fewer >= least; fewer -= step) {
+      if (samples % fewer == 0)
+        return fmt::format("use {}, or ", counted(fewer / step, "micro-batch"));
+    }
+    return step > 1 ? "leave the interleaving out, or use " : "use ";
+  }
+
   // Each rank's part of the batch is divided into this many parts.
   void cut_in_micro_batches(const Input& input, Layout& layout) const {
     if (micro_batches(all_) == 1) return;
@@ -139,9 +150,12 @@ class SemiAuto {
     const int64_t count = micro_batches(all_) / seq_chunks(all_);
     const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
     require(samples % count == 0,
-            "a rank's {} of the batch ('{}' {}) cannot be divided into {} micro-batches; use {}, or a batch of {}",
+            "a rank's {} of the batch ('{}' {}) cannot be divided into {} micro-batches{}; {}a batch of {}",
             counted(samples, "sample"), input.name, to_string(type), count,
-            counted(std::gcd(samples, count), "micro-batch"),
+            parallel_.interleave > 1 ? fmt::format(" (parallel.gradient_accumulation_steps = {} x interleave = {})",
+                                                   count / parallel_.interleave, parallel_.interleave)
+                                     : "",
+            fewer_micro_batches(samples, count),
             (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
     for (const int axis : micro_batch_axes(all_)) {
       if (!is_seq_chunk_axis(all_, axis)) layout.dims[0].push_back(axis);
@@ -421,9 +435,11 @@ Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
   require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
   if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
   const Mesh& mesh = parallel.mesh.ranks();
-  require(mesh.devices() == ranks,
-          "mesh '{}' has {} devices but the job has {} ranks; start {} ranks, or change the mesh",
-          to_string(parallel.mesh), mesh.devices(), ranks, mesh.devices());
+  const int64_t crews = parallel.pipeline.crews;
+  require(mesh.devices() == ranks, "mesh '{}' has {} devices but {} has {} ranks; start {} ranks, or change the mesh",
+          to_string(parallel.mesh), mesh.devices(),
+          crews == 1 ? "the job" : fmt::format("each of the {} parts of the pipeline (parallel.pp)", crews), ranks,
+          mesh.devices() * crews);
   return mesh;
 }
 

@@ -235,6 +235,7 @@ bool Engine::step(Operation& operation) {
     return false;
   }
   operation.waiting = nullptr;
+  operation.went_on = Clock::now();
   operation.resume_at.resume();
   if (!operation.task.done()) return true;
   if (operation.task.error()) {

@@ -203,7 +203,7 @@ std::optional<Engine::Cause> Engine::trouble_of(const Operation& operation) {
       return Cause{ErrorKind::kComm, fmt::format("{} has left", name_of(peer))};
     }
   }
-  if (now - operation.start < options_.deadline) return std::nullopt;
+  if (now - operation.went_on < options_.deadline) return std::nullopt;
   return Cause{ErrorKind::kTimeout, missing_text(operation) + " did not come in time"};
 }
 
@@ -225,7 +225,11 @@ void Engine::leave() {
     }
     return;
   }
-  std::string reason = abort_reason_;
+  std::string reason;
+  {
+    const std::lock_guard lock(inbox_mutex_);
+    reason = abort_reason_;
+  }
   if (reason.empty()) reason = fmt::format("rank {} ended its world with operations in flight", rank());
   break_world({ErrorKind::kComm, reason}, nullptr);
 }

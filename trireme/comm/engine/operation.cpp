@@ -71,7 +71,7 @@ std::pmr::memory_resource* Operation::pool() const {
 }
 
 bool Work::done() const {
-  return !state_ || state_->engine->done(*state_);
+  return !state_ || state_->finished.load(std::memory_order_acquire) || state_->engine->done(*state_);
 }
 
 Clock::time_point Work::ended() const {

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <condition_variable>
 #include <csignal>
 #include <latch>
@@ -249,7 +250,10 @@ void run_threads(int size, WorldOptions options, const std::function<void(World&
   for (std::thread& thread : threads) thread.join();
 }
 
-class Threads : public testing::TestWithParam<std::string> {};
+class Threads : public testing::TestWithParam<std::string> {
+ protected:
+  std::array<Work, 2> ended_;
+};
 
 INSTANTIATE_TEST_SUITE_P(Comm, Threads, testing::ValuesIn(transports_of_threads()),
                          [](const auto& instance) { return instance.param; });
@@ -272,6 +276,34 @@ TEST_P(Threads, ADeadlineThatPassesNamesTheMissingPeer) {
     EXPECT_THAT(text, HasSubstr("rank 2 ("));
     EXPECT_THAT(text, HasSubstr("did not come in time"));
   }
+}
+
+TEST_P(Threads, ADeadlineCountsFromWhenAnOperationLastWentOn) {
+  std::vector<std::string> errors(2);
+  run_threads(2, {.transport = GetParam(), .deadline = 4s}, [&](World& world) {
+    const HostTensor first = ones(100), second = ones(100);
+    errors[static_cast<size_t>(world.rank())] = error_of([&] {
+      if (world.rank() == 1) std::this_thread::sleep_for(2500ms);
+      Work one = world.all().all_reduce(first.view(), Reduce::kSum);
+      if (world.rank() == 1) {
+        one.wait();
+        std::this_thread::sleep_for(2500ms);
+      }
+      Work other = world.all().all_reduce(second.view(), Reduce::kSum);  // queued behind the first, on rank 0
+      one.wait();
+      other.wait();
+    });
+  });
+  EXPECT_THAT(errors, testing::Each("none"));
+}
+
+TEST_P(Threads, AWorkCanBeAskedAfterItsWorldHasEnded) {
+  run_threads(2, {.transport = GetParam(), .deadline = 60s}, [&](World& world) {
+    const HostTensor tensor = ones(100);
+    ended_[static_cast<size_t>(world.rank())] = world.all().all_reduce(tensor.view(), Reduce::kSum);
+    ended_[static_cast<size_t>(world.rank())].wait();
+  });
+  for (Work& work : ended_) EXPECT_TRUE(work.done());
 }
 
 TEST_P(Threads, WithoutABackgroundThreadWaitingDoesTheWork) {

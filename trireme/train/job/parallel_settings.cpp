@@ -216,6 +216,7 @@ void check_mode(const JobConfig& config) {
           to_string(p.mode));
 }
 
+// `ranks`: of each part of a pipeline.
 MeshSpec mesh_of(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   if (!p.mesh.empty()) {
@@ -226,12 +227,13 @@ MeshSpec mesh_of(const JobConfig& config, int64_t ranks) {
   }
   const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
   if (copy <= 1) return {};
-  require(ranks >= copy,
-          "configuration: parallel.tp = {} x cp = {} x ep = {} is {}, and the job has {}; start {}, or cut less", p.tp,
-          p.cp, p.ep, counted(copy, "rank"), ranks, copy);
+  const std::string parts = fmt::format("each of the {} parts of the pipeline (parallel.pp)", p.pp);
+  require(ranks >= copy, "configuration: parallel.tp = {} x cp = {} x ep = {} is {}, and {} has {}; start {}, or cut less",
+          p.tp, p.cp, p.ep, counted(copy, "rank"), p.pp == 1 ? "the job" : parts, ranks, copy * p.pp);
   require(ranks % copy == 0,
-          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the job's {} ranks; start {} or {}",
-          p.tp, p.cp, p.ep, ranks, ranks / copy * copy, (ranks / copy + 1) * copy);
+          "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the {} ranks of {}; start {} or {}",
+          p.tp, p.cp, p.ep, ranks, p.pp == 1 ? "the job" : parts, ranks / copy * copy * p.pp,
+          (ranks / copy + 1) * copy * p.pp);
   const int64_t heads = ranks_of_heads(config);
   std::vector<MeshAxis> axes{{"dp", ranks / copy}, {"ep", p.ep}};
   if (heads == 1 || heads == p.cp) {
