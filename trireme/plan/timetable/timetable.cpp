@@ -6,6 +6,7 @@
 #include <charconv>
 #include <optional>
 #include <set>
+#include <unordered_set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -104,42 +105,76 @@ std::string text_of(const Unit& unit, const Timetable& timetable) {
   return to_string(unit, timetable.seq_chunks);
 }
 
-// Each unit once, and a stage's units in one crew.
-void check_units(const Timetable& timetable) {
-  std::set<Unit> seen;
-  std::vector<int> crew_of(static_cast<size_t>(timetable.stages), -1);
+struct UnitHash {
+  size_t operator()(const Unit& unit) const {
+    size_t out = static_cast<size_t>(unit.pass);
+    for (const int part : {unit.stage, unit.micro_batch, unit.seq_chunk})
+      out = out * 0x9E3779B97F4A7C15U + static_cast<size_t>(part);
+    return out ^ (out >> 29);
+  }
+};
+using UnitSet = std::unordered_set<Unit, UnitHash>;
+
+template <class... Args>
+[[noreturn]] void refuse_timetable(const Timetable& timetable, fmt::format_string<Args...> text, Args&&... args) {
+  fail(ErrorKind::kInvalidArgument, "timetable '{}': {}", timetable.name,
+       fmt::format(text, std::forward<Args>(args)...));
+}
+
+// All units, each once, a stage's in one crew; and the crew of each stage, -1: none. Words are made only of what is
+// wrong: timetables of many crews are checked often.
+UnitSet units_of(const Timetable& timetable, std::vector<int>& crew_of) {
+  UnitSet out;
+  size_t units = 0;
+  for (const std::vector<Unit>& crew : timetable.crews) units += crew.size();
+  out.reserve(units);
   for (size_t crew = 0; crew < timetable.crews.size(); ++crew) {
     for (const Unit& unit : timetable.crews[crew]) {
-      const std::string text = text_of(unit, timetable);
-      require(is_within(unit, timetable),
-              "timetable '{}': crew {} has {}, but there are {} stages, {} micro-batches and {} chunks of positions",
-              timetable.name, crew, text, timetable.stages, timetable.micro_batches, timetable.seq_chunks);
-      require(seen.insert(unit).second, "timetable '{}': {} stands twice, the second time in crew {}", timetable.name,
-              text, crew);
+      if (!is_within(unit, timetable)) {
+        refuse_timetable(timetable,
+                         "crew {} has {}, but there are {} stages, {} micro-batches and {} chunks of positions", crew,
+                         text_of(unit, timetable), timetable.stages, timetable.micro_batches, timetable.seq_chunks);
+      }
+      if (!out.insert(unit).second)
+        refuse_timetable(timetable, "{} stands twice, the second time in crew {}", text_of(unit, timetable), crew);
       int& owner = crew_of[static_cast<size_t>(unit.stage)];
       if (owner < 0) owner = static_cast<int>(crew);
-      require(owner == static_cast<int>(crew), "timetable '{}': {} is in crew {}, but stage {} belongs to crew {}",
-              timetable.name, text, crew, unit.stage, owner);
+      if (owner != static_cast<int>(crew)) {
+        refuse_timetable(timetable, "{} is in crew {}, but stage {} belongs to crew {}", text_of(unit, timetable), crew,
+                         unit.stage, owner);
+      }
     }
   }
+  return out;
+}
+
+void check_passes_of(const Unit& forward, int crew, const UnitSet& seen, const Timetable& timetable) {
+  const auto text = [&](Unit::Pass pass) { return text_of(with(forward, pass), timetable); };
+  const auto has = [&](Unit::Pass pass) { return seen.contains(with(forward, pass)); };
+  using enum Unit::Pass;
+  const bool whole = has(kBackward), input = has(kInputGrad), weight = has(kWeightGrad);
+  if (!seen.contains(forward)) refuse_timetable(timetable, "crew {} lacks {}", crew, text(kForward));
+  if (whole && (input || weight))
+    refuse_timetable(timetable, "crew {} has {}, the whole backward pass, and also a part of it", crew,
+                     text(kBackward));
+  if (!whole && !input)
+    refuse_timetable(timetable, "crew {} lacks {} (or {} and {})", crew, text(kBackward), text(kInputGrad),
+                     text(kWeightGrad));
+  if (!whole && !weight)
+    refuse_timetable(timetable, "crew {} has {} but lacks {}", crew, text(kInputGrad), text(kWeightGrad));
+}
+
+// Each unit once, and a stage's units in one crew.
+void check_units(const Timetable& timetable) {
+  std::vector<int> crew_of(static_cast<size_t>(timetable.stages), -1);
+  const UnitSet seen = units_of(timetable, crew_of);
   for (int stage = 0; stage < timetable.stages; ++stage) {
+    const int crew = crew_of[static_cast<size_t>(stage)];
+    if (crew < 0) refuse_timetable(timetable, "no crew has a unit of stage {}", stage);
     for (int part = 0; part < timetable.micro_batches * timetable.seq_chunks; ++part) {
-      const Unit forward{
-          .stage = stage, .micro_batch = part / timetable.seq_chunks, .seq_chunk = part % timetable.seq_chunks};
-      const Unit whole = with(forward, Unit::Pass::kBackward);
-      const Unit input = with(forward, Unit::Pass::kInputGrad);
-      const Unit weight = with(forward, Unit::Pass::kWeightGrad);
-      const int crew = crew_of[static_cast<size_t>(stage)];
-      require(crew >= 0, "timetable '{}': no crew has a unit of stage {}", timetable.name, stage);
-      require(seen.contains(forward), "timetable '{}': crew {} lacks {}", timetable.name, crew,
-              text_of(forward, timetable));
-      require(!seen.contains(whole) || (!seen.contains(input) && !seen.contains(weight)),
-              "timetable '{}': crew {} has {}, the whole backward pass, and also a part of it", timetable.name, crew,
-              text_of(whole, timetable));
-      require(seen.contains(whole) || seen.contains(input), "timetable '{}': crew {} lacks {} (or {} and {})",
-              timetable.name, crew, text_of(whole, timetable), text_of(input, timetable), text_of(weight, timetable));
-      require(seen.contains(whole) || seen.contains(weight), "timetable '{}': crew {} has {} but lacks {}",
-              timetable.name, crew, text_of(input, timetable), text_of(weight, timetable));
+      check_passes_of(
+          {.stage = stage, .micro_batch = part / timetable.seq_chunks, .seq_chunk = part % timetable.seq_chunks}, crew,
+          seen, timetable);
     }
   }
 }

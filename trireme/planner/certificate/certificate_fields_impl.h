@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-inline constexpr int64_t kCertifiedMost = int64_t{1} << 53;  // for a plan's file to keep times whole
+inline constexpr int64_t kCertifiedMost = int64_t{1} << 60;  // a few of them can be added
 inline constexpr int64_t kCertifiedRanks = 65'536;
 inline constexpr int64_t kCertifiedBatch = int64_t{1} << 31;
 inline constexpr int64_t kCertifiedLayers = 10'000;

@@ -22,7 +22,7 @@ struct OuterLedger {
   int64_t do_not_divide = 0;  // or are refused by the compiler
   int64_t memory_least = 0;   // parameters and state alone are too much
   int64_t bound = 0;          // not priced: by its arithmetic alone not among the best
-  int64_t slower = 0;         // priced, in part or whole, and not solved: by what was priced not among the best
+  int64_t slower = 0;         // not solved: by its prices, or by bounds from those of others, not among the best
   int64_t memory = 0;         // no cut into stages fits, by some or all of its tables
   int64_t solved = 0;
   friend bool operator==(const OuterLedger&, const OuterLedger&) = default;

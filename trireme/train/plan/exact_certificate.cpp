@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
@@ -150,8 +149,7 @@ size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan
   while (which < certificate.best.size() && sorted_keys_of(certificate, certificate.best[which]) != planned) ++which;
   if (which == certificate.best.size()) refuse_keys(sorted_keys_of(certificate, certificate.best.front()), planned);
   const CertifiedPlan& best = certificate.best[which];
-  const auto ps = [](double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e12)); };
-  require(ps(plan.step_s) == best.step_ps && ps(plan.bound_s) == certificate.best.front().step_ps &&
+  require(plan.step_ps == best.step_ps && plan.bound_ps == certificate.best.front().step_ps &&
               plan.arena_bytes == std::ranges::max(best.stage_bytes),
           "certificate: by it the plan takes {} ps and {} bytes, and no way less than {} ps; the plan predicts others",
           best.step_ps, std::ranges::max(best.stage_bytes), certificate.best.front().step_ps);

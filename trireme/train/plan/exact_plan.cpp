@@ -47,14 +47,13 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
   require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
   const ExactWay& best = plan.best.at(chosen);
   const OuterLedger& l = plan.ledger;
-  const double step_s = static_cast<double>(best.price.total) * 1e-12;
   return {.ranks = ranks,
           .machine = plan.machine.name,
           .graph = plan.graph,
           .keys = best.keys(plan.parts),
-          .step_s = step_s,
+          .step_ps = best.price.total,
           .arena_bytes = std::ranges::max(best.stage_bytes),
-          .bound_s = static_cast<double>(plan.best.front().price.total) * 1e-12,
+          .bound_ps = plan.best.front().price.total,
           .ledger = {.ways = l.ways,
                      .do_not_divide = l.do_not_divide,
                      .memory_least = l.memory_least,

@@ -20,7 +20,7 @@ double exact_mib(int64_t bytes) {
 std::string ledger_text(const ExactPlan& plan) {
   const OuterLedger& l = plan.ledger;
   return fmt::format(
-      "{}: {} solved, {} priced and slower than the best shown, {} priced and too large, {} too large by their "
+      "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
       "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the ranks\n"
       "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
       counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide,

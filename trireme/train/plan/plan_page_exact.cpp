@@ -245,8 +245,8 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
   const std::pair<const char*, int64_t> counts[] = {
       {"ways", l.ways},
       {"solved", l.solved},
-      {"priced and slower than the best shown", l.slower},
-      {"priced and too large", l.memory},
+      {"slower by their prices or bounds of them", l.slower},
+      {"too large by these", l.memory},
       {"too large by their parameters alone", l.memory_least},
       {"slower by their arithmetic alone", l.bound},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},

@@ -102,9 +102,9 @@ PlanFile plan_file(const JobPlan& plan, const PlanRequest& request) {
           .machine = plan.machine.name,
           .graph = plan.graph,
           .keys = best.way.keys(),
-          .step_s = best.cost.step_s,
+          .step_ps = std::llround(best.cost.step_s * 1e12),
           .arena_bytes = best.cost.most_bytes(),
-          .bound_s = plan.bound_s,
+          .bound_ps = std::llround(plan.bound_s * 1e12),
           .ledger = plan.ledger};
 }
 
@@ -116,7 +116,7 @@ std::string to_string(const PlanFile& file) {
   return out + fmt::format(
                    "predicted step_ps={} arena_bytes={} bound_ps={}\n"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   std::llround(file.step_s * 1e12), file.arena_bytes, std::llround(file.bound_s * 1e12), l.ways, l.fit,
+                   file.step_ps, file.arena_bytes, file.bound_ps, l.ways, l.fit,
                    l.memory, l.memory_least, l.needless, l.do_not_divide);
 }
 
@@ -131,7 +131,7 @@ int64_t number_of(std::string_view text, int line) {
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (status != std::errc() || end != text.data() + text.size() || out < 0)
     wrong_line(line, fmt::format("'{}' is no whole number of 0 or more", text));
-  if (out > int64_t{1} << 53) wrong_line(line, fmt::format("{} is too large", out));  // for a time to be kept whole
+  if (out > int64_t{1} << 60) wrong_line(line, fmt::format("{} is too large", out));  // so that counts can be added
   return out;
 }
 
@@ -185,10 +185,8 @@ void read_plan_line(std::string_view kind, std::string_view rest, int line, Plan
   } else if (kind == "set") {
     read_key(rest, line, out);
   } else if (kind == "predicted") {
-    int64_t step = 0, bound = 0;
-    read_numbers(rest, line, {{"step_ps", &step}, {"arena_bytes", &out.arena_bytes}, {"bound_ps", &bound}});
-    out.step_s = static_cast<double>(step) * 1e-12;
-    out.bound_s = static_cast<double>(bound) * 1e-12;
+    read_numbers(rest, line,
+                 {{"step_ps", &out.step_ps}, {"arena_bytes", &out.arena_bytes}, {"bound_ps", &out.bound_ps}});
   } else if (kind == "ledger") {
     PlanLedger& l = out.ledger;
     read_numbers(rest, line,

@@ -18,9 +18,9 @@ struct PlanFile {
   std::string machine;            // by whose rates, for people
   std::string graph;              // hash of the training step
   std::vector<std::string> keys;  // "parallel.tp=2"
-  double step_s = 0;
+  int64_t step_ps = 0;
   int64_t arena_bytes = 0;  // of the rank with the most
-  double bound_s = 0;
+  int64_t bound_ps = 0;
   PlanLedger ledger;
 };
 
