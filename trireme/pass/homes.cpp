@@ -79,7 +79,7 @@ class Homes {
   Program run() {
     std::multimap<NodeId, std::pair<const Trip*, const Visit*>> comes;
     std::multimap<NodeId, const Trip*> leaves;
-    find_updated();
+    if (!trips_.empty()) find_updated();
     for (const Trip& trip : trips_) {
       each_coming(trip, [&](const Visit& visit) {
         const bool waits = &visit == &trip.visits[0] && updated_s_.contains(trip.value);
