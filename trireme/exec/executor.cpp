@@ -1,7 +1,5 @@
 #include "trireme/exec/executor.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -19,6 +17,7 @@
 #include "trireme/exec/host_lane.h"
 #include "trireme/exec/rank_of_mesh.h"
 #include "trireme/exec/step_border.h"
+#include "trireme/exec/thread_time.h"
 #include "trireme/exec/tier_memory.h"
 #include "trireme/op/rank_groups.h"
 
@@ -27,12 +26,6 @@ namespace {
 
 constexpr size_t kMostKeptBytes = 8 << 20;  // freed memory in the first run, in which kernels make what they keep
 
-// That this thread has worked.
-double thread_worked_s() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 Device& of_plan(Device& device, const ExecutionPlan& plan) {
   require(plan.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", plan.device,
@@ -273,8 +266,7 @@ struct Executor::State {
     noting(bound, [&] { begin_work(bound); });
     if (!timed) return;
     const auto end = Clock::now();
-    const bool by_work = times_work && bound.kernel != nullptr;
-    bound.seconds += by_work ? thread_worked_s() - worked : std::chrono::duration<double>(end - begin).count();
+    bound.seconds += times_work ? thread_worked_s() - worked : std::chrono::duration<double>(end - begin).count();
     const bool is_under_way = bound.background && bound.background->is_under_way();
     if (tracing && !is_under_way) trace.push_back({number_of(bound), false, begin, end});
   }

@@ -119,8 +119,8 @@ class Executor {
   // Of the last step; zero on a rank that sends nothing. Always measured: five clock reads an operation.
   CommunicationTime communication() const;
 
-  // Times each action from now on (two clock reads an action). With `worked`, of those of compute that the calling
-  // thread works, in processor time: what else the machine does counts less then.
+  // Times each action from now on (two clock reads an action). With `worked`, how long the calling thread works: what
+  // else the machine does counts less then.
   void set_timing(bool on, bool worked = false);
   std::vector<ActionTime> times() const;
 

@@ -73,7 +73,7 @@ std::string measured_key(const Product& p) {
                      p.onto ? "+" : "");
 }
 
-std::string_view quickest_way(const Product& product) {
+std::string_view quickest_way(const Product& product, Way usual) {
   static constexpr std::array kWays{Way::kSgemm, Way::kBlocks};
   static constexpr std::array<std::string_view, 2> kNames{"sgemm", "blocks"};
   const Sample sample(product);
@@ -87,7 +87,8 @@ std::string_view quickest_way(const Product& product) {
     std::ranges::sort(times[way]);
     return times[way][times[way].size() / 2];
   };
-  return kNames[median(1) < (1 - kMustSave) * median(0) ? 1 : 0];
+  const size_t first = usual == Way::kSgemm ? 0 : 1;
+  return kNames[median(1 - first) < (1 - kMustSave) * median(first) ? 1 - first : first];
 }
 
 }  // namespace trireme::cpu
