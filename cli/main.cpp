@@ -70,6 +70,7 @@ std::string wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
     return unknown_word(app, extra[0]);
   }
   std::string text = error.what();
+  if (text.starts_with(": ")) text.erase(0, 2);  // after a name that help hides
   if (error.get_name() == "ConversionError") {
     const size_t equals = text.find(" = ");
     const size_t colon = text.find(": ");
@@ -136,7 +137,12 @@ void refuse_other_numbers(CLI::App& app) {
     const std::string type = option->get_type_name();
     const bool is_signed = type.starts_with("INT");
     if (!is_signed && !type.starts_with("UINT")) continue;
-    option->check(CLI::Validator([is_signed](std::string& text) { return why_another_number(text, is_signed); }, ""));
+    const auto why = [option, is_signed](const std::string& text) {
+      const std::string wrong = why_another_number(text, is_signed);
+      const bool is_named = wrong.empty() || !option->get_group().empty();  // CLI11 leaves out names that help hides
+      return is_named ? wrong : fmt::format("--{}: {}", option->get_lnames().front(), wrong);
+    };
+    option->check(CLI::Validator([why](std::string& text) { return why(text); }, ""));
   }
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) refuse_other_numbers(*command);
 }
