@@ -51,7 +51,7 @@ function(trireme_together name most)
   target_compile_options(${name} PRIVATE -Wno-subobject-linkage)  # takes the sources for headers
 endfunction()
 
-# The same for a folder of the library. Sources that tests/defects has a patch of stand in a unit of their own, so that the program with
+# The same for a folder of the library. Sources of which tests/defects has a patch stand in a unit of their own, so that the program with
 # defects needs to compile no others again.
 file(GLOB_RECURSE trireme_patches CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/tests/defects/patches
      ${PROJECT_SOURCE_DIR}/tests/defects/patches/*.patch)
