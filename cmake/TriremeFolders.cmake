@@ -1,10 +1,11 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [ONCE] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
+#   trireme_folder(layout [ONCE | NODES] [LIBS pkg::target ...] [DEFINES X=1 ...] [PRECOMPILED header ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
-# compiled with -O1, which takes about two thirds of the time that -O3 does.
+# compiled with -O1, which takes about two thirds of the time that -O3 does. NODES: it goes over the nodes of programs, of which a
+# pipeline has a million; -O2.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
 # folder are compiled sixteen at a time, as one. Where files of a folder give functions of their own the same names that cannot be; the
@@ -46,7 +47,7 @@ function(trireme_together name count)
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "ONCE" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "ONCE;NODES" "" "LIBS;DEFINES;PRECOMPILED" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -59,6 +60,8 @@ function(trireme_folder name)
   target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
   if(ARG_ONCE)
     target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  elseif(ARG_NODES)
+    target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
   endif()
   if(TRIREME_PRECOMPILE AND ARG_PRECOMPILED)
     target_precompile_headers(trireme_${name} PRIVATE ${ARG_PRECOMPILED})

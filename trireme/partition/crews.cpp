@@ -279,6 +279,8 @@ class CrewProgram {
         made_of_(from_.graph.nodes().size(), -1) {}
 
   Program run(const std::vector<Step>& steps) {
+    to_.graph.take_scopes(from_.graph);
+    to_.graph.expect_nodes(steps.size());
     add_inputs(steps);
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kNode) add(step.id);
