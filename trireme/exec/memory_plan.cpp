@@ -313,7 +313,7 @@ constexpr size_t kFew = 1000, kMany = 4000, kVeryMany = 16000;
 // that were found to be the closest are first, since a later one ends as soon as it takes more.
 std::vector<PlacingOrder> orders_for(size_t buffers) {
   std::vector<PlacingOrder> out;
-  if (buffers > kVeryMany) return {kByTime[0], kByBytes[2], kByTime[1], kByBytes[0]};
+  if (buffers > kVeryMany) return {kByTime[0], kByTime[1], kByBytes[2], kByBytes[0]};
   if (buffers > kFew) out.assign(kByTime.begin(), kByTime.end());
   out.insert(out.end(), kByBytes.begin(), buffers > kMany ? kByBytes.begin() + 3 : kByBytes.end());
   return out;
@@ -411,14 +411,14 @@ int64_t align_buffer(int64_t bytes, int64_t alignment) {
 
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   const int64_t bound = most_live(buffers, alignment);
-  const int64_t near = buffers.size() > kVeryMany ? bound / 64 : 0;  // where more orders would take long
+  const int64_t near = buffers.size() > kVeryMany ? bound / 128 : 0;  // where more orders would take long
   MemoryPlan best;
   best.bytes = std::numeric_limits<int64_t>::max();
   int tried = 0;
   for (const PlacingOrder& how : orders_for(buffers.size())) {
     MemoryPlan plan = place(buffers, sorted(buffers, how), alignment, how.slots_first, best.bytes);
     if (plan.bytes < best.bytes) best = std::move(plan);
-    if (best.bytes <= bound + (++tried > 1 ? near : 0)) break;
+    if (best.bytes <= bound + near * std::min(++tried, 2)) break;
   }
   best.lower_bound = bound;
   return best;

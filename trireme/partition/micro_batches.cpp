@@ -27,6 +27,9 @@ class Unroll {
         copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
     to_.graph = Graph(graph_.name());
     to_.graph.take_scopes(graph_);
+    to_.graph.expect_nodes(graph_.nodes().size() * static_cast<size_t>(count_));  // most are there so many times
+    to_.layouts.reserve(graph_.values().size() * static_cast<size_t>(count_));
+    to_.whole.reserve(to_.layouts.capacity());
     to_.mesh = without_micro_batches(from.mesh);
     to_.micro_batches = count_;
     to_.seq_chunks = seq_chunks(from.mesh);
@@ -72,7 +75,6 @@ class Unroll {
   // Gradients of all micro-batches, and updates.
   void carry_training() {
     std::vector<GradientOf> gradients;
-    gradients.reserve(graph_.gradients().size() * static_cast<size_t>(count_));
     for (size_t m = static_cast<size_t>(count_); m-- > 0;) {
       for (const auto& [gradient, of] : graph_.gradients()) {
         const GradientOf each{copies_[static_cast<size_t>(gradient)][m], copies_[static_cast<size_t>(of)][m]};
@@ -185,7 +187,6 @@ class Unroll {
   }
 
   static constexpr size_t kUnknown = static_cast<size_t>(-1);
-
   // How a micro-batch's part of a value lies.
   struct Part {
     Shared<Layout> layout;
@@ -193,7 +194,6 @@ class Unroll {
     bool is_smaller = false;  // than the value for the whole batch
     size_t alike = kUnknown;  // of alike_
   };
-
   // Of values for the whole batch that lie so, by micro-batch.
   using SharedPart = std::shared_ptr<const PartOf>;
   struct PartsAlike {
