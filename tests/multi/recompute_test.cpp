@@ -86,6 +86,17 @@ TEST(Recompute, contract_13_3_2_what_is_made_again_is_marked_in_dumps) {
   EXPECT_THAT(to_string(graph), HasSubstr("@\"blocks.0\" again"));
 }
 
+// Without weights and state, which are the same.
+TEST(Recompute, contract_13_3_3_ten_blocks_take_less_memory) {
+  const auto bytes_of = [](const std::function<void(Blocks&)>& ask) {
+    const Arena arena = compile(step_of(10, ask), {}).plan().arena();
+    return arena.bytes - arena.persistent;
+  };
+  const int64_t plain = bytes_of({}), again = bytes_of(recompute_all);
+  EXPECT_LT(again, plain);
+  EXPECT_LT(bytes_of([](Blocks& model) { model.recompute(); }), plain);
+}
+
 TEST(Recompute, a_module_inside_another_may_be_kept) {
   const Compiled compiled = unfused(step_of(3, [](Blocks& model) {
     model.recompute();

@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/exec/collective.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
@@ -29,6 +30,26 @@ std::string what_of(const ExecutionPlan& plan, const Action& action) {
          collective_terms(*action.op, action.attrs);
 }
 
+// The same of each kind of call once. Messages have attributes of their own, and say what their value is.
+class Whats {
+ public:
+  explicit Whats(const ExecutionPlan& plan) : plan_(plan) {}
+
+  const SharedText& of(const Action& action) {
+    static const Attrs kNone;
+    const bool is_one = is_message(*action.op);
+    const Few<int, 4>& values = action.in.empty() ? action.out : action.in;
+    const auto type_of = [&](int id) -> const TensorType& { return plan_.values[static_cast<size_t>(id)].type; };
+    const int kind = kinds_.of(*action.op, is_one ? kNone : action.attrs, values, {}, type_of);
+    return texts_.get(kind, [&] { return SharedText(what_of(plan_, action)); });
+  }
+
+ private:
+  const ExecutionPlan& plan_;
+  CallKinds kinds_;
+  OfKind<SharedText> texts_;
+};
+
 CommCall::Kind kind_of(const Action& action) {
   if (is_message(*action.op)) {
     return message_of(*action.op, action.attrs).sends ? CommCall::Kind::kSend : CommCall::Kind::kRecv;
@@ -42,6 +63,7 @@ std::vector<CommCall> calls_by(const ExecutionPlan& plan, RanksOf&& ranks_of) {
   std::vector<CommCall> out;
   std::vector<int> call_of(plan.actions.size(), -1);  // -1 once it is known to have ended
   std::vector<int> waits;
+  Whats whats(plan);
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const Action& action = plan.actions[i];
     for (const int wait : action.waits) {
@@ -52,7 +74,7 @@ std::vector<CommCall> calls_by(const ExecutionPlan& plan, RanksOf&& ranks_of) {
     if (!communicates(action.lane)) continue;
     CommCall call{.ranks = ranks_of(action), .what = {}};
     if (call.ranks.empty()) continue;
-    call.what = what_of(plan, action);
+    call.what = whats.of(action);
     call.action = static_cast<int>(i);
     call.scope = action.scope;
     call.kind = kind_of(action);

@@ -30,9 +30,9 @@ struct CommCall {
   };
 
   std::vector<int> ranks;  // of the communicator; of a message: who sends, who receives
-  std::string what;        // equal on all members: "all_reduce of f32 x 12, f32 x 4 by sum"; of a message: "f32 x 12"
+  SharedText what;         // equal on all members: "all_reduce of f32 x 12, f32 x 4 by sum"; of a message: "f32 x 12"
   int action = 0;
-  std::string scope = {};
+  SharedText scope = {};
   Kind kind = Kind::kCollective;
   int64_t tag = 0;              // of a message
   std::vector<int> waits = {};  // earlier calls of this rank, by their places among its calls, that have ended

@@ -5,8 +5,8 @@
 #include <bit>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -314,31 +314,42 @@ constexpr size_t kFew = 1000, kMany = 4000, kVeryMany = 16000;
 // that were found to be the closest are first, since a later one ends as soon as it takes more.
 std::vector<PlacingOrder> orders_for(size_t buffers) {
   std::vector<PlacingOrder> out;
-  if (buffers > kVeryMany) return {kByTime[0], kByBytes[2], kByTime[1], kByBytes[0]};
+  if (buffers > kVeryMany) return {kByTime[0], kByTime[1], kByBytes[2], kByBytes[0]};
   if (buffers > kFew) out.assign(kByTime.begin(), kByTime.end());
   out.insert(out.end(), kByBytes.begin(), buffers > kMany ? kByBytes.begin() + 3 : kByBytes.end());
   return out;
 }
 
+// By what a buffer's place in an order goes: the smallest first.
+struct PlaceInOrder {
+  int64_t first = 0, then = 0;
+  size_t id = 0;
+};
+
+PlaceInOrder place_in_order(const Lifetime& buffer, const PlacingOrder& how, size_t id) {
+  using By = PlacingOrder::By;
+  const int64_t length = static_cast<int64_t>(buffer.last) - buffer.first + 1;
+  if (how.by == By::kBytes) return {-buffer.bytes, -length, id};
+  if (how.by == By::kLength) return {-length, -buffer.bytes, id};
+  if (how.by == By::kBoth) {
+    int64_t both = 0;
+    if (__builtin_mul_overflow(buffer.bytes, length, &both)) both = std::numeric_limits<int64_t>::max();
+    return {-both, 0, id};
+  }
+  const int length_class = static_cast<int>(std::bit_width(static_cast<uint64_t>(length))) / how.class_bits;
+  return {-int64_t{length_class}, how.by == By::kLater ? -int64_t{buffer.last} : int64_t{buffer.first}, id};
+}
+
 std::vector<size_t> sorted(std::span<const Lifetime> buffers, const PlacingOrder& how) {
-  const auto length = [](const Lifetime& b) { return static_cast<int64_t>(b.last) - b.first + 1; };
-  const auto length_class = [&](const Lifetime& b) {
-    return static_cast<int>(std::bit_width(static_cast<uint64_t>(length(b)))) / how.class_bits;
-  };
-  std::vector<size_t> out(buffers.size());
-  std::iota(out.begin(), out.end(), size_t{0});
-  std::stable_sort(out.begin(), out.end(), [&](size_t i, size_t j) {
-    using By = PlacingOrder::By;
-    const Lifetime& a = buffers[i];
-    const Lifetime& b = buffers[j];
-    if (how.by == By::kBytes) return a.bytes != b.bytes ? a.bytes > b.bytes : length(a) > length(b);
-    if (how.by == By::kLength) return length(a) != length(b) ? length(a) > length(b) : a.bytes > b.bytes;
-    if (how.by == By::kBoth)
-      return static_cast<double>(a.bytes) * static_cast<double>(length(a)) >
-             static_cast<double>(b.bytes) * static_cast<double>(length(b));
-    if (length_class(a) != length_class(b)) return length_class(a) > length_class(b);
-    return how.by == By::kLater ? a.last > b.last : a.first < b.first;
+  std::vector<PlaceInOrder> places;
+  places.reserve(buffers.size());
+  for (size_t id = 0; id < buffers.size(); ++id) places.push_back(place_in_order(buffers[id], how, id));
+  std::ranges::sort(places, [](const PlaceInOrder& a, const PlaceInOrder& b) {
+    return std::tie(a.first, a.then, a.id) < std::tie(b.first, b.then, b.id);
   });
+  std::vector<size_t> out;
+  out.reserve(places.size());
+  for (const PlaceInOrder& place : places) out.push_back(place.id);
   return out;
 }
 
@@ -418,14 +429,14 @@ int64_t align_buffer(int64_t bytes, int64_t alignment) {
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   check_sum(buffers, alignment);
   const int64_t bound = most_live(buffers, alignment);
-  const int64_t near = buffers.size() > kVeryMany ? bound / 64 : 0;  // where more orders would take long
+  const int64_t near = buffers.size() > kVeryMany ? bound / 128 : 0;  // where more orders would take long
   MemoryPlan best;
   best.bytes = std::numeric_limits<int64_t>::max();
   int tried = 0;
   for (const PlacingOrder& how : orders_for(buffers.size())) {
     MemoryPlan plan = place(buffers, sorted(buffers, how), alignment, how.slots_first, best.bytes);
     if (plan.bytes < best.bytes) best = std::move(plan);
-    if (best.bytes <= bound + (++tried > 1 ? near : 0)) break;
+    if (best.bytes <= bound + near * std::min(++tried, 2)) break;
   }
   best.lower_bound = bound;
   return best;

@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/build.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
 #include "trireme/op/rank_groups.h"
 
@@ -45,7 +46,7 @@ class Words {
       return fmt::format("send of {} to {} with tag {}", call.what, who(call.ranks[1]), call.tag);
     if (call.kind == CommCall::Kind::kRecv)
       return fmt::format("recv of {} from {} with tag {}", call.what, who(call.ranks[0]), call.tag);
-    return call.what;
+    return std::string(call.what.view());
   }
 
   std::span<const std::string> names_;
@@ -233,14 +234,21 @@ std::vector<std::string> check_communication(const Calls& calls, std::span<const
 std::vector<std::string> check_communication(const ExecutionPlan& plan) {
   Findings out;
   std::map<std::vector<int>, std::string> checked;  // by axes
-  const auto wrong_with = [&](const Action& action) -> std::string {
-    if (is_message(*action.op)) return check_message(plan, action);
+  const auto wrong_with_groups = [&](const Action& action) -> std::string {
     const RankGroups groups = groups_of(*action.op, action.attrs);
     const std::vector<int> axes(groups.axes.begin(), groups.axes.end());
     const auto [known, is_new] = checked.try_emplace(axes);
     if (is_new) known->second = check_axes(axes, plan.mesh);
     const std::string of_groups = groups.ranks.empty() ? known->second : groups.why_not(plan.mesh);
     return of_groups.empty() ? check_action(plan, action) : of_groups;
+  };
+  CallKinds kinds;
+  OfKind<std::string> wrong_of_kind;
+  const auto type_of = [&](int id) -> const TensorType& { return plan.values[static_cast<size_t>(id)].type; };
+  const auto wrong_with = [&](const Action& action) -> std::string {
+    if (is_message(*action.op)) return check_message(plan, action);
+    const int kind = kinds.of(*action.op, action.attrs, action.in, action.out, type_of);
+    return wrong_of_kind.get(kind, [&] { return wrong_with_groups(action); });
   };
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const Action& action = plan.actions[i];

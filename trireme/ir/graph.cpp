@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/interned_type.h"
 
 namespace trireme {
 
@@ -48,7 +49,7 @@ std::string to_string(const Init& init) {
 
 ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as, Piece piece) {
   const auto id = static_cast<ValueId>(values_.size());
-  values_.push_back({type, -1, static_cast<int>(inputs_.size())});
+  values_.push_back({interned(type), -1, static_cast<int>(inputs_.size())});
   inputs_.push_back({id, role, std::move(name), init, saved_as, std::move(piece)});
   return id;
 }
@@ -62,17 +63,16 @@ void Graph::set_piece(ValueId input, Piece piece) {
 NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                        std::span<const TensorType> types) {
   const auto id = static_cast<NodeId>(nodes_.size());
-  Node node{mark_, &op, std::move(attrs), inputs, {}};
-  node.outputs.reserve(types.size());
   for (const ValueId input : inputs) {
     invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist", op.name,
               input);
   }
+  Node& node = nodes_.emplace_back(Node{mark_, &op, std::move(attrs), inputs, {}});
+  node.outputs.reserve(types.size());
   for (const TensorType& type : types) {
     node.outputs.push_back(static_cast<ValueId>(values_.size()));
-    values_.push_back({type, id, static_cast<int>(node.outputs.size()) - 1});
+    values_.push_back({interned(type), id, static_cast<int>(node.outputs.size()) - 1});
   }
-  nodes_.push_back(std::move(node));
   return id;
 }
 
@@ -94,8 +94,14 @@ void Graph::set_scope(std::string_view scope) {
   scopes_.emplace_back(scope);
 }
 
+void Graph::take_scopes(const Graph& from) {
+  invariant(nodes_.empty(), "graph '{}' has nodes of its own scopes", name_);
+  scopes_ = from.scopes_;
+  scopes_by_name_ = from.scopes_by_name_;
+}
+
 void Graph::mark_as(const Graph& from, const Node& node, NodeId gradient_of) {
-  const std::string_view scope = from.scope_of(node);
+  const SharedText& scope = from.scopes_[static_cast<size_t>(node.scope)];
   const auto same = static_cast<size_t>(node.scope);  // a graph made of another mostly has its scopes in its order
   if (same < scopes_.size() && scopes_[same] == scope) {
     mark_.scope = node.scope;
@@ -137,14 +143,16 @@ void Graph::carry_gradients(const Graph& from, std::span<const ValueId> became) 
   carried.reserve(from.gradients().size());
   for (const auto& [gradient, value] : from.gradients()) {
     const GradientOf each{became[static_cast<size_t>(gradient)], became[static_cast<size_t>(value)]};
-    if (each.gradient != kNoValue && each.of != kNoValue && !is_gradient(each.gradient, each.of)) {
-      carried.push_back(each);
-    }
+    if (each.gradient != kNoValue && each.of != kNoValue) carried.push_back(each);
   }
-  std::ranges::stable_sort(carried, {}, &GradientOf::gradient);
+  add_gradients(std::move(carried));
+}
+
+void Graph::add_gradients(std::vector<GradientOf> added) {
+  std::ranges::stable_sort(added, {}, &GradientOf::gradient);
   std::vector<GradientOf> all;
-  all.reserve(gradients_.size() + carried.size());
-  std::ranges::merge(gradients_, carried, std::back_inserter(all), {}, &GradientOf::gradient, &GradientOf::gradient);
+  all.reserve(gradients_.size() + added.size());
+  std::ranges::merge(gradients_, added, std::back_inserter(all), {}, &GradientOf::gradient, &GradientOf::gradient);
   gradients_.clear();
   for (const GradientOf& each : all) {
     bool is_known = false;

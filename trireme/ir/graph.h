@@ -9,13 +9,14 @@
 // updates of parameters.
 #pragma once
 
-#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "trireme/base/few.h"
+#include "trireme/base/growing.h"
+#include "trireme/base/shared_text.h"
 #include "trireme/ir/attrs.h"
 #include "trireme/ir/piece.h"
 #include "trireme/ir/requests.h"
@@ -111,9 +112,9 @@ struct Update {
 };
 
 struct Value {
-  TensorType type;
-  NodeId producer = -1;  // -1: an input of the graph
-  int index = 0;         // which output of the producer, or which input of the graph
+  const TensorType& type;  // an interned one
+  NodeId producer = -1;    // -1: an input of the graph
+  int index = 0;           // which output of the producer, or which input of the graph
 };
 
 class Graph {
@@ -126,11 +127,15 @@ class Graph {
   // The types are the caller's to infer (op/build.h does). Returns the first output.
   NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs, std::span<const TensorType> types);
   void add_output(std::string name, ValueId value, ValueId updates = kNoValue);
+  // So many nodes are added next, or about as many.
+  void expect_nodes(size_t count) { nodes_.reserve(nodes_.size() + count); }
   // Drops all outputs, for passes that name others.
   void clear_outputs() { outputs_.clear(); }
 
   // Nodes added from now on carry this name scope ("decoder.3.attn.q").
   void set_scope(std::string_view scope);
+  // Names scopes as that graph does, so that nodes marked as its nodes find theirs at once. Of a graph without nodes.
+  void take_scopes(const Graph& from);
   std::string_view scope() const { return scopes_[static_cast<size_t>(mark_.scope)]; }
   std::string_view scope_of(const Node& node) const { return scopes_[static_cast<size_t>(node.scope)]; }
 
@@ -160,6 +165,8 @@ class Graph {
   // What another graph says, whose values became these here. A value that became kNoValue is gone, and so are its
   // gradients; one of an update must not be.
   void carry_gradients(const Graph& from, std::span<const ValueId> became);
+  // As many calls of add_gradient would.
+  void add_gradients(std::vector<GradientOf> added);
   void carry_updates(const Graph& from, std::span<const ValueId> became);
 
   void add_shard_request(ShardRequest request) { shard_requests_.push_back(std::move(request)); }
@@ -177,7 +184,7 @@ class Graph {
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   const std::vector<Node>& nodes() const { return nodes_; }
-  const std::deque<Value>& values() const { return values_; }
+  const Growing<Value>& values() const { return values_; }
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
@@ -190,7 +197,7 @@ class Graph {
 
  private:
   std::string name_;
-  std::vector<std::string> scopes_;
+  std::vector<SharedText> scopes_;
   std::vector<int> scopes_by_name_ = {0};  // numbers of scopes, sorted by their names
   std::vector<ShardRequest> shard_requests_;
   std::vector<StageRequest> stage_requests_;
@@ -200,7 +207,7 @@ class Graph {
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;
-  std::deque<Value> values_;  // a deque, so that a tensor's type stays where it is while nodes are added
+  Growing<Value> values_;  // so that a tensor's type stays where it is while nodes are added
   Mark mark_;
   std::vector<GradientOf> gradients_;
   std::vector<Update> updates_;

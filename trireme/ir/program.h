@@ -33,14 +33,16 @@ struct Program {
   std::vector<std::shared_ptr<const PartOf>> parts = {};
 
   // Null: the value is not a part.
-  std::shared_ptr<const PartOf> part_of(ValueId id) const {
+  const std::shared_ptr<const PartOf>& part_of(ValueId id) const {
+    static const std::shared_ptr<const PartOf> kNone;
     const auto at = static_cast<size_t>(id);
-    return at < parts.size() ? parts[at] : nullptr;
+    return at < parts.size() ? parts[at] : kNone;
   }
   void set_part_of(ValueId id, std::shared_ptr<const PartOf> part) {
     if (part == nullptr) return;
     const auto at = static_cast<size_t>(id);
-    if (parts.size() <= at) parts.resize(at + 1);
+    if (parts.size() == at) return parts.push_back(std::move(part));
+    if (parts.size() < at) parts.resize(at + 1);
     parts[at] = std::move(part);
   }
 };

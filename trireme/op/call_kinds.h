@@ -45,17 +45,30 @@ class CallKinds {
   const CallKind& operator[](int kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
  private:
+  // A call as it was met: attributes by where their text lies, so that those that nodes share are not read. `attrs_`
+  // keeps them there.
+  struct Met {
+    const std::string* attrs = nullptr;
+    uint64_t hash = 0;
+    int kind = -1;  // none: the place is free
+  };
+
   int find(const OpDef& op, const Attrs& attrs);
+  int find_by_text(const OpDef& op, const Attrs& attrs);
   int number_of(const Attrs& attrs);  // equal texts have one
+  bool is_of(int kind, const OpDef& op) const;
+  Met& place_of(const OpDef& op, const std::string* attrs, uint64_t hash);  // where it is, or would be
+  void make_room();
 
   std::vector<const TensorType*> in_, out_;  // of the call that is looked for
   std::vector<CallKind> kinds_;
   std::vector<int> attrs_of_;  // of kinds, by number_of
-  // By where a text lies, so that those that nodes share are read once. `attrs_` keeps them there.
-  std::unordered_map<const std::string*, int> by_place_;
   std::unordered_map<std::string_view, int> by_text_;
+  std::unordered_map<const std::string*, int> by_place_;
   std::vector<Attrs> attrs_;
-  std::unordered_multimap<uint64_t, int> by_hash_;
+  std::unordered_multimap<uint64_t, int> by_hash_;  // of number, op and types
+  std::vector<Met> met_;                            // by hash; the next place where that is taken
+  size_t count_met_ = 0;
 };
 
 // What `make` gives for a kind, found when the first call of the kind is met.

@@ -82,6 +82,7 @@ class Order {
       }
       note_of_no_unit(id);
     }
+    std::ranges::sort(readers_);
   }
 
   // A sum over micro-batches, and what is made of it, is ready when all is that it reads of units; what reads another
@@ -100,7 +101,7 @@ class Order {
     for (const ValueId in : node.inputs) {
       const NodeId producer = graph_.value(in).producer;
       if (producer < 0 || stages_.crew_of(producer) != crew_ || !stages_.follows_unit(producer)) continue;
-      readers_.emplace(in, id);
+      readers_.emplace_back(in, id);
       is_waited_for_[static_cast<size_t>(in)] = 1;
       ++missing_[static_cast<size_t>(id)];
     }
@@ -153,8 +154,8 @@ class Order {
       has_[static_cast<size_t>(out)] = 1;
       if (stages_.crew_of(id) == crew_) send(out);
       if (is_waited_for_[static_cast<size_t>(out)] == 0) continue;
-      for (auto [reader, end] = readers_.equal_range(out); reader != end; ++reader) {
-        if (--missing_[static_cast<size_t>(reader->second)] == 0) ready_.insert(reader->second);
+      for (const auto& [value, reader] : std::ranges::equal_range(readers_, out, {}, &Waits::first)) {
+        if (--missing_[static_cast<size_t>(reader)] == 0) ready_.insert(reader);
       }
     }
   }
@@ -171,13 +172,14 @@ class Order {
   const Graph& graph_;
   int crew_;
   const std::vector<Unit>& units_;
-  std::vector<char> has_;                             // by value: it is made, or on its way
-  std::vector<char> done_;                            // by node
-  std::vector<int> missing_;                          // by node of no unit: operands that are still to be made
-  std::unordered_multimap<ValueId, NodeId> readers_;  // by value: nodes of no unit that wait for it
-  std::vector<char> is_waited_for_;                   // by value, by those
-  std::vector<std::vector<NodeId>> of_unit_;          // by unit
-  std::vector<std::vector<ValueId>> incoming_;        // by unit
+  std::vector<char> has_;     // by value: it is made, or on its way
+  std::vector<char> done_;    // by node
+  std::vector<int> missing_;  // by node of no unit: operands that are still to be made
+  using Waits = std::pair<ValueId, NodeId>;
+  std::vector<Waits> readers_;                  // by value, in order: nodes of no unit that wait for it
+  std::vector<char> is_waited_for_;             // by value, by those
+  std::vector<std::vector<NodeId>> of_unit_;    // by unit
+  std::vector<std::vector<ValueId>> incoming_;  // by unit
   std::vector<NodeId> of_no_unit_;
   std::vector<NodeId> sent_first_;  // what depends on parameters alone, and is read by other crews
   std::set<NodeId> ready_;
@@ -280,6 +282,8 @@ class CrewProgram {
         made_of_(from_.graph.nodes().size(), -1) {}
 
   Program run(const std::vector<Step>& steps) {
+    to_.graph.take_scopes(from_.graph);
+    to_.graph.expect_nodes(steps.size());
     add_inputs(steps);
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kNode) add(step.id);

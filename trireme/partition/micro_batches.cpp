@@ -27,6 +27,10 @@ class Unroll {
         parts_(graph_.values().size()),
         copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
     to_.graph = Graph(graph_.name());
+    to_.graph.take_scopes(graph_);
+    to_.graph.expect_nodes(graph_.nodes().size() * static_cast<size_t>(count_));  // most are there so many times
+    to_.layouts.reserve(graph_.values().size() * static_cast<size_t>(count_));
+    to_.whole.reserve(to_.layouts.capacity());
     to_.mesh = without_micro_batches(from.mesh);
     to_.micro_batches = count_;
     to_.seq_chunks = seq_chunks(from.mesh);
@@ -54,12 +58,7 @@ class Unroll {
       to_.graph.add_output(output.name, find(output.value, 0),
                            output.updates == kNoValue ? kNoValue : find(output.updates, 0));
     }
-    std::vector<ValueId> became(copies_.size(), kNoValue);
-    for (int64_t m = count_; m-- > 0;) {
-      for (size_t id = 0; id < became.size(); ++id) became[id] = copies_[id][static_cast<size_t>(m)];
-      to_.graph.carry_gradients(graph_, became);
-    }
-    to_.graph.carry_updates(graph_, became);
+    carry_training();
     return std::move(to_);
   }
 
@@ -73,6 +72,21 @@ class Unroll {
   };
 
   const Layout& layout_of(ValueId id) const { return from_.layouts[static_cast<size_t>(id)]; }
+
+  // Gradients of all micro-batches, and updates.
+  void carry_training() {
+    std::vector<GradientOf> gradients;
+    for (size_t m = static_cast<size_t>(count_); m-- > 0;) {
+      for (const auto& [gradient, of] : graph_.gradients()) {
+        const GradientOf each{copies_[static_cast<size_t>(gradient)][m], copies_[static_cast<size_t>(of)][m]};
+        if (each.gradient != kNoValue && each.of != kNoValue) gradients.push_back(each);
+      }
+    }
+    to_.graph.add_gradients(std::move(gradients));
+    std::vector<ValueId> became;
+    for (const std::vector<ValueId>& copies : copies_) became.push_back(copies.front());
+    to_.graph.carry_updates(graph_, became);
+  }
 
   void add_input(const Input& input) {
     Layout layout = layout_of(input.value);
@@ -153,27 +167,49 @@ class Unroll {
   }
 
   void record(ValueId id, ValueId old_id, int64_t m) {
-    record_part(id, old_id);
-    if (to_.whole.back() != from_.whole[static_cast<size_t>(old_id)]) note_part(id, old_id, m);
+    if (record_part(id, old_id).is_smaller) note_part(id, old_id, m);
   }
 
+  // Values that lie alike share what says so.
   void note_part(ValueId id, ValueId old_id, int64_t m) {
     const auto at = static_cast<size_t>(old_id);
-    to_.set_part_of(id, std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m}));
+    const auto is_alike = [&](const PartsAlike& each) {
+      return each.layout == from_.layouts[at] && each.whole == from_.whole[at];
+    };
+    size_t& alike = parts_[at]->alike;
+    if (alike == kUnknown) {
+      alike = static_cast<size_t>(std::ranges::find_if(alike_, is_alike) - alike_.begin());
+      if (alike == alike_.size())
+        alike_.push_back({from_.layouts[at], from_.whole[at], std::vector<SharedPart>(static_cast<size_t>(count_))});
+    }
+    SharedPart& part = alike_[alike].parts[static_cast<size_t>(m)];
+    if (part == nullptr) part = std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m});
+    to_.set_part_of(id, part);
   }
 
+  static constexpr size_t kUnknown = static_cast<size_t>(-1);
   // How a micro-batch's part of a value lies.
   struct Part {
     Shared<Layout> layout;
     Shared<Shape> whole;
+    bool is_smaller = false;  // than the value for the whole batch
+    size_t alike = kUnknown;  // of alike_
+  };
+  // Of values for the whole batch that lie so, by micro-batch.
+  using SharedPart = std::shared_ptr<const PartOf>;
+  struct PartsAlike {
+    Shared<Layout> layout;
+    Shared<Shape> whole;
+    std::vector<SharedPart> parts;
   };
 
-  void record_part(ValueId id, ValueId old_id) {
+  const Part& record_part(ValueId id, ValueId old_id) {
     invariant(id == static_cast<ValueId>(to_.layouts.size()), "values are recorded out of order");
     std::optional<Part>& part = parts_[static_cast<size_t>(old_id)];
     if (!part) part = part_of(old_id);
     to_.layouts.push_back(part->layout);
     to_.whole.push_back(part->whole);
+    return *part;
   }
 
   Part part_of(ValueId old_id) const {
@@ -188,7 +224,7 @@ class Unroll {
       });
     }
     std::erase_if(layout.partial, [&](const PartialAxis& p) { return steps_.is_ours(p.axis); });
-    return {std::move(layout), whole};
+    return {std::move(layout), whole, whole != *from_.whole[at]};
   }
 
   void begin(NodeId id, int64_t m, bool of_one = false) {
@@ -437,7 +473,8 @@ class Unroll {
   const MicroBatchOptions& options_;
   int64_t count_;
   MicroBatchSteps steps_;
-  std::vector<std::optional<Part>> parts_;                  // of the values that were asked for
+  std::vector<std::optional<Part>> parts_;  // of the values that were asked for
+  std::vector<PartsAlike> alike_;
   std::map<std::pair<ValueId, int64_t>, ValueId> carried_;  // by value and first chunk: sums for it and those before
   bool marked_;                                             // nodes of one micro-batch with its number
   std::vector<std::vector<ValueId>> copies_;                // of each value, per micro-batch

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <unordered_map>
 #include <utility>
 
@@ -99,21 +101,36 @@ class CollectiveChecks {
   std::vector<std::vector<Ends>> known_;  // by kind
 };
 
-// Local shapes, each found once: most values share their layouts with values of other micro-batches.
+// Local shapes, each found once: most values share their layouts and whole shapes with values of other micro-batches.
 class LocalShapes {
  public:
   explicit LocalShapes(const Mesh& mesh) : mesh_(mesh) {}
 
-  const Shape& of(const Shape& whole, const Shared<Layout>& layout) {
-    std::vector<std::pair<Shape, Shape>>& known = by_layout_[&*layout];
+  const Shape& of(const Shape& whole, const Layout& layout) {
+    Seen& seen = seen_[(reinterpret_cast<uintptr_t>(&whole) / 16 * 31 + reinterpret_cast<uintptr_t>(&layout) / 16) %
+                       seen_.size()];
+    if (seen.whole != &whole || seen.layout != &layout) seen = {&whole, &layout, &find(whole, layout)};
+    return *seen.local;
+  }
+
+ private:
+  // By where they lie.
+  struct Seen {
+    const Shape* whole = nullptr;
+    const Layout* layout = nullptr;
+    const Shape* local = nullptr;
+  };
+
+  const Shape& find(const Shape& whole, const Layout& layout) {
+    std::deque<std::pair<Shape, Shape>>& known = by_layout_[&layout];
     const auto found = std::ranges::find(known, whole, &std::pair<Shape, Shape>::first);
     if (found != known.end()) return found->second;
     return known.emplace_back(whole, local_shape(whole, layout, mesh_)).second;
   }
 
- private:
   const Mesh& mesh_;
-  std::unordered_map<const Layout*, std::vector<std::pair<Shape, Shape>>> by_layout_;  // whole and local
+  std::array<Seen, 1024> seen_;
+  std::unordered_map<const Layout*, std::deque<std::pair<Shape, Shape>>> by_layout_;  // whole and local
 };
 
 }  // namespace

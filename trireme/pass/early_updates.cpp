@@ -10,8 +10,8 @@
 // link most updates stand at the end: the backward pass waits for none.
 #include <algorithm>
 #include <limits>
-#include <map>
 
+#include "trireme/base/few.h"
 #include "trireme/ir/readers.h"
 #include "trireme/op/op_def.h"
 #include "trireme/pass/passes.h"
@@ -23,7 +23,11 @@ namespace {
 class EarlyUpdates {
  public:
   EarlyUpdates(const Program& program, const Rates& rates)
-      : graph_(program.graph), rewrite_(program), waits_for_(graph_.nodes().size(), 0), readers_(graph_) {
+      : graph_(program.graph),
+        rewrite_(program),
+        waits_for_(graph_.nodes().size(), 0),
+        waited_by_(graph_.nodes().size()),
+        readers_(graph_) {
     StepTimes times = step_times(program, rates);
     starts_ = std::move(times.starts);
     ends_ = starts_;
@@ -109,7 +113,7 @@ class EarlyUpdates {
   }
   void wait(NodeId id, NodeId for_node) {
     ++waits_for_[static_cast<size_t>(id)];
-    waited_by_[for_node].push_back(id);
+    waited_by_[static_cast<size_t>(for_node)].push_back(id);
   }
 
   void add(NodeId id) {
@@ -135,19 +139,17 @@ class EarlyUpdates {
   }
 
   void done(NodeId id) {
-    const auto waiting = waited_by_.find(id);
-    if (waiting == waited_by_.end()) return;
-    for (const NodeId update : waiting->second) {
+    for (const NodeId update : waited_by_[static_cast<size_t>(id)]) {
       if (--waits_for_[static_cast<size_t>(update)] == 0) add_once(update);
     }
   }
 
   const Graph& graph_;
   Rewrite rewrite_;
-  std::vector<double> starts_, ends_;  // of nodes, in the modelled step
-  std::vector<char> updates_;          // of nodes
-  std::vector<int> waits_for_;         // of updates: nodes that are not done yet; -1: it is added
-  std::map<NodeId, std::vector<NodeId>> waited_by_;
+  std::vector<double> starts_, ends_;      // of nodes, in the modelled step
+  std::vector<char> updates_;              // of nodes
+  std::vector<int> waits_for_;             // of updates: nodes that are not done yet; -1: it is added
+  std::vector<Few<NodeId, 2>> waited_by_;  // per node: updates
   Readers readers_;
   std::vector<NodeId> on_their_way_;
 };

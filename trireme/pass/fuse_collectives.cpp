@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/bucket_model.h"
 #include "trireme/pass/parameter_names.h"
@@ -73,12 +74,39 @@ void limit_to_readers(const Graph& graph, const std::vector<NodeId>& readers, Se
   }
 }
 
-std::map<std::string, Sequence> sequences_of(const Program& program, const PassOptions& options) {
+// What sequences are told apart by.
+struct SequenceKey {
+  int call = 0;  // of equal ops, attributes and element types
+  int64_t fusion = 0;
+  bool from_start = false;
+  int micro_batch = -1;
+  friend auto operator<=>(const SequenceKey&, const SequenceKey&) = default;
+};
+
+// Numbers of calls that may be one operation but for their shapes.
+class AlikeCalls {
+ public:
+  int of(const Graph& graph, const Node& node) {
+    return of_kind_.get(kinds_.of(graph, node), [&] {
+      const std::string text =
+          fmt::format("{}{} {}", node.op->name, node.attrs.text(), to_string(graph.type(node.inputs[0]).dtype));
+      return numbers_.try_emplace(text, static_cast<int>(numbers_.size())).first->second;
+    });
+  }
+
+ private:
+  CallKinds kinds_;
+  OfKind<int> of_kind_;
+  std::map<std::string, int> numbers_;
+};
+
+std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassOptions& options) {
   const Graph& graph = program.graph;
   const std::vector<double> starts = start_times(program, options.rates);
   const std::vector<std::string_view> names = parameter_names(graph);
   const std::vector<NodeId> readers = first_readers(graph);
-  std::map<std::string, Sequence> out;
+  AlikeCalls calls;
+  std::map<SequenceKey, Sequence> out;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
     const FusionOfKind* how = fusion_of(node, options.fusion);
@@ -90,8 +118,7 @@ std::map<std::string, Sequence> sequences_of(const Program& program, const PassO
     const NodeId reader = readers[static_cast<size_t>(result)];
     const bool is_read = reader < static_cast<NodeId>(graph.nodes().size());
     const bool from_start = does(node, ReshardStep::Kind::kAllGather) && is_as_stored(graph, operand) && is_read;
-    Sequence& sequence = out[fmt::format("{}{} {} {} {:d} {}", node.op->name, node.attrs.text(),
-                                         to_string(graph.type(operand).dtype), fusion, from_start, node.micro_batch)];
+    Sequence& sequence = out[{calls.of(graph, node), fusion, from_start, node.micro_batch}];
     sequence.how = fusion == kNoFusionId ? how : nullptr;
     sequence.from_start = from_start;
     sequence.nodes.push_back(id);

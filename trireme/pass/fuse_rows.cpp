@@ -4,6 +4,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/few.h"
 #include "trireme/ir/readers.h"
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/row_steps.h"
@@ -20,7 +21,7 @@ constexpr int kMostProducts = 1;
 
 // Nodes that become one, at the place of the last of them, or where that may not be, of the first, which is a product.
 struct Group {
-  std::vector<NodeId> members;  // in order
+  Few<NodeId, 4> members;  // in order
   int row_dims = 0;
   int products = 0;
   bool at_first = false;
@@ -35,6 +36,7 @@ class FuseRows {
         product_bytes_(may_join_products(options) ? options.fused_product_bytes : -1),
         graph_(program.graph),
         size_(graph_.nodes().size()),
+        kind_of_(size_, -1),
         row_ops_(size_, nullptr),
         group_of_(size_),
         readers_(graph_),
@@ -89,6 +91,7 @@ class FuseRows {
   const RowOp* fusable(const Node& node) {
     if (node.phase == Phase::kUpdate) return nullptr;
     const int kind = kinds_.of(graph_, node);
+    kind_of_[static_cast<size_t>(&node - graph_.nodes().data())] = kind;
     const std::optional<RowOp>& op = of_kind_.get(kind, [&] {
       const TypeArgs types = kinds_[kind].types();
       const std::optional<RowOp> cheap = cheap_row_op(*kinds_[kind].op, types);
@@ -243,46 +246,60 @@ class FuseRows {
   }
 
   void emit(Rewrite& rewrite, const Group& group) {
-    RowSteps steps{.row_dims = group.row_dims};
-    std::map<ValueId, int> number;
-    std::vector<ValueId> in, out;
-    for (const NodeId id : group.members) {
-      for (const ValueId operand : graph_.node(id).inputs) {
-        if (is_inner(operand, group) || !number.emplace(operand, steps.operands).second) continue;
-        in.push_back(operand);
-        ++steps.operands;
-      }
-    }
-    int made = steps.operands;
-    for (const NodeId id : group.members) {
-      const Node& node = graph_.node(id);
-      RowStep& step = steps.steps.emplace_back(RowStep{&def_of(node), node.attrs, {}, {}});
-      for (const ValueId operand : node.inputs) step.in.push_back(number.at(operand));
-      for (const ValueId value : node.outputs) {
-        step.out.push_back(made);
-        number.emplace(value, made);
-        if (read_outside(value, group)) {
-          steps.results.push_back(made);
-          out.push_back(value);
-        }
-        ++made;
-      }
-    }
-    if (out.empty()) return;  // nobody reads any of it
-    rewrite.add(structural().fused_rows, attrs_of(group, steps), group.members, in, out);
+    number_values(group);
+    if (out_.empty()) return;  // nobody reads any of it
+    rewrite.add(structural().fused_rows, attrs_of(group), group.members, in_, out_);
   }
 
-  // Written once for all groups of equal steps.
-  const Attrs& attrs_of(const Group& group, const RowSteps& steps) {
-    std::vector<int> key{steps.row_dims, steps.operands, static_cast<int>(steps.steps.size())};
-    for (size_t i = 0; i < group.members.size(); ++i) {
-      key.push_back(kinds_.of(graph_, graph_.node(group.members[i])));
-      key.insert(key.end(), steps.steps[i].in.begin(), steps.steps[i].in.end());
+  // The operands of all members from 0 on, then what they make.
+  void number_values(const Group& group) {
+    numbers_.clear();
+    in_.clear();
+    out_.clear();
+    results_.clear();
+    const auto is_known = [&](ValueId id) { return std::ranges::find(in_, id) != in_.end(); };
+    for (const NodeId id : group.members) {
+      for (const ValueId operand : graph_.node(id).inputs) {
+        if (!is_inner(operand, group) && !is_known(operand)) in_.push_back(operand);
+      }
     }
-    key.insert(key.end(), steps.results.begin(), steps.results.end());
+    numbers_ = in_;
+    for (const NodeId id : group.members) {
+      for (const ValueId value : graph_.node(id).outputs) {
+        if (read_outside(value, group)) {
+          results_.push_back(static_cast<int>(numbers_.size()));
+          out_.push_back(value);
+        }
+        numbers_.push_back(value);
+      }
+    }
+  }
+
+  int number_of(ValueId id) const { return static_cast<int>(std::ranges::find(numbers_, id) - numbers_.begin()); }
+
+  // Written once for all groups of equal steps.
+  const Attrs& attrs_of(const Group& group) {
+    std::vector<int> key{group.row_dims, static_cast<int>(in_.size()), static_cast<int>(group.members.size())};
+    for (const NodeId id : group.members) {
+      key.push_back(kind_of_[at(id)]);
+      for (const ValueId operand : graph_.node(id).inputs) key.push_back(number_of(operand));
+    }
+    key.insert(key.end(), results_.begin(), results_.end());
     const auto [found, is_new] = attrs_.try_emplace(std::move(key));
-    if (is_new) found->second = Attrs::of(to_attrs(steps));
+    if (is_new) found->second = Attrs::of(to_attrs(steps_of(group)));
     return found->second;
+  }
+
+  RowSteps steps_of(const Group& group) const {
+    RowSteps out{.row_dims = group.row_dims, .operands = static_cast<int>(in_.size())};
+    for (const NodeId id : group.members) {
+      const Node& node = graph_.node(id);
+      RowStep& step = out.steps.emplace_back(RowStep{&def_of(node), node.attrs, {}, {}});
+      for (const ValueId operand : node.inputs) step.in.push_back(number_of(operand));
+      for (const ValueId value : node.outputs) step.out.push_back(number_of(value));
+    }
+    out.results = results_;
+    return out;
   }
 
   // Whether those that are joined read the value by rows, or make it.
@@ -297,6 +314,7 @@ class FuseRows {
   size_t size_;
   std::vector<ByRow> by_row_;  // of the group that is looked at
   CallKinds kinds_;
+  std::vector<int> kind_of_;  // of nodes that may be joined
   OfKind<std::optional<RowOp>> of_kind_;
   std::map<std::vector<int>, Attrs> attrs_;  // of fused ops, by their steps
   std::vector<const RowOp*> row_ops_;        // of nodes
@@ -306,6 +324,9 @@ class FuseRows {
   std::vector<NodeId> replaced_at_;  // of inputs: the node that makes their next value
   std::vector<char> is_output_;
   std::vector<int> solid_before_;  // nodes that take time, before each
+  // Of the group that becomes one: operands, results, all values by their numbers, and the numbers of results.
+  std::vector<ValueId> in_, out_, numbers_;
+  std::vector<int> results_;
 };
 
 }  // namespace

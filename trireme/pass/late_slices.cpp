@@ -5,6 +5,7 @@
 // together go alone. After: it cuts it off when somebody else reads the whole, which lives as long either way, or when
 // the slice is read. Sums are fused after it, as their first readers bound what goes together.
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "trireme/op/structural.h"
@@ -23,7 +24,7 @@ bool cuts_off(const Node& node) {
 class LateSlices {
  public:
   explicit LateSlices(const Program& program)
-      : graph_(program.graph), rewrite_(program), whole_(graph_.values().size(), kNoValue) {
+      : program_(program), graph_(program.graph), whole_(graph_.values().size(), kNoValue) {
     std::vector<char> is_read_otherwise(graph_.values().size());
     for (const Node& node : graph_.nodes()) {
       for (const ValueId operand : node.inputs) is_read_otherwise[at(operand)] |= cuts_off(node) ? 0 : 1;
@@ -45,6 +46,7 @@ class LateSlices {
   bool any() const { return any_; }
 
   Program run() {
+    rewrite_.emplace(program_);
     const auto end = static_cast<NodeId>(graph_.nodes().size());
     for (NodeId id = 0; id < end; ++id) {
       const Node& node = graph_.node(id);
@@ -56,11 +58,11 @@ class LateSlices {
           put(operand);
           if (whole_[at(operand)] != kNoValue) put(whole_[at(operand)]);
         }
-        rewrite_.copy(id);
+        rewrite_->copy(id);
       }
     }
     put_all();
-    return rewrite_.finish();
+    return rewrite_->finish();
   }
 
  private:
@@ -71,7 +73,7 @@ class LateSlices {
   void put(ValueId whole) {
     const auto found = waiting_.find(whole);
     if (found == waiting_.end()) return;
-    for (const NodeId id : found->second) rewrite_.copy(id);
+    for (const NodeId id : found->second) rewrite_->copy(id);
     waiting_.erase(found);
   }
 
@@ -79,8 +81,9 @@ class LateSlices {
     while (!waiting_.empty()) put(waiting_.begin()->first);
   }
 
+  const Program& program_;
   const Graph& graph_;
-  Rewrite rewrite_;
+  std::optional<Rewrite> rewrite_;
   std::vector<ValueId> whole_;  // of what is cut off something exchanged: that, where others read it too
   std::map<ValueId, std::vector<NodeId>> waiting_;
   bool any_ = false;

@@ -11,8 +11,11 @@ Rewrite::Rewrite(const Program& from)
       to_{Graph(from.graph.name()), from.mesh, {}, {}, from.by_hand, from.micro_batches, from.seq_chunks},
       map_(from.graph.values().size(), kNoValue),
       made_of_(from.graph.nodes().size(), -1) {
+  to_.graph.take_scopes(from.graph);
+  to_.graph.expect_nodes(from.graph.nodes().size());
   to_.layouts.reserve(map_.size());
   to_.whole.reserve(map_.size());
+  to_.parts.reserve(from.parts.size());
   for (const Input& input : from.graph.inputs()) {
     define(input.value, to_.graph.add_input(input.name, from.graph.type(input.value), input.role, input.init,
                                             input.saved_as, input.piece));

@@ -108,7 +108,13 @@ StepTimes step_times(const Program& program, const Rates& rates) {
   const Beside beside(program.graph);
   StepTimes times{.starts = start_times(program, rates, beside), .beside = {}};
   const std::vector<double>& starts = times.starts;
+  struct OfCall {
+    BucketModel model;
+    double* free_at = nullptr;
+  };
   std::map<std::string, double> free_at;  // by the ranks
+  CallKinds kinds;
+  OfKind<OfCall> of_kind;
   std::vector<BesideTime>& out = times.beside;
   for (size_t i = 0; i < program.graph.nodes().size(); ++i) {
     const Node& node = program.graph.nodes()[i];
@@ -117,10 +123,12 @@ StepTimes step_times(const Program& program, const Rates& rates) {
                     .members = node.inputs.size(),
                     .bytes = whole_bytes(program, node),
                     .ready_s = starts[i]};
-    double& free = free_at[groups_of(node).text(program.mesh)];
-    time.begin_s = std::max(free, time.ready_s);
+    const OfCall& call = of_kind.get(kinds.of(program.graph, node), [&] {
+      return OfCall{bucket_model(program, node, rates), &free_at[groups_of(node).text(program.mesh)]};
+    });
+    time.begin_s = std::max(*call.free_at, time.ready_s);
     const bool several = node.inputs.size() > 1;
-    free = time.end_s = time.begin_s + bucket_model(program, node, rates).seconds(time.bytes, several);
+    *call.free_at = time.end_s = time.begin_s + call.model.seconds(time.bytes, several);
     if (const NodeId reader = beside.first_reader(node); reader >= 0) time.read_s = starts[static_cast<size_t>(reader)];
     out.push_back(time);
   }

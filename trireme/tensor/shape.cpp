@@ -23,12 +23,6 @@ void Shape::push_back(int64_t size) {
   sizes_[static_cast<size_t>(rank_++)] = size;
 }
 
-int64_t Shape::elements() const {
-  int64_t n = 1;
-  for (int64_t size : *this) n *= size;
-  return n;
-}
-
 std::array<int64_t, Shape::kMaxRank> Shape::strides() const {
   std::array<int64_t, kMaxRank> out{};
   int64_t stride = 1;
@@ -37,10 +31,6 @@ std::array<int64_t, Shape::kMaxRank> Shape::strides() const {
     stride *= (*this)[dim];
   }
   return out;
-}
-
-bool operator==(const Shape& a, const Shape& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
 std::string to_string(const Shape& shape) {

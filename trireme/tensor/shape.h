@@ -2,6 +2,7 @@
 // shape, printed as f32[4,8].
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -27,13 +28,17 @@ class Shape {
   int64_t& operator[](int dim) { return sizes_[static_cast<size_t>(dim)]; }
   const int64_t* begin() const { return sizes_.data(); }
   const int64_t* end() const { return sizes_.data() + rank_; }
-  int64_t elements() const;      // product of the sizes; 1 for a scalar
+  int64_t elements() const {  // product of the sizes; 1 for a scalar
+    int64_t out = 1;
+    for (const int64_t size : *this) out *= size;
+    return out;
+  }
   void push_back(int64_t size);  // throws kInvalidArgument past kMaxRank and 2^58 elements
 
   // Row-major strides, in elements.
   std::array<int64_t, kMaxRank> strides() const;
 
-  friend bool operator==(const Shape& a, const Shape& b);
+  friend bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
  private:
   std::array<int64_t, kMaxRank> sizes_{};
