@@ -70,7 +70,8 @@ void check_run(const Problem& problem, const Run& run, const std::string& what) 
 void add_largest(const std::vector<Table>& tables, int64_t times, Price& sum) {
   const auto add = [times](int64_t& to, int64_t price) {
     require(price <= (kMostPrice - to) / times,
-            "prices that add up to 2^57 or more; give times and bytes in larger units");
+            "prices that add up to 2^57 or more (picoseconds: 40 hours; bytes: 128 PiB); of a training step, take a "
+            "smaller batch or more ranks, or plan by the rates of a faster machine");
     to += price * times;
   };
   for (const Table& table : tables) {

@@ -17,7 +17,6 @@ namespace {
 constexpr std::string_view kPasses = "FBIW";
 constexpr int kMostStages = 1 << 14;
 constexpr int kMostParts = 1 << 16;      // micro-batches, chunks
-constexpr int64_t kMostUnits = 1 << 24;  // of a whole timetable
 
 char letter_of(Unit::Pass pass) {
   return kPasses[static_cast<size_t>(pass)];
@@ -85,9 +84,9 @@ void parse_head(std::string_view line, Timetable& out) {
     *key->value = *value;
   }
   require(given.contains("stages") && given.contains("micro_batches"), "timetable line 1: '{}' is not {}", line, kForm);
-  require(int64_t{4} * out.stages * out.micro_batches * out.seq_chunks <= kMostUnits,
+  require(int64_t{out.stages} * out.micro_batches * out.seq_chunks <= kMostUnits,
           "timetable line 1: {} stages x {} micro-batches x {} chunks are more than {} units", out.stages,
-          out.micro_batches, out.seq_chunks, kMostUnits / 4);
+          out.micro_batches, out.seq_chunks, kMostUnits);
 }
 
 Unit with(Unit unit, Unit::Pass pass) {

@@ -31,6 +31,8 @@ struct Unit {
   friend auto operator<=>(const Unit&, const Unit&) = default;
 };
 
+inline constexpr int64_t kMostUnits = int64_t{1} << 22;  // of each kind, in a whole timetable
+
 struct Timetable {
   std::string name;  // of the schedule; one word
   int stages = 1;

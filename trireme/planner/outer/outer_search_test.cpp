@@ -101,6 +101,18 @@ TEST(StageProblem, the_best_cut_is_the_best_of_all) {
 }
 
 // What bounds rest on: with longer passes and more bytes no cut is faster than the bound, and none fits that did not.
+TEST(StageProblem, steps_that_no_number_tells_are_refused) {
+  StageProblem problem{.parts = {{.forward = int64_t{1} << 40, .kept = int64_t{1} << 40}},
+                       .shape = shape_of_schedule("1f1b", 1),
+                       .micro_batches = (int64_t{1} << 21) - 1};
+  EXPECT_NO_THROW(check_range(problem));
+  ++problem.micro_batches;
+  EXPECT_THROW(check_range(problem), Error);
+  problem.micro_batches = 1;
+  problem.parts[0].persistent = int64_t{1} << 61;
+  EXPECT_THROW(check_range(problem), Error);
+}
+
 TEST(StageProblem, bounds_hold_of_longer_parts) {
   RandomTables tables(5);
   int tight = 0, fit = 0;

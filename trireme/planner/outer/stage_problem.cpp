@@ -1,6 +1,7 @@
 #include "trireme/planner/outer/stage_problem.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "trireme/base/error.h"
@@ -102,6 +103,30 @@ std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value val
 }
 
 }  // namespace
+
+void check_range(const StageProblem& problem) {
+  constexpr double kMost = 0x1p61;
+  const PipelineShape& shape = problem.shape;
+  int64_t held = 0;  // micro-batches
+  for (const auto& stage : shape.held) {
+    for (const HeldMicroBatches& each : stage) held = std::max(held, each.whole + each.waiting);
+  }
+  const auto idle = static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) +
+                                        std::abs(shape.idle_weight));
+  double passes = 0, once = 0, kept = 0, bytes = 0;
+  for (const PartPrice& part : problem.parts) {
+    passes += static_cast<double>(part.pass());
+    once += static_cast<double>(part.once());
+    kept += static_cast<double>(std::max(part.kept, part.waiting));
+    bytes += static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
+  }
+  const double step = passes * (static_cast<double>(problem.micro_batches) + idle) + once +
+                      static_cast<double>(problem.crossing) * static_cast<double>(shape.stages());
+  require(step < kMost && bytes + kept * static_cast<double>(held) < kMost,
+          "a step of {} micro-batches takes more than 26 days by the prices of its parts, or a stage more than 2 EiB; "
+          "take a smaller batch (train.batch counts samples, not tokens)",
+          problem.micro_batches);
+}
 
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
   CutPrice out{.fill = fill_of(problem), .crossings = problem.crossing * (problem.shape.stages() - 1)};

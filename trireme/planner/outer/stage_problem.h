@@ -40,6 +40,7 @@ struct PipelineShape {
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
 
+// Times and bytes of a step are sums of these that stay below 2^61 (check_range).
 struct StageProblem {
   std::vector<PartPrice> parts;
   PipelineShape shape;
@@ -56,6 +57,9 @@ struct CutPrice {
   int64_t once = 0;       // the longest of the stages: sums of gradients, updates
   int64_t total = 0;
 };
+
+// Throws kInvalidArgument where a step may take 2^61 ps (26 days) or more, or a stage so many bytes.
+void check_range(const StageProblem& problem);
 
 // `begins`: the first part of each stage.
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins);

@@ -75,6 +75,7 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
   out.parts.push_back(prices.before);
   out.parts.insert(out.parts.end(), static_cast<size_t>(setting_.parts.layers), prices.block);
   out.parts.push_back(prices.after);
+  check_range(out);
   return out;
 }
 
