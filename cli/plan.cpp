@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -210,7 +211,15 @@ int run(const PlanArgs& args) {
   }
   require(!args.sensitivities || !request.job.parallel.machine.empty(),
           "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
+  const bool shows = ::isatty(STDERR_FILENO) == 1;
+  if (shows) {
+    request.on_way = [](size_t number, size_t of) {
+      std::fprintf(stderr, "\r\033[Kcompiling way %zu of %zu", number, of);
+    };
+  }
   const JobPlan plan = plan_job(request);
+  request.on_way = {};
+  if (shows) std::fprintf(stderr, "\r\033[K");
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(plan_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
   const Answers more = answers(args, request, plan, rule);
@@ -258,8 +267,7 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_planned_job_flags(*command, *args);
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
-  command->add_option("--memory", args->memory_mib, "MiB of memory of a rank, instead of what the machine has")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  add_memory_flag(*command, args->memory_mib, "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option(
       "--why-not", args->why_not,

@@ -58,7 +58,9 @@ class Planner {
     if (request_.is_asked) std::erase_if(ways, [&](const Way& way) { return !request_.is_asked(way); });
     out_.ledger.ways = static_cast<int64_t>(ways.size());
     bool fits_without = false;  // the last way that computes nothing again
-    for (const Way& way : ways) {
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const Way& way = ways[i];
+      if (request_.on_way) request_.on_way(i + 1, ways.size());
       if (way.recompute == "none") fits_without = false;
       if (way.recompute != "none" && fits_without) {
         ++out_.ledger.needless;

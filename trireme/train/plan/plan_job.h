@@ -19,6 +19,7 @@ struct PlanRequest {
   size_t top = 3;                                 // how many ways are kept
   std::optional<Machine> machine = {};            // instead of that of the job
   std::function<bool(const Way&)> is_asked = {};  // of all ways only these; empty: all
+  std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told
 };
 
 // What one way takes. Times are in seconds, averages of the ranks where they differ.
