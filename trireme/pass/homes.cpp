@@ -438,10 +438,23 @@ class Homes {
     });
   }
 
+  // The op that makes it, by way of collectives of several values, whose results are of the phases of their operands.
+  NodeId maker_of(ValueId value) const {
+    NodeId id = graph_.value(value).producer;
+    while (id >= 0) {
+      const Node& node = graph_.node(id);
+      if (!def_of(node).collective || node.outputs.size() < 2 || node.inputs.size() != node.outputs.size()) break;
+      value = node.inputs[static_cast<size_t>(std::ranges::find(node.outputs, value) - node.outputs.begin())];
+      if (graph_.value(value).producer < 0) break;
+      id = graph_.value(value).producer;
+    }
+    return id;
+  }
+
   // The op whose phase a move of the value is of: the one that it stands beside, but not one of a phase before that of
   // the value, as an op of the forward pass under which a weight is gathered for the backward pass.
   NodeId like(ValueId value, NodeId beside) const {
-    const NodeId producer = graph_.value(value).producer;
+    const NodeId producer = maker_of(value);
     const bool is_before = producer >= 0 && graph_.node(beside).phase < graph_.node(producer).phase;
     return is_before ? producer : beside;
   }
