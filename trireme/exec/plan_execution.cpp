@@ -30,6 +30,7 @@ class Planner {
         device_(options.device ? *options.device : cpu_device()),
         end_(static_cast<int>(graph_.nodes().size())),
         last_use_(graph_.values().size(), -1),
+        is_output_(graph_.values().size(), 0),
         buffer_of_(graph_.values().size(), -1),
         producer_(graph_.values().size(), -1),
         last_read_(graph_.values().size(), -1),
@@ -170,7 +171,10 @@ class Planner {
       for (const int comm : plan_.actions[static_cast<size_t>(i)].waits) waited[static_cast<size_t>(comm)] = i;
     }
     waited_ = waited;
-    for (const Output& output : graph_.outputs()) last(output.value) = end_;
+    for (const Output& output : graph_.outputs()) {
+      last(output.value) = end_;
+      is_output_[static_cast<size_t>(output.value)] = 1;
+    }
     for (int i = 0; i < end_; ++i) {
       const bool comm = in_background(lane(i)) && !is_send(i);
       const int until = comm ? waited[static_cast<size_t>(i)] : i;
@@ -336,7 +340,8 @@ class Planner {
       const int until = lane(i) == Lane::kComm || lane(i) == Lane::kHost ? waited_[static_cast<size_t>(i)] : i;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
-        return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i) && !in_flight(user, i);
+        const bool ends = last_use_[static_cast<size_t>(user)] <= until && is_output_[static_cast<size_t>(user)] == 0;
+        return ends && !read_after(user, i) && !in_flight(user, i);
       });
       if (free) return buffer;
     }
@@ -435,6 +440,7 @@ class Planner {
   const Device& device_;
   int end_;
   std::vector<int> last_use_;
+  std::vector<char> is_output_;  // per value: its bytes are there after the step
   std::vector<int> buffer_of_;
   JoinedParts joined_;  // the offsets are those of all values in their buffers
   std::vector<int> producer_;
