@@ -267,7 +267,8 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_planned_job_flags(*command, *args);
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
-  add_memory_flag(*command, args->memory_mib, "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
+  add_memory_flag(*command, args->memory_mib,
+                  "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
   command->add_option(
       "--why-not", args->why_not,

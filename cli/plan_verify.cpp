@@ -89,7 +89,8 @@ void add_plan_verify(CLI::App& plan, std::function<int()>& chosen) {
   command->add_option("-n,--ranks", args->ranks, "Ranks that it has to be for")->check(CLI::Range(1, 65536));
   command->add_option("--threads", args->threads, "Compute threads of each rank; without it those of the certificate")
       ->check(CLI::Range(1, 1024));
-  add_memory_flag(*command, args->memory_mib, "Memory of a rank, like 80GB, or in MiB, where the plan was made with it");
+  add_memory_flag(*command, args->memory_mib,
+                  "Memory of a rank, like 80GB, or in MiB, where the plan was made with it");
   command->footer(
       "The checker counts all ways again, prices the plan and rules out each other way by its own arithmetic; the\n"
       "search has no part in it. It says what is proven and ends with 0, or says what does not follow and ends with "

@@ -26,7 +26,6 @@ namespace {
 
 constexpr size_t kMostKeptBytes = 8 << 20;  // freed memory in the first run, in which kernels make what they keep
 
-
 Device& of_plan(Device& device, const ExecutionPlan& plan) {
   require(plan.device == device.name(), "the plan is for device '{}'; it is to run on '{}'", plan.device,
           device.name());

@@ -398,7 +398,8 @@ void check_sum(std::span<const Lifetime> buffers, int64_t alignment) {
   int64_t sum = 0;
   for (const Lifetime& buffer : buffers) {
     require(buffer.bytes <= kMost - sum - alignment,
-            "the tensors of a step take more than 2^62 bytes on a rank, one of them {} bytes; take a smaller batch or model",
+            "the tensors of a step take more than 2^62 bytes on a rank, one of them {} bytes; take a smaller batch or "
+            "model",
             buffer.bytes);
     sum += align_buffer(buffer.bytes, alignment);
   }

@@ -50,12 +50,12 @@ struct Recompute {
 Recompute with_requests(const Graph& graph, Recompute options);
 
 struct PassOptions {
-  Fusion fusion = {};                          // fuse_collectives.cpp
-  Rates rates = {};                            // that fuse_collectives and early_updates go by
-  Recompute recompute = {};                    // the pass runs if any is asked for
-  OnHost on_host = {};                         // on_host.cpp runs if any is asked for
-  std::vector<HomeRule> homes = {};            // homes.cpp runs if any is given, or ops run on the host
-  TierWays tier_ways = {};                     // how what has its home elsewhere comes and goes
+  Fusion fusion = {};                // fuse_collectives.cpp
+  Rates rates = {};                  // that fuse_collectives and early_updates go by
+  Recompute recompute = {};          // the pass runs if any is asked for
+  OnHost on_host = {};               // on_host.cpp runs if any is asked for
+  std::vector<HomeRule> homes = {};  // homes.cpp runs if any is given, or ops run on the host
+  TierWays tier_ways = {};           // how what has its home elsewhere comes and goes
   // fuse_rows: the result of a product from which on it becomes one with ops on its rows; a smaller one stays in the
   // cache.
   int64_t fused_product_bytes = 1 << 20;

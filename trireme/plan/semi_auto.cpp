@@ -135,8 +135,7 @@ class SemiAuto {
     const int64_t step = parallel_.interleave;
     const int64_t least = std::max<int64_t>(step, parallel_.pipeline.crews > 1 ? parallel_.pipeline.crews * step : 1);
     for (int64_t fewer = count - count % step; fewer >= least; fewer -= step) {
-      if (samples % fewer == 0)
-        return fmt::format("use {}, or ", counted(fewer / step, "micro-batch"));
+      if (samples % fewer == 0) return fmt::format("use {}, or ", counted(fewer / step, "micro-batch"));
     }
     return step > 1 ? "leave the interleaving out, or use " : "use ";
   }
@@ -155,8 +154,7 @@ class SemiAuto {
             parallel_.interleave > 1 ? fmt::format(" (parallel.gradient_accumulation_steps = {} x interleave = {})",
                                                    count / parallel_.interleave, parallel_.interleave)
                                      : "",
-            fewer_micro_batches(samples, count),
-            (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
+            fewer_micro_batches(samples, count), (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
     for (const int axis : micro_batch_axes(all_)) {
       if (!is_seq_chunk_axis(all_, axis)) layout.dims[0].push_back(axis);
     }

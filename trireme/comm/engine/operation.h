@@ -70,9 +70,9 @@ struct Work::State {
   uint64_t turn = 0;    // its place among them
   Clock::time_point start;
   Clock::time_point went_on;  // when it began, or another part of it did
-  Clock::time_point end;   // set before `finished`
-  int64_t done_bytes = 0;  // received, copied or reduced so far
-  int64_t all_bytes = -1;  // that are to be; -1: not known before it begins
+  Clock::time_point end;      // set before `finished`
+  int64_t done_bytes = 0;     // received, copied or reduced so far
+  int64_t all_bytes = -1;     // that are to be; -1: not known before it begins
 
   Task task;
   std::coroutine_handle<> resume_at;

@@ -55,7 +55,8 @@ Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest reque
   require(micro_batches >= crews,
           "schedule '{}': with {} micro-batch{} for {} crews the pipeline would never be full; give at least {}",
           schedule.name, micro_batches, micro_batches == 1 ? "" : "es", crews, crews);
-  require(static_cast<double>(crews) * std::max(per_crew, 1) * micro_batches * seq_chunks <= static_cast<double>(kMostUnits),
+  require(static_cast<double>(crews) * std::max(per_crew, 1) * micro_batches * seq_chunks <=
+              static_cast<double>(kMostUnits),
           "schedule '{}': {} crews x {} stages x {} micro-batches x {} chunks are more than {} units; take fewer",
           schedule.name, crews, per_crew, micro_batches, seq_chunks, kMostUnits);
   if (schedule.stages_per_crew == 0) {

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kPasses = "FBIW";
 constexpr int kMostStages = 1 << 14;
-constexpr int kMostParts = 1 << 16;      // micro-batches, chunks
+constexpr int kMostParts = 1 << 16;  // micro-batches, chunks
 
 char letter_of(Unit::Pass pass) {
   return kPasses[static_cast<size_t>(pass)];

@@ -111,14 +111,15 @@ void check_range(const StageProblem& problem) {
   for (const auto& stage : shape.held) {
     for (const HeldMicroBatches& each : stage) held = std::max(held, each.whole + each.waiting);
   }
-  const auto idle = static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) +
-                                        std::abs(shape.idle_weight));
+  const auto idle =
+      static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) + std::abs(shape.idle_weight));
   double passes = 0, once = 0, kept = 0, bytes = 0;
   for (const PartPrice& part : problem.parts) {
     passes += static_cast<double>(part.pass());
     once += static_cast<double>(part.once());
     kept += static_cast<double>(std::max(part.kept, part.waiting));
-    bytes += static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
+    bytes +=
+        static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
   }
   const double step = passes * (static_cast<double>(problem.micro_batches) + idle) + once +
                       static_cast<double>(problem.crossing) * static_cast<double>(shape.stages());

@@ -228,8 +228,9 @@ MeshSpec mesh_of(const JobConfig& config, int64_t ranks) {
   const int64_t copy = p.ep * p.tp * p.cp;  // ranks that hold one copy of the model
   if (copy <= 1) return {};
   const std::string parts = fmt::format("each of the {} parts of the pipeline (parallel.pp)", p.pp);
-  require(ranks >= copy, "configuration: parallel.tp = {} x cp = {} x ep = {} is {}, and {} has {}; start {}, or cut less",
-          p.tp, p.cp, p.ep, counted(copy, "rank"), p.pp == 1 ? "the job" : parts, ranks, copy * p.pp);
+  require(ranks >= copy,
+          "configuration: parallel.tp = {} x cp = {} x ep = {} is {}, and {} has {}; start {}, or cut less", p.tp, p.cp,
+          p.ep, counted(copy, "rank"), p.pp == 1 ? "the job" : parts, ranks, copy * p.pp);
   require(ranks % copy == 0,
           "configuration: parallel.tp = {} x cp = {} x ep = {} does not divide the {} ranks of {}; start {} or {}",
           p.tp, p.cp, p.ep, ranks, p.pp == 1 ? "the job" : parts, ranks / copy * copy * p.pp,

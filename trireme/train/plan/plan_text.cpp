@@ -116,8 +116,8 @@ std::string to_string(const PlanFile& file) {
   return out + fmt::format(
                    "predicted step_ps={} arena_bytes={} bound_ps={}\n"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   file.step_ps, file.arena_bytes, file.bound_ps, l.ways, l.fit,
-                   l.memory, l.memory_least, l.needless, l.do_not_divide);
+                   file.step_ps, file.arena_bytes, file.bound_ps, l.ways, l.fit, l.memory, l.memory_least, l.needless,
+                   l.do_not_divide);
 }
 
 namespace {
