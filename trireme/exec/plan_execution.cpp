@@ -206,7 +206,9 @@ class Planner {
   void find_replaced() {
     replaces_.resize(graph_.values().size());
     is_replaced_.resize(graph_.values().size(), 0);
+    is_result_.resize(graph_.values().size(), 0);
     for (const Output& output : graph_.outputs()) {
+      is_result_[static_cast<size_t>(output.value)] = 1;
       if (output.updates == kNoValue) continue;
       replaces_[static_cast<size_t>(output.value)].push_back(output.updates);
       is_replaced_[static_cast<size_t>(output.updates)] = 1;
@@ -336,7 +338,8 @@ class Planner {
       const int until = lane(i) == Lane::kComm || lane(i) == Lane::kHost ? waited_[static_cast<size_t>(i)] : i;
       const auto& users = users_[static_cast<size_t>(buffer)];
       const bool free = std::all_of(users.begin(), users.end(), [&](ValueId user) {
-        return last_use_[static_cast<size_t>(user)] <= until && !read_after(user, i) && !in_flight(user, i);
+        const bool ends = last_use_[static_cast<size_t>(user)] <= until && is_result_[static_cast<size_t>(user)] == 0;
+        return ends && !read_after(user, i) && !in_flight(user, i);
       });
       if (free) return buffer;
     }
@@ -447,6 +450,7 @@ class Planner {
   std::vector<char> keeps_;                // per action
   std::vector<Few<ValueId, 2>> replaces_;  // per value: the inputs that are it after the step
   std::vector<char> is_replaced_;          // per value
+  std::vector<char> is_result_;            // per value: of the step, which nothing that ends with it overwrites
   std::vector<Few<ValueId, 2>> users_;     // per buffer
   std::vector<std::vector<int>> together_;
   CallKinds kinds_;
