@@ -15,12 +15,12 @@ namespace trireme::cpu {
 namespace {
 
 template <ProductFn product>
-Product product_of(const KernelArgs& args) {
+Product product_of_call(const KernelArgs& args) {
   return product(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape, args.attrs);
 }
 
 template <ProductFn product>
-Product product_of(const TypeArgs& args) {
+Product product_of_call(const TypeArgs& args) {
   return product(args.in[0].shape, args.in[1].shape, args.out[0].shape, args.attrs);
 }
 
@@ -39,41 +39,41 @@ void put_start(const Product& p, const KernelArgs& args) {
 
 template <ProductFn product, Way way>
 void run_f32(const KernelArgs& args) {
-  const Product p = product_of<product>(args);
+  const Product p = product_of_call<product>(args);
   put_start(p, args);
   multiply_f32(p, way, matrices_of<float>(args), args.scratch.data(), args.pool);
 }
 
 template <ProductFn product>
 std::string measured_as(const TypeArgs& args) {
-  return args.in[0].dtype == DType::kF32 ? measured_key(product_of<product>(args)) : "";
+  return args.in[0].dtype == DType::kF32 ? measured_key(product_of_call<product>(args)) : "";
 }
 
 template <ProductFn product, Way way>
 int64_t f32_bytes(const TypeArgs& args, int threads) {
-  return f32_scratch(product_of<product>(args), way, threads);
+  return f32_scratch(product_of_call<product>(args), way, threads);
 }
 
 template <ProductFn product>
 std::string_view quickest(const TypeArgs& args) {
-  return quickest_way(product_of<product>(args));
+  return quickest_way(product_of_call<product>(args));
 }
 
 template <ProductFn product, class C>
 void run_onednn(const KernelArgs& args) {
-  const Product p = product_of<product>(args);
+  const Product p = product_of_call<product>(args);
   put_start(p, args);
   multiply_by_onednn(p, matrices_of<Bf16, C>(args), args);
 }
 
 template <ProductFn product, class C>
 int64_t onednn_bytes(const TypeArgs& args, int threads) {
-  return onednn_scratch<C>(product_of<product>(args), threads);
+  return onednn_scratch<C>(product_of_call<product>(args), threads);
 }
 
 template <ProductFn product, class C>
 void run_widened(const KernelArgs& args) {
-  const Product p = product_of<product>(args);
+  const Product p = product_of_call<product>(args);
   put_start(p, args);
   multiply_widened(p, matrices_of<Bf16, C>(args), args);
 }
@@ -131,13 +131,13 @@ void run_leaves(const KernelArgs& args) {
   std::shared_ptr<void> own;
   std::shared_ptr<void>& state = args.state != nullptr ? *args.state : own;
   if (!state) state = std::make_shared<Terms>(terms_in_leaves(terms(args)));
-  multiply_in_leaves(product_of<product>(args), *static_cast<const Terms*>(state.get()), matrices_of<float>(args),
+  multiply_in_leaves(product_of_call<product>(args), *static_cast<const Terms*>(state.get()), matrices_of<float>(args),
                      args);
 }
 
 template <ProductFn product>
 int64_t leaves_bytes(const TypeArgs& args, int threads) {
-  return in_leaves_scratch(product_of<product>(args), threads);
+  return in_leaves_scratch(product_of_call<product>(args), threads);
 }
 
 // The ways to make the product that an op is; with C the type of its result on bf16.
