@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::array kAll{Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+constexpr std::array kEveryIsa{Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
 constexpr int kUnknown = -1;
 std::atomic<int> current{kUnknown};
 std::atomic<bool> is_emulated{false};
@@ -18,7 +18,7 @@ std::atomic<bool> is_emulated{false};
 Isa from_environment() {
   if (!isa_is_named()) return machine_isa();
   const auto text = flag_text("TRIREME_ISA");
-  for (Isa each : kAll) {
+  for (Isa each : kEveryIsa) {
     if (to_string(each) == *text) return std::min(each, machine_isa());
   }
   fail(ErrorKind::kInvalidArgument,
@@ -74,7 +74,7 @@ Isa isa() {
 }
 
 void set_isa(Isa cap) {
-  const Isa most = is_emulated.load(std::memory_order_relaxed) ? kAll.back() : machine_isa();
+  const Isa most = is_emulated.load(std::memory_order_relaxed) ? kEveryIsa.back() : machine_isa();
   current.store(static_cast<int>(std::min(cap, most)), std::memory_order_relaxed);
 }
 
