@@ -10,6 +10,7 @@
 #include "trireme/backend/cpu/product_rivals.h"
 #include "trireme/backend/cpu/row_work.h"
 #include "trireme/backend/cpu/tasks.h"
+#include "trireme/base/error.h"
 
 namespace trireme::cpu {
 namespace {
@@ -186,9 +187,15 @@ int64_t fused_rows_scratch(const TypeArgs& args, int threads) {
   return row_work(args.in, args.attrs, how, threads).scratch_bytes(threads);
 }
 
+// None where the types are not those of the call: the choice may be made by whole tensors, and attributes of steps are
+// of pieces.
 std::vector<std::optional<Product>> products_of(const TypeArgs& args) {
   const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
-  return products_in_f32(steps, row_values(steps, args.in));
+  try {
+    return products_in_f32(steps, row_values(steps, args.in));
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 std::string no_product(const TypeArgs& args) {

@@ -122,5 +122,13 @@ TEST(FusedRows, a_product_goes_by_what_measuring_found_for_it_alone) {
   EXPECT_EQ(choose_kernel(fused, types, Numerics::kInvariant).name, "fused_rows.blocks");
 }
 
+TEST(FusedRows, the_choice_may_be_made_by_types_that_the_steps_attributes_are_not_of) {
+  const std::vector<TensorType> in{f32_of({48, 4})};
+  const std::vector<TensorType> out{f32_of({48, 2})};
+  const Attrs attrs = Attrs::of(FusedRowsAttrs{1, "1=slice(0){starts=[0,0], sizes=[16,2]}; 2=scale(1){value=2}", {2}});
+  for (const Numerics numerics : {Numerics::kFast, Numerics::kInvariant})
+    EXPECT_EQ(choose_kernel(op("fused_rows"), {in, out, attrs}, numerics).name, "fused_rows.blocks");
+}
+
 }  // namespace
 }  // namespace trireme::fused_rows_test
