@@ -233,8 +233,22 @@ std::optional<RowOp> row_op(const OpDef& op, const TypeArgs& types) {
   return found && !found->sums ? found : std::nullopt;
 }
 
+namespace {
+
+// Whether the op makes these results of these operands; attributes may be of another shape than a rank's pieces.
+bool makes(const OpDef& op, const TypeArgs& types) {
+  try {
+    const std::vector<TensorType> results = op.infer.get()({types.in, types.attrs});
+    return std::equal(results.begin(), results.end(), types.out.begin(), types.out.end());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 std::optional<RowOp> product_on_rows(const OpDef& op, const TypeArgs& types) {
-  if (!op.kernel || types.in.size() != 2 || types.out.size() != 1) return std::nullopt;
+  if (!op.kernel || types.in.size() != 2 || types.out.size() != 1 || !makes(op, types)) return std::nullopt;
   std::optional<RowOp> found = along_rows(op, types);
   if (!found || !found->sums || found->by_row != std::vector<char>{1, 0}) return std::nullopt;
   const std::vector<std::vector<int>>& linear = computed_rule(op, types)->linear;
@@ -244,10 +258,8 @@ std::optional<RowOp> product_on_rows(const OpDef& op, const TypeArgs& types) {
 
 std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
   constexpr double kMostFlopsPerByte = 8;
-  if (op.collective || types.in.empty() || !op.cost) return std::nullopt;
+  if (op.collective || types.in.empty() || !op.cost || !makes(op, types)) return std::nullopt;
   try {
-    const std::vector<TensorType> results = op.infer.get()({types.in, types.attrs});
-    if (!std::equal(results.begin(), results.end(), types.out.begin(), types.out.end())) return std::nullopt;
     const Cost cost = op.cost.get()(types);
     return cost.flops <= kMostFlopsPerByte * cost.bytes ? row_op(op, types) : std::nullopt;
   } catch (const Error&) {

@@ -160,7 +160,7 @@ TEST_P(Processes, AKilledPeerIsNamedWithWhatWasLost) {
     EXPECT_THAT(first, HasSubstr(victim));
     EXPECT_THAT(first,
                 testing::ContainsRegex(fmt::format(
-                    " at {}\\) is gone \\(its log: logs/1\\) after [0-9.]+ s, [0-9.]+ [KM]?B of [0-9.]+ [KM]B done$",
+                    " at {}\\) is gone \\(its log: logs/1\\) after [0-9.]+ s, [0-9.]+ ([KM]i)?B of [0-9.]+ [KM]iB done$",
                     host_name())));
     const std::string later = text.substr(text.find('\n') + 1);
     EXPECT_THAT(later, StartsWith(fmt::format("comm: [rank {} of 3] barrier (group world): ", rank)));
