@@ -117,7 +117,8 @@ class FuseRows {
   // Whether the sums are whole here: those of pieces are taken by kernels that know where the pieces lie.
   bool has_whole_rows(const Node& node, const RowOp& op) const {
     const Shape& here = graph_.type(node.inputs[0]).shape;
-    const Shape& whole = *program_.whole[at(node.inputs[0])];
+    const std::shared_ptr<const PartOf>& part = program_.part_of(node.inputs[0]);
+    const Shape& whole = part ? part->whole : *program_.whole[at(node.inputs[0])];
     for (int dim = op.row_dims; dim < here.rank(); ++dim) {
       if (here[dim] != whole[dim]) return false;
     }
