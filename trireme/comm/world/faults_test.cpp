@@ -158,10 +158,10 @@ TEST_P(Processes, AKilledPeerIsNamedWithWhatWasLost) {
     const std::string first = text.substr(0, text.find('\n'));
     EXPECT_THAT(first, StartsWith(fmt::format("comm: [rank {} of 3] all_reduce (group world, 1.14 MiB f32): ", rank)));
     EXPECT_THAT(first, HasSubstr(victim));
-    EXPECT_THAT(first,
-                testing::ContainsRegex(fmt::format(
-                    " at {}\\) is gone \\(its log: logs/1\\) after [0-9.]+ s, [0-9.]+ ([KM]i)?B of [0-9.]+ [KM]iB done$",
-                    host_name())));
+    EXPECT_THAT(
+        first, testing::ContainsRegex(fmt::format(
+                   " at {}\\) is gone \\(its log: logs/1\\) after [0-9.]+ s, [0-9.]+ ([KM]i)?B of [0-9.]+ [KM]iB done$",
+                   host_name())));
     const std::string later = text.substr(text.find('\n') + 1);
     EXPECT_THAT(later, StartsWith(fmt::format("comm: [rank {} of 3] barrier (group world): ", rank)));
     EXPECT_THAT(later, HasSubstr(victim)) << "the later operation must give the same cause";
