@@ -170,6 +170,13 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
   return out;
 }
 
+Json json_of(const CommunicationTime& communication) {
+  return {{"comm_busy_ms", communication.busy_s * 1e3},
+          {"comm_exposed_ms", communication.exposed_s * 1e3},
+          {"comm_begin_ms", communication.begin_s * 1e3},
+          {"comm_hidden_percent", communication.hidden_percent()}};
+}
+
 // Of this rank, as planned: what ops move, what it holds, what it sends.
 Json bytes_of(const Session& session) {
   const StepBytes moves = step_bytes(session.compiled().program(), session.plan());
@@ -231,10 +238,6 @@ int step(const StepArgs& args) {
             {"min_cpu_ms", steps.cpu_ms.front()},
             {"per_s", units / median * 1e3},
             {"unit", predicts_classes(config) ? "samples" : "tokens"},
-            {"comm_busy_ms", communication.busy_s * 1e3},
-            {"comm_exposed_ms", communication.exposed_s * 1e3},
-            {"comm_begin_ms", communication.begin_s * 1e3},
-            {"comm_hidden_percent", communication.hidden_percent()},
             {"ready_s", ready_s},
             {"first_step_s", first_step_s},
             {"rss_mb", rss},
@@ -242,6 +245,7 @@ int step(const StepArgs& args) {
             {"loss", session.step().read_number<float>("loss")},
             {"flops", flops_per_step(session.compiled(), job.size())},
             {"gflops_per_s", flops_per_step(session.compiled(), job.size()) / median / 1e6}};
+  line.update(json_of(communication));
   line.update(bytes_of(session));
   line["sent_bytes"] = sent;
   print_with_profile(std::move(line), steps.profile, args.json);

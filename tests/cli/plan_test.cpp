@@ -115,6 +115,18 @@ TEST_F(PlanTest, ProvesThatNothingFits) {
   EXPECT_THAT(verified.out, HasSubstr("proven: no way in its space fits in the memory of a rank\n"));
 }
 
+TEST_F(PlanTest, TellsOfStepsOfAnyLength) {
+  const auto of_batch = [&](const char* batch) {
+    return run({"plan", "gpt2", "-n", "1", "--search", "exact", "--memory", "100TB", "--machine",
+                TRIREME_SOURCE_DIR "/machines/laptop.toml", "--batch", batch, "--top", "1", "--out", "long.trp"});
+  };
+  const Outcome planned = of_batch("1024");  // above 2^53 ps
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  const Outcome verified = run({"plan", "verify", "long.trp"});
+  EXPECT_EQ(verified.code, 0) << verified.err;
+  EXPECT_THAT(of_batch("2000000000").err, HasSubstr("train.batch counts samples, not tokens"));
+}
+
 TEST_F(PlanTest, DrawsTheBestOfEverySearch) {
   const Outcome compiled =
       plan({"--only", "pp=2 schedule=1f1b recompute=none", "--why-not", "tp=2", "--html", "compiled.html"});
@@ -149,6 +161,10 @@ TEST_F(PlanTest, Advises) {
 
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(run({"plan", "-n", "2"}).err, HasSubstr("plan: config is required"));
+  EXPECT_THAT(run({"plan", "gpt22", "-n", "2"}).err, HasSubstr("no model of this name. Did you mean 'gpt2'?"));
+  EXPECT_THAT(plan({"--memory", "80"}).out, HasSubstr("80.0 MiB of memory a rank"));
+  EXPECT_THAT(plan({"--memory", "80MiB"}).out, HasSubstr("80.0 MiB of memory a rank"));
+  EXPECT_THAT(plan({"--memory", "80 G"}).err, HasSubstr("is no number of bytes, like '2GB' or '512MiB'"));
   EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("give --search exact"));
   EXPECT_THAT(plan({"--search", "exact", "--machine", TRIREME_SOURCE_DIR "/machines/laptop.toml", "-n", "64"}).err,
               HasSubstr("plan: 64 ranks, but the machine 'laptop' has 8 devices"));

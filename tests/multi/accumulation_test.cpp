@@ -246,6 +246,20 @@ TEST(AccumulationErrors, ABatchThatDoesNotDivideIsRefused) {
                                                            HasSubstr("or a batch of 30"))));
 }
 
+TEST(AccumulationErrors, TheCopiesThatAreInterleavedAreNamed) {
+  Parallel interleaved = in_parts(2);
+  interleaved.interleave = 3;
+  EXPECT_THAT([&] { semi_auto(mlp_step(16), 1, interleaved); },
+              testing::ThrowsMessage<Error>(HasSubstr(
+                  "into 6 micro-batches (parallel.gradient_accumulation_steps = 2 x interleave = 3); leave the "
+                  "interleaving out, or use a batch of 18")));
+}
+
+TEST(AccumulationErrors, MoreThanCanBeCompiledAreRefused) {
+  EXPECT_THAT([] { compile(mlp_step(int64_t{1} << 21), {.ranks = 1, .parallel = in_parts(int64_t{1} << 20)}); },
+              testing::ThrowsMessage<Error>(HasSubstr("are too many to be compiled; take fewer, larger ones")));
+}
+
 TEST(AccumulationErrors, ANumberBelowOneIsRefused) {
   EXPECT_THAT([] { semi_auto(mlp_step(), 1, in_parts(0)); },
               testing::ThrowsMessage<Error>(HasSubstr("0 micro-batches a step; it must be 1 or more")));

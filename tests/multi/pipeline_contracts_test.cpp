@@ -103,7 +103,9 @@ TEST(PipelineContracts, contracts_9_5_a_module_without_a_stage_is_of_the_last_st
 
 TEST(PipelineContracts, contracts_9_5_a_batch_that_micro_batches_do_not_divide_is_refused) {
   EXPECT_THAT(refusal(blocks_step(24), 2, blocks_in("1f1b", 2, 5)),
-              AllOf(HasSubstr("24 samples"), HasSubstr("cannot be divided into 5 micro-batches")));
+              AllOf(HasSubstr("24 samples"), HasSubstr("cannot be divided into 5 micro-batches; use 4 micro-batches")));
+  // One micro-batch would do for the batch, and not for the schedule.
+  EXPECT_THAT(refusal(blocks_step(15), 2, blocks_in("1f1b", 2, 2)), HasSubstr("2 micro-batches; use a batch of 16"));
 }
 
 // -- 9.6.1: what is computed ----------------------------------------------------------------------

@@ -392,6 +392,15 @@ TEST(ReadyMade, too_few_ranks_or_no_experts_are_told_as_they_are) {
       error(4, 8, 1, 0),
       testing::HasSubstr("parallel.tp = 8 x cp = 1 x ep = 1 is 8 ranks, and the job has 4; start 8, or cut less"));
   EXPECT_THAT(error(6, 4, 1, 0), testing::HasSubstr("does not divide the 6 ranks of the job; start 4 or 8"));
+  const auto staged = [](int64_t ranks, int64_t tp) {
+    JobConfig config = config_of("gpt", tp, false, 0);
+    set_keys(config, {"parallel.pp=2", "parallel.gradient_accumulation_steps=2"});
+    return testing_support::error_of([&] { parallel_of(config, ranks); });
+  };
+  EXPECT_THAT(staged(2, 2),
+              testing::HasSubstr("is 2 ranks, and each of the 2 parts of the pipeline (parallel.pp) has 1; "
+                                 "start 4, or cut less"));
+  EXPECT_THAT(staged(6, 2), testing::HasSubstr("start 4 or 8"));
   EXPECT_THAT(
       error(2, 1, 2, 0),
       testing::HasSubstr(

@@ -76,41 +76,10 @@ struct Executor::State {
     movers.emplace(plan, memory, device);
     const auto on_host = std::ranges::count(plan.actions, Lane::kHost, &Action::lane);
     if (on_host > 0) host.emplace(device, options.pool ? options.pool->size() : 1, static_cast<size_t>(on_host));
-    bind_values();
+    views = views_of(plan, memory, options.external, device, {*stream, copied});
     bind_actions();
     copies = end_copies(plan, views);
     if (device.memory() == Memory::kHost) idle = idle_between_steps(plan, memory.arena(Tier::kDevice));
-  }
-
-  void bind_values() {
-    views.resize(plan.values.size());
-    for (size_t i = 0; i < plan.values.size(); ++i) {
-      const PlanValue& value = plan.values[i];
-      const Buffer& buffer = plan.buffers[static_cast<size_t>(value.buffer)];
-      if (buffer.offset >= 0) views[i] = memory.view_of(static_cast<int>(i));
-    }
-    for (const PlanInput& input : plan.inputs) {
-      const PlanValue& value = plan.values[static_cast<size_t>(input.value)];
-      if (plan.buffers[static_cast<size_t>(value.buffer)].offset >= 0) continue;
-      View view = external_view(plan, input, options.external, device.name());
-      const Tier tier = plan.buffers[static_cast<size_t>(value.buffer)].tier;
-      if (view.memory == Memory::kHost && tier == Tier::kDevice) view = on_device(view);
-      for (size_t i = 0; i < plan.values.size(); ++i) {  // the input and all views of it
-        if (plan.values[i].buffer != value.buffer) continue;
-        views[i] = view.with(plan.values[i].type);
-        if (views[i].data != nullptr) views[i].data += plan.values[i].offset;
-      }
-    }
-  }
-
-  // The host's bytes where kernels reach them.
-  View on_device(const View& view) {
-    if (device.memory() == Memory::kHost) return view;
-    const DeviceMemory& copy = copied.emplace_back(device.allocate(view.bytes()));
-    const View to{copy.bytes.data(), view.type, Memory::kDevice};
-    stream->copy(view, to);
-    stream->synchronize();
-    return to;
   }
 
   Place place_of(int value) const {

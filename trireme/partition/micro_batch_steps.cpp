@@ -2,11 +2,25 @@
 
 #include <algorithm>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/rank_groups.h"
 
 namespace trireme {
+namespace {
+
+constexpr int64_t kMostNodes = int64_t{1} << 24;  // of all micro-batches: about ten times those of 96 layers in 192
+
+void check_number(const Program& program) {
+  const auto nodes = static_cast<int64_t>(program.graph.nodes().size());
+  const int64_t count = micro_batches(program.mesh);
+  require(count <= kMostNodes / std::max<int64_t>(nodes, 1),
+          "{} of a step of {} operations are too many to be compiled; take fewer, larger ones",
+          counted(count, "micro-batch"), nodes);
+}
+
+}  // namespace
 
 MicroBatchSteps::MicroBatchSteps(const Program& program)
     : program_(program),
@@ -15,6 +29,7 @@ MicroBatchSteps::MicroBatchSteps(const Program& program)
       chunk_axes_(seq_chunk_axes(program.mesh)),
       repeats_(graph_.nodes().size(), 0),
       level_of_value_(graph_.values().size(), 0) {
+  check_number(program);
   for (const Shared<Layout>& layout : program.layouts) of_values_.push_back(differs_along(*layout));
   for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
     classify(id);

@@ -11,7 +11,8 @@ namespace trireme {
 
 class MicroBatchSteps {
  public:
-  // The program must outlive this. Throws kUnsupported for a collective of the model's own over the axis.
+  // The program must outlive this. Throws kUnsupported for a collective of the model's own over the axis,
+  // kInvalidArgument where there would be too many nodes.
   MicroBatchSteps(const Program& program);
 
   // Which of the axes of micro-batches something differs along: bit i is the i-th.

@@ -16,8 +16,6 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kMostNodes = int64_t{1} << 24;  // about ten times those of 96 layers in 192 micro-batches
-
 class Unroll {
  public:
   Unroll(const Program& from, const MicroBatchOptions& options)
@@ -496,12 +494,7 @@ Program in_micro_batches(Program program, const MicroBatchOptions& options) {
   require(options.interleave >= 1 && count % options.interleave == 0,
           "{} a step cannot be interleaved by {}; take a number that divides them", counted(count, "micro-batch"),
           options.interleave);
-  if (count == 1) return program;
-  const auto nodes = static_cast<int64_t>(program.graph.nodes().size());
-  require(count <= kMostNodes / std::max<int64_t>(nodes, 1),
-          "{} of a step of {} operations are too many to be compiled; take fewer, larger ones",
-          counted(count, "micro-batch"), nodes);
-  return Unroll(program, options).run();
+  return count == 1 ? std::move(program) : Unroll(program, options).run();
 }
 
 }  // namespace trireme

@@ -79,7 +79,7 @@ class Homes {
   Program run() {
     std::multimap<NodeId, std::pair<const Trip*, const Visit*>> comes;
     std::multimap<NodeId, const Trip*> leaves;
-    if (!trips_.empty()) find_updated();
+    if (!trips_.empty()) updated_s_ = seconds_until_updated(graph_, starts_, machine_);
     for (const Trip& trip : trips_) {
       each_coming(trip, [&](const Visit& visit) {
         const bool waits = &visit == &trip.visits[0] && updated_s_.contains(trip.value);
@@ -347,34 +347,6 @@ class Homes {
     auto begin = reader - 1;
     while (begin != readers_.begin() && reader - begin < most && ahead_s(begin->first) < reader->second) --begin;
     return begin->first;
-  }
-
-  // When the updates of inputs that go on under the next step have ended, from its begin on.
-  void find_updated() {
-    double free_s = 0;
-    std::map<NodeId, double> ended_s;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      const Node& node = graph_.node(id);
-      if (!node.on_host) continue;
-      std::vector<TensorType> in, out;
-      for (const ValueId read : node.inputs) in.push_back(graph_.type(read));
-      for (const ValueId made : node.outputs) out.push_back(graph_.type(made));
-      free_s = std::max(free_s, starts_[at(id)]) + compute_seconds(def_of(node), {in, out, node.attrs}, machine_);
-      ended_s[id] = free_s;
-    }
-    const auto note = [&](ValueId input, ValueId made) {
-      const auto ended = ended_s.find(graph_.value(made).producer);
-      if (ended == ended_s.end()) return;
-      double& updated_s = updated_s_[input];
-      updated_s = std::max(updated_s, ended->second - starts_.back());
-    };
-    for (const Output& output : graph_.outputs()) {
-      const NodeId producer = graph_.value(output.value).producer;
-      if (output.updates == kNoValue || producer < 0) continue;
-      note(output.updates, output.value);
-      if (!def_of(graph_.node(producer)).traits.joins_in_place) continue;
-      for (const ValueId part : graph_.node(producer).inputs) note(output.updates, part);
-    }
   }
 
   // A move is started when what it reads is there, and what stands after it waits until then: so not before readers for

@@ -135,6 +135,37 @@ StepTimes step_times(const Program& program, const Rates& rates) {
   return times;
 }
 
+std::map<ValueId, double> seconds_until_updated(const Graph& graph, std::span<const double> starts,
+                                                const Machine& machine) {
+  double free_s = 0;
+  std::map<NodeId, double> ended_s;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    if (!node.on_host) continue;
+    std::vector<TensorType> in, out;
+    for (const ValueId read : node.inputs) in.push_back(graph.type(read));
+    for (const ValueId made : node.outputs) out.push_back(graph.type(made));
+    free_s = std::max(free_s, starts[static_cast<size_t>(id)]) +
+             compute_seconds(def_of(node), {in, out, node.attrs}, machine);
+    ended_s[id] = free_s;
+  }
+  std::map<ValueId, double> updated_s;
+  const auto note = [&](ValueId input, ValueId made) {
+    const auto ended = ended_s.find(graph.value(made).producer);
+    if (ended == ended_s.end()) return;
+    double& seconds = updated_s[input];
+    seconds = std::max(seconds, ended->second - starts.back());
+  };
+  for (const Output& output : graph.outputs()) {
+    const NodeId producer = graph.value(output.value).producer;
+    if (output.updates == kNoValue || producer < 0) continue;
+    note(output.updates, output.value);
+    if (!def_of(graph.node(producer)).traits.joins_in_place) continue;
+    for (const ValueId part : graph.node(producer).inputs) note(output.updates, part);
+  }
+  return updated_s;
+}
+
 std::string beside_table(const Program& program, const Rates& rates) {
   const auto [starts, times] = step_times(program, rates);
   if (times.empty()) return "no collectives beside the ops\n";

@@ -7,6 +7,8 @@
 // waited for where it stands.
 #pragma once
 
+#include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,11 @@ int64_t whole_bytes(const Program& program, const Node& node);
 
 // When each node's operands are ready if nothing waits for what runs beside; one more: the end of the last.
 std::vector<double> start_times(const Program& program, const Rates& rates);
+
+// Of inputs that ops on the host update: when these have ended, from the begin of the next step on, under which they
+// may go on. `starts`: as of start_times.
+std::map<ValueId, double> seconds_until_updated(const Graph& graph, std::span<const double> starts,
+                                                const Machine& machine);
 
 // Of a collective that runs beside the ops.
 struct BesideTime {
