@@ -9,6 +9,13 @@
 #include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
+
+void record(Program& program, ValueId id, const Layout& layout, const Shape& whole) {
+  invariant(id == static_cast<ValueId>(program.layouts.size()), "values are recorded out of order");
+  program.layouts.push_back(layout);
+  program.whole.push_back(whole);
+}
+
 namespace {
 
 // A dimension of a node that its cuts make it see through windows.
@@ -33,12 +40,6 @@ std::vector<Windowed> windows_of(const CutNode& cut, const Mesh& mesh) {
                     .fill = windowed.window.fill}});
   }
   return out;
-}
-
-void record(Program& program, ValueId id, const Layout& layout, const Shape& whole) {
-  invariant(id == static_cast<ValueId>(program.layouts.size()), "values are recorded out of order");
-  program.layouts.push_back(layout);
-  program.whole.push_back(whole);
 }
 
 // The dimension becomes `extent` long.

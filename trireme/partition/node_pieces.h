@@ -21,6 +21,9 @@ struct NodePieces {
 // The windows of a value that a node reads (WindowedDim), for those that others may have taken already.
 using TakeWindows = std::function<ValueId(ValueId id, const WindowAttrs& attrs)>;
 
+// How the newest value of the program lies, and as part of what.
+void record(Program& program, ValueId id, const Layout& layout, const Shape& whole);
+
 // `inputs` lie as the cuts ask; `whole` are the types of the results.
 NodePieces add_node_pieces(Program& program, const CutNode& cut, std::vector<ValueId> inputs,
                            const std::vector<TensorType>& whole, const TakeWindows& take_windows);

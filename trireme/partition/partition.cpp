@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/layout/deliveries.h"
+#include "trireme/partition/delivery_reader.h"
 #include "trireme/partition/node_pieces.h"
 
 namespace trireme {
@@ -33,7 +34,7 @@ class Partitioner {
       const TensorType local = local_type(input.value, layout);
       const ValueId made =
           program_.graph.add_input(input.name, local, input.role, input.init, input.saved_as, input.piece);
-      record(made, layout, graph_.type(input.value).shape);
+      record(program_, made, layout, graph_.type(input.value).shape);
       put(input.value, made, layout);
     }
     for (size_t i = 0; i < graph_.nodes().size(); ++i) add_node(graph_.nodes()[i], strategy_.nodes[i]);
@@ -60,23 +61,12 @@ class Partitioner {
     std::optional<Deliveries> deliveries;
     std::vector<ValueId> pieces;  // the value itself, and what each delivery made
   };
-  // Who first asked for a delivery.
-  struct Reader {
-    Phase phase = Phase::kForward;
-    int stage = -1;
-    bool serves(const Reader& other) const {
-      return (phase == Phase::kBackward) == (other.phase == Phase::kBackward) && phase <= other.phase &&
-             stage == other.stage;
-    }
-    friend bool operator==(const Reader&, const Reader&) = default;
-  };
-
   int stage_of(NodeId node) const { return node < 0 || stages_.empty() ? -1 : stages_[static_cast<size_t>(node)]; }
 
   Placed& placed_at(ValueId whole_id) { return placed_[static_cast<size_t>(whole_id)]; }
   ValueId as_made(ValueId whole_id) const { return placed_[static_cast<size_t>(whole_id)].pieces.front(); }
 
-  int add(const Reader& reader) {
+  int add(const DeliveryReader& reader) {
     const auto at = std::find(readers_.begin(), readers_.end(), reader) - readers_.begin();
     if (static_cast<size_t>(at) == readers_.size()) readers_.push_back(reader);
     return static_cast<int>(at);
@@ -164,7 +154,7 @@ class Partitioner {
   ValueId find(ValueId whole_id, const Layout& layout, Phase phase) {
     Placed& placed = placed_at(whole_id);
     const bool is_input = graph_.value(whole_id).producer < 0;
-    const Reader reader{phase, program_.graph.mark().stage};
+    const DeliveryReader reader{phase, program_.graph.mark().stage};
     const auto piece = static_cast<size_t>(placed.deliveries->deliver(layout, add(reader), [&](int other) {
       return !is_input || readers_[static_cast<size_t>(other)].serves(reader);
     }));
@@ -179,20 +169,14 @@ class Partitioner {
     return {whole.dtype, local_shape(whole.shape, layout, strategy_.mesh)};
   }
 
-  void record(ValueId id, const Layout& layout, const Shape& whole) {
-    invariant(id == static_cast<ValueId>(program_.layouts.size()), "values are recorded out of order");
-    program_.layouts.push_back(layout);
-    program_.whole.push_back(whole);
-  }
-
   const Graph& graph_;
   const Strategy& strategy_;
   const PartitionOptions& options_;
   ReshardPlanner planner_;
   std::vector<int> stages_;  // of the graph's nodes; empty: there is no pipeline
   std::vector<std::vector<Layout>> wants_;
-  std::vector<Placed> placed_;   // of the graph's values
-  std::vector<Reader> readers_;  // by the numbers that deliveries know them by
+  std::vector<Placed> placed_;           // of the graph's values
+  std::vector<DeliveryReader> readers_;  // by the numbers that deliveries know them by
   std::vector<RuleOf> rules_;
   std::vector<NodeId> made_of_;  // per node of the graph
   std::map<std::pair<ValueId, std::string>, ValueId> windows_;

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "trireme/partition/delivery_reader.h"
 #include "trireme/partition/node_pieces.h"
 
 namespace trireme {
@@ -26,10 +27,8 @@ class Scratch {
   Program program{.graph = Graph("pieces")};
 };
 
-// The same rules by which the partitioner lets readers share what was delivered (partition.cpp).
 bool shares_delivery(const ValueReader& made_for, const ValueReader& reader) {
-  return (made_for.phase == Phase::kBackward) == (reader.phase == Phase::kBackward) && made_for.phase <= reader.phase &&
-         made_for.stage == reader.stage;
+  return DeliveryReader{made_for.phase, made_for.stage}.serves({reader.phase, reader.stage});
 }
 
 }  // namespace
