@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/cost/op_seconds.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/exec/virtual_time.h"
 
 namespace trireme::cli {

@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/plan/asked/tier_sizes.h"
+#include "trireme/parallel/asked/tier_sizes.h"
 #include "trireme/train/job/named_models.h"
 
 namespace trireme::cli {

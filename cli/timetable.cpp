@@ -9,8 +9,8 @@
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/plan/timetable/schedules.h"
-#include "trireme/plan/timetable/timetable_time.h"
+#include "trireme/parallel/timetable/schedules.h"
+#include "trireme/parallel/timetable/timetable_time.h"
 
 namespace trireme::cli {
 namespace {

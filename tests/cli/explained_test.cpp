@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tests/cli/program.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/exec/traffic.h"
 
 namespace trireme::cli::explained_test {

@@ -14,14 +14,14 @@
 #include "tests/equivalence/random_text.h"
 #include "tests/equivalence/shrink.h"
 #include "trireme/base/error.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/op/registry.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/by_hand.h"
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/train/step/invariant.h"
 
 namespace trireme::equivalence {

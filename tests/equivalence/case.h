@@ -10,9 +10,9 @@
 #include "trireme/ir/program.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/numerics.h"
+#include "trireme/parallel/strategy/strategy.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme::equivalence {
 

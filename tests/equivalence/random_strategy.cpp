@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/planner/candidates.h"
 #include "trireme/train/step/invariant.h"
 

@@ -4,8 +4,8 @@
 
 #include "tests/equivalence/draw.h"
 #include "trireme/op/numerics.h"
-#include "trireme/plan/asked/stages.h"
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/asked/stages.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme::equivalence {
 

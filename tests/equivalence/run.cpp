@@ -20,13 +20,13 @@
 #include "trireme/layout/simulate.h"
 #include "trireme/op/build.h"
 #include "trireme/op/conformance.h"
+#include "trireme/parallel/parallel.h"
+#include "trireme/parallel/propagate/propagate.h"
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
-#include "trireme/plan/parallel.h"
-#include "trireme/plan/propagate/propagate.h"
 #include "trireme/train/step/compile.h"
 
 namespace trireme::equivalence {

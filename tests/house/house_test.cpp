@@ -162,13 +162,13 @@ TEST(HouseChecks, a_parser_called_below_the_border_is_found) {
       "  return parse_axes(text);\n"
       "}\n"
       "const Mesh mesh = parse_mesh(parallel.mesh); reparse_mesh(1); &parse_mesh;\n";
-  const std::vector<SourceFile> files{{"trireme/plan/semi_auto.cpp", source},
-                                      {"trireme/plan/strategy/strategy_text.cpp", source},
-                                      {"trireme/plan/semi_auto_test.cpp", source},
+  const std::vector<SourceFile> files{{"trireme/parallel/semi_auto.cpp", source},
+                                      {"trireme/parallel/strategy/strategy_text.cpp", source},
+                                      {"trireme/parallel/semi_auto_test.cpp", source},
                                       {"tests/multi/a.cpp", source}};
 
-  EXPECT_THAT(check_parsers(files), ElementsAre(HasSubstr("trireme/plan/semi_auto.cpp:4: 'parse_axes' is called"),
-                                                HasSubstr("trireme/plan/semi_auto.cpp:6: 'parse_mesh' is called")));
+  EXPECT_THAT(check_parsers(files), ElementsAre(HasSubstr("trireme/parallel/semi_auto.cpp:4: 'parse_axes' is called"),
+                                                HasSubstr("trireme/parallel/semi_auto.cpp:6: 'parse_mesh' is called")));
 }
 
 TEST(HouseChecks, comments_and_literals_are_blanked_and_lines_stay) {

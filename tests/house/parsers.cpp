@@ -34,16 +34,16 @@ constexpr std::array<std::string_view, 32> kBorders{
     "trireme/ir/text.cpp",
     "trireme/ir/attrs.cpp",
     "trireme/op/move.cpp",  // the attributes of a move
-    "trireme/exec/plan_text.cpp",
+    "trireme/exec/execution_plan_text.cpp",
     "trireme/exec/hand_plan_impl.h",  // plans written by hand, for tests
     "trireme/backend/cpu/elementwise_cases_impl.h",
     "trireme/backend/cpu/kernel_cases_impl.h",
     "trireme/partition/program_text.cpp",
-    "trireme/plan/strategy/strategy_text.cpp",
-    "trireme/plan/strategy/strategy_json.cpp",
-    "trireme/plan/asked/asked.cpp",
-    "trireme/plan/asked/homes.cpp",
-    "trireme/plan/timetable/"};
+    "trireme/parallel/strategy/strategy_text.cpp",
+    "trireme/parallel/strategy/strategy_json.cpp",
+    "trireme/parallel/asked/asked.cpp",
+    "trireme/parallel/asked/homes.cpp",
+    "trireme/parallel/timetable/"};
 
 // Text that an op holds: its sharding rule, which is read once for each kind of call (op/computed_rule.h), the steps of
 // fused rows, and attributes, of which the conformance walk looks at the text form.

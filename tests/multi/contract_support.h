@@ -11,9 +11,9 @@
 #include "trireme/comm/comm.h"
 #include "trireme/exec/executor.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::testing_support {

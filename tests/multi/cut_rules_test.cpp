@@ -7,9 +7,9 @@
 
 #include "tests/multi/small_graphs.h"
 #include "tests/multi/training_support.h"
+#include "trireme/parallel/asked/op_names.h"
+#include "trireme/parallel/without_effect.h"
 #include "trireme/partition/why.h"
-#include "trireme/plan/asked/op_names.h"
-#include "trireme/plan/without_effect.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/compile.h"
 

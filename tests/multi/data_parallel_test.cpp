@@ -7,13 +7,13 @@
 #include "tests/multi/loss_curve.h"
 #include "trireme/base/rng.h"
 #include "trireme/comm/comm.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/exec/executor.h"
-#include "trireme/exec/plan.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/op/build.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/train/step/step.h"
 
 namespace trireme::data_parallel_test {

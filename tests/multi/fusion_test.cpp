@@ -7,7 +7,7 @@
 #include "tests/multi/training_support.h"
 #include "trireme/base/log.h"
 #include "trireme/op/registry.h"
-#include "trireme/plan/asked/fusion.h"
+#include "trireme/parallel/asked/fusion.h"
 
 namespace trireme::fusion_test {
 namespace {

@@ -11,7 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/comm.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
 namespace trireme::optimizer_parallel_test {

@@ -1,5 +1,5 @@
 // Sections 9.4 to 9.6 and 27 of the contracts, item by item, on plans and on steps that run. Of orders and their times
-// as such: trireme/plan/timetable/timetable_test.cpp.
+// as such: trireme/parallel/timetable/timetable_test.cpp.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 #include "trireme/base/error.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/comm.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 

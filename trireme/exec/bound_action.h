@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/exec/background.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/ir/graph.h"
 
 namespace trireme {

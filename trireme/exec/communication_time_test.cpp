@@ -8,9 +8,9 @@
 
 #include "trireme/exec/executor.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::communication_time_test {
 namespace {

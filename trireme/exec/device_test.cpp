@@ -11,9 +11,9 @@
 #include "trireme/op/conformance.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::device_test {
 namespace {

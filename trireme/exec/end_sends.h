@@ -1,7 +1,7 @@
 // Where a plan waits for what it sends to other crews.
 #pragma once
 
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 
 namespace trireme {
 

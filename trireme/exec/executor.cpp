@@ -8,18 +8,12 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
-#include "trireme/exec/bound_action.h"
-#include "trireme/exec/bound_message.h"
-#include "trireme/exec/carrier.h"
-#include "trireme/exec/collective.h"
+#include "trireme/exec/bind_actions.h"
 #include "trireme/exec/end_copies.h"
 #include "trireme/exec/external_view.h"
-#include "trireme/exec/host_lane.h"
 #include "trireme/exec/rank_of_mesh.h"
 #include "trireme/exec/step_border.h"
 #include "trireme/exec/thread_time.h"
-#include "trireme/exec/tier_memory.h"
-#include "trireme/op/rank_groups.h"
 
 namespace trireme {
 namespace {
@@ -44,7 +38,6 @@ struct Executor::State {
   std::vector<View> views;           // per value
   std::span<std::byte> idle;         // between steps
   std::vector<Bound> actions;
-  std::vector<std::optional<BoundCollective::Ranks>> ranks_of_call;
   Binding binding;
   std::vector<Bound*> in_flight_at_end;  // not what the step leaves under way
   StepBorder border = step_border(plan);
@@ -77,151 +70,44 @@ struct Executor::State {
     const auto on_host = std::ranges::count(plan.actions, Lane::kHost, &Action::lane);
     if (on_host > 0) host.emplace(device, options.pool ? options.pool->size() : 1, static_cast<size_t>(on_host));
     views = views_of(plan, memory, options.external, device, {*stream, copied});
-    bind_actions();
+    bind();
     copies = end_copies(plan, views);
     if (device.memory() == Memory::kHost) idle = idle_between_steps(plan, memory.arena(Tier::kDevice));
   }
 
-  Place place_of(int value) const {
-    const PlanValue& v = plan.values[static_cast<size_t>(value)];
-    if (plan.by_hand) return {v.type.shape, Box::whole(v.type.shape).start};
-    if (v.part_of) {
-      const Mesh mesh = with_micro_batches(plan.mesh, plan.micro_batches, plan.seq_chunks);
-      const int64_t place = rank * plan.micro_batches + v.part_of->micro_batch;
-      return {v.part_of->whole, local_box(v.part_of->whole, v.part_of->layout, mesh, place).start};
+  void bind() {
+    const auto begin = Clock::now();
+    BoundActions bound = bind_actions(plan, {.world = options.world,
+                                             .pool = options.pool,
+                                             .device = device,
+                                             .rank = rank,
+                                             .memory = memory,
+                                             .views = views,
+                                             .kernels = *stream,
+                                             .outward = outward.get(),
+                                             .inward = inward.get(),
+                                             .movers = *movers,
+                                             .host = host ? &*host : nullptr});
+    actions = std::move(bound.actions);
+    find_in_flight_at_end();
+    for (Bound& action : actions) {
+      if (action.sends) sending.push_back(&action);
     }
-    return {v.whole, local_box(v.whole, v.layout, plan.mesh, rank).start};
+    flights.reserve(sending.size());
+    stops.reserve(2 * sending.size());
+    binding = {bound.collectives, bound.lookups, std::chrono::duration<double>(Clock::now() - begin).count()};
   }
 
-  void bind_actions() {
-    const auto begin = Clock::now();
-    actions.resize(plan.actions.size());
-    ranks_of_call.resize(plan.calls.size());
-    std::vector<char> waited(plan.actions.size(), 0);
-    for (size_t i = 0; i < plan.actions.size(); ++i) {
-      const Action& action = plan.actions[i];
-      Bound& bound = actions[i];
-      bound.action = &action;
-      bound.what =
-          fmt::format("in {}{}", action.op->name,
-                      action.scope.empty() ? ", outside of all modules" : fmt::format(" at '{}'", action.scope));
-      for (const int id : action.in) {
-        bound.in.push_back(views[static_cast<size_t>(id)]);
-        bound.in_place.push_back(place_of(id));
-      }
-      for (const int id : action.out) {
-        bound.out.push_back(views[static_cast<size_t>(id)]);
-        bound.out_place.push_back(place_of(id));
-      }
-      if (action.scratch >= 0) {
-        const Buffer& buffer = plan.buffers[static_cast<size_t>(action.scratch)];
-        bound.scratch = memory.bytes_of(buffer);
-      }
-      for (const int comm : action.waits) waited[static_cast<size_t>(comm)] = 1;
-      bind_work(bound);
+  void find_in_flight_at_end() {
+    std::vector<char> waited(actions.size(), 0);
+    for (const Action& action : plan.actions) {
+      for (const int other : action.waits) waited[static_cast<size_t>(other)] = 1;
     }
     for (size_t i = 0; i < actions.size(); ++i) {
       const bool is_left = std::ranges::count(border.left, static_cast<int>(i)) > 0;
       if (actions[i].background && !waited[i] && !is_left) in_flight_at_end.push_back(&actions[i]);
-      if (actions[i].sends) sending.push_back(&actions[i]);
-    }
-    flights.reserve(sending.size());
-    stops.reserve(2 * sending.size());
-    binding.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  }
-
-  void bind_work(Bound& bound) {
-    const Action& action = *bound.action;
-    if (action.op->traits.joins_in_place) return;
-    if (action.op->traits.zero_cost_view && are_in_one_buffer(action.in[0], action.out[0])) return;
-    if (is_message(*action.op)) return bind_message(bound);
-    if (is_move(*action.op)) {
-      bound.background = movers->bind(action, bound.in[0], bound.out[0], bound.scratch, *stream);
-      return;
-    }
-    if (!action.op->collective) return bind_kernel(bound);
-    if (!is_communication(*action.op)) {
-      bound.dim = action.op->collective->call(action.attrs).parted;
-      bound.part = groups_of(*action.op, action.attrs).place_of(rank, plan.mesh);
-      return;
-    }
-    BoundCollective::Ranks ranks = ranks_of(action);
-    ranks.tag = static_cast<int>(&action - plan.actions.data());
-    bound.sends = ranks.group != nullptr;
-    std::vector<TensorType> in, out;
-    for (const View& view : bound.in) in.push_back(view.type);
-    for (const View& view : bound.out) out.push_back(view.type);
-    carry(bound, collective_scratch(*action.op, {in, out, action.attrs}), [&](const Staging& at) {
-      return std::make_unique<BoundCollective>(*action.op, action.attrs, at.in, at.out, at.scratch, ranks);
-    });
-  }
-
-  bool are_in_one_buffer(int a, int b) const {
-    return plan.values[static_cast<size_t>(a)].buffer == plan.values[static_cast<size_t>(b)].buffer;
-  }
-
-  void bind_kernel(Bound& bound) {
-    const Action& action = *bound.action;
-    const bool on_host = action.lane == Lane::kHost;
-    const Device& where = on_host ? cpu_device() : device;
-    KernelFn* const kernel = where.kernel(*action.op, action.kernel);
-    require(kernel != nullptr,
-            "the plan asks for kernel '{}' of op '{}', which device '{}' of this build does not have", action.kernel,
-            action.op->name, where.name());
-    if (on_host) {
-      bound.background = std::make_unique<BoundHostOp>(
-          HostWork{.kernel = kernel, .args = args_of(bound), .what = &bound.what}, device, *stream, *host);
-    } else {
-      bound.kernel = kernel;
     }
   }
-
-  KernelArgs args_of(Bound& bound) const {
-    return {bound.in,      bound.out,    bound.in_place,     bound.out_place, bound.action->attrs,
-            bound.scratch, options.pool, &bound.kernel_state};
-  }
-
-  // The group of a collective, and this rank's place in it. Actions of one call have the same.
-  BoundCollective::Ranks ranks_of(const Action& action) {
-    ++binding.collectives;
-    if (action.call >= 0 && ranks_of_call[static_cast<size_t>(action.call)])
-      return *ranks_of_call[static_cast<size_t>(action.call)];
-    ++binding.lookups;
-    const RankGroups groups = groups_of(*action.op, action.attrs);
-    std::vector<int> members;
-    for (const int64_t member : groups.of(rank, plan.mesh)) members.push_back(world_rank(plan.crew, member));
-    BoundCollective::Ranks out;
-    if (!members.empty()) out.place = groups.place_of(rank, plan.mesh);
-    if (members.size() > 1) out.group = &options.world->group(members);
-    if (action.call >= 0) ranks_of_call[static_cast<size_t>(action.call)] = out;
-    return out;
-  }
-
-  // Binds work in the background to its operands and results, on the host's side of a device that has one.
-  template <class Bind>
-  void carry(Bound& bound, int64_t work_bytes, Bind&& bind) {
-    if (!inward) {
-      bound.background = bind(Staging{.in = bound.in, .out = bound.out, .scratch = bound.scratch});
-      return;
-    }
-    Staging staging = stage(bound.in, bound.out, bound.scratch, work_bytes);
-    auto work = bind(staging);
-    bound.background = std::make_unique<CarriedWork>(std::move(work), std::move(staging), device,
-                                                     CopyStreams{*stream, *outward, *inward});
-  }
-
-  void bind_message(Bound& bound) {
-    const Message message = message_of(*bound.action->op, bound.action->attrs);
-    require(options.world != nullptr && message.crew >= 0 && message.crew < plan.crews,
-            "the plan sends to crew {} of {}; no such ranks are here", message.crew, plan.crews);
-    bound.sends = true;
-    carry(bound, 0, [&](const Staging& at) {
-      const View& view = message.sends ? at.in.at(0) : at.out.at(0);
-      return std::make_unique<BoundMessage>(options.world->all(), world_rank(message.crew, rank), message, view);
-    });
-  }
-
-  int world_rank(int64_t crew, int64_t of_mesh) const { return static_cast<int>(crew * plan.mesh.devices() + of_mesh); }
 
   void run_action(Bound& bound) {
     if (!border.left.empty()) {
@@ -241,7 +127,7 @@ struct Executor::State {
 
   void begin_work(Bound& bound) {
     if (bound.kernel != nullptr) {
-      stream->launch(bound.kernel, args_of(bound), bound.what);
+      stream->launch(bound.kernel, kernel_args(bound, options.pool), bound.what);
     } else if (bound.background) {
       start(bound);
     } else if (bound.action->op->collective) {

@@ -12,7 +12,7 @@
 
 #include "trireme/comm/comm.h"
 #include "trireme/exec/communication_time.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/layout/box.h"
 #include "trireme/tensor/host_tensor.h"
 

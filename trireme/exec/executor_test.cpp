@@ -7,9 +7,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::executor_test {

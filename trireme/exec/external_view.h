@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/backend/device.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/exec/tier_memory.h"
 #include "trireme/tensor/view.h"
 

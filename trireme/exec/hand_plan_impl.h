@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/exec/execution_plan.h"
 #include "trireme/exec/memory_plan.h"
-#include "trireme/exec/plan.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/op/message.h"
 #include "trireme/op/registry.h"

@@ -108,9 +108,9 @@ class Merged {
 // The bytes of buffers that have a place, by the time in which they are in use: a segment tree over blocks of steps. A
 // node knows what is in use during all of its time, and what is at any moment of it; a block also the buffers that are
 // in use for a part of it. So a search meets as many ranges as bytes lie apart, not as many as there are buffers.
-class Placed {
+class BytesInUse {
  public:
-  explicit Placed(std::span<const Lifetime> buffers) {
+  explicit BytesInUse(std::span<const Lifetime> buffers) {
     int64_t begin = 0, end = 1;
     for (const Lifetime& buffer : buffers) {
       begin = std::min<int64_t>(begin, buffer.first);
@@ -234,8 +234,8 @@ class Placed {
 
   // A lifetime as the blocks [from, to) that it takes whole, and the one or two that it takes a part of.
   struct Span {
-    Span(const Placed& placed, const Lifetime& buffer) {
-      const int64_t first = buffer.first - placed.begin_, last = buffer.last - placed.begin_;
+    Span(const BytesInUse& bytes, const Lifetime& buffer) {
+      const int64_t first = buffer.first - bytes.begin_, last = buffer.last - bytes.begin_;
       from = (first + kBlock - 1) / kBlock;
       to = (last + 1) / kBlock;
       const int64_t first_block = first / kBlock, last_block = last / kBlock;
@@ -369,7 +369,7 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
                  bool slots_first, int64_t most) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
-  Placed placed(buffers);
+  BytesInUse taken(buffers);
   std::map<int64_t, Slots> slots_of;  // by bytes
   if (slots_first) slots_of = slots_of_sizes(buffers, alignment);
   for (const size_t id : order) {
@@ -378,16 +378,16 @@ MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& o
     int64_t& offset = plan.offsets[id];
     if (slots_first) {
       Slots& slots = slots_of.at(bytes);
-      int slot = slots.find(buffer, [&](int64_t at) { return placed.in_use(buffer, {at, at + bytes}); });
-      if (slot < 0) slot = slots.add(smallest_gap(placed.beside(buffer), bytes));
+      int slot = slots.find(buffer, [&](int64_t at) { return taken.in_use(buffer, {at, at + bytes}); });
+      if (slot < 0) slot = slots.add(smallest_gap(taken.beside(buffer), bytes));
       slots.use(slot, buffer);
       offset = slots.offset_of(slot);
     } else {
-      offset = smallest_gap(placed.beside(buffer), bytes);
+      offset = smallest_gap(taken.beside(buffer), bytes);
     }
     plan.bytes = std::max(plan.bytes, offset + bytes);
     if (plan.bytes >= most) return plan;
-    placed.add(buffer, {offset, offset + bytes});
+    taken.add(buffer, {offset, offset + bytes});
   }
   return plan;
 }

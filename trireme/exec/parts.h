@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/base/few.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/ir/graph.h"
 
 namespace trireme {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "trireme/comm/comm.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 
 namespace trireme {
 

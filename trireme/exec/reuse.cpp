@@ -1,9 +1,9 @@
-// Calls: equal collectives of a plan are said once, and actions name them. See plan.h.
+// Calls: equal collectives of a plan are said once, and actions name them. See execution_plan.h.
 #include <map>
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 
 namespace trireme {
 namespace {

@@ -5,8 +5,8 @@
 //   counts, root and reduction; every message has a sender and a receiver, who agree on its type.
 // - No deadlock: the events of a step (events.h) have no circle.
 //
-// A communicator is an ordered list of ranks. Together with verify (plan.h), which checks what one rank does on its
-// own, it means that a step ends.
+// A communicator is an ordered list of ranks. Together with verify (execution_plan.h), which checks what one rank does
+// on its own, it means that a step ends.
 #pragma once
 
 #include <span>

@@ -11,9 +11,9 @@
 #include "trireme/exec/hand_plan_impl.h"
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::soundness_test {
 namespace {

@@ -1,7 +1,7 @@
 // How many bytes the ops of a step read and write, and how few they could: what fusion has left to save.
 #pragma once
 
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/ir/program.h"
 
 namespace trireme {

@@ -159,14 +159,14 @@ std::string Movers::disk() const {
 }
 
 void Movers::read(int value, const View& to) {
-  carry(transfer(false, to, value, {}));
+  transfer_now(transfer(false, to, value, {}));
 }
 
 void Movers::write(int value, const View& from) {
-  carry(transfer(true, from, value, {}));
+  transfer_now(transfer(true, from, value, {}));
 }
 
-void Movers::carry(DiskTransfer transfer) {
+void Movers::transfer_now(DiskTransfer transfer) {
   const HostTensor staging({DType::kU8, {staged_by_disk(transfer.value.bytes(), plan_.disk_blocks)}});
   transfer.staging = staging.view().raw();
   DiskLane& lane = transfer.stores ? *store_ : *load_;

@@ -12,7 +12,7 @@
 #include "trireme/exec/background.h"
 #include "trireme/exec/disk/disk_lane.h"
 #include "trireme/exec/disk/swap_file.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 
 namespace trireme {
 
@@ -70,7 +70,7 @@ class Movers {
 
  private:
   DiskTransfer transfer(bool stores, const View& value, int on_disk, std::span<std::byte> staging);
-  void carry(DiskTransfer transfer);
+  void transfer_now(DiskTransfer transfer);
 
   const ExecutionPlan& plan_;
   TierMemory& memory_;

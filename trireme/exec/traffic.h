@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 
 namespace trireme {
 

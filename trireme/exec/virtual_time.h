@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "trireme/cost/op_seconds.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 
 namespace trireme {
 

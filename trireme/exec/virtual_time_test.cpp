@@ -9,9 +9,9 @@
 #include "trireme/exec/hand_plan_impl.h"
 #include "trireme/exec/soundness.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::virtual_time_test {
 namespace {

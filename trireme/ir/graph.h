@@ -82,8 +82,8 @@ struct Mark {
   Phase phase = Phase::kForward;
   NodeId gradient_of = -1;  // kBackward: the node whose gradient it is part of; -1: of no single one
   bool again = false;       // kForward: makes what was made before a second time, for the backward pass
-  // In a program of a pipeline (plan/asked/stages.h): the stage, -1 where each stage that reads it makes its own; and
-  // the micro-batch, -1 where it is of all of them.
+  // In a program of a pipeline (parallel/asked/stages.h): the stage, -1 where each stage that reads it makes its own;
+  // and the micro-batch, -1 where it is of all of them.
   int stage = -1;
   int micro_batch = -1;
   bool on_host = false;  // it runs on the host, on values that lie in its memory (pass/on_host.cpp)

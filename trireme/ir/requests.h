@@ -25,7 +25,7 @@ struct ShardRequest {
 };
 
 // What the model's code asks: that the collectives of the scope's parameters, and with `inside` of those in the scopes
-// inside it, are taken together with others of this id (plan/asked/fusion.h). `order`: of what is asked; the last
+// inside it, are taken together with others of this id (parallel/asked/fusion.h). `order`: of what is asked; the last
 // counts.
 struct FusionRequest {
   std::string scope;
@@ -46,7 +46,7 @@ struct RecomputeRequest {
 };
 
 // What the model's code asks: that the scope's ops, and those inside it, run on the host, or on the device whatever is
-// asked of the scope around it (plan/asked/op_homes.h).
+// asked of the scope around it (parallel/asked/op_homes.h).
 struct HostRequest {
   std::string scope;
   bool on_host = true;

@@ -4,7 +4,7 @@
 // A scalar is {} or []. Results are given where one is wanted in a different layout from the one in which the op leaves
 // it: "-> [dp*tp, -]" turns a partial sum into a reduce-scatter. The reserved axis "interleaved_parallel" of the mesh,
 // last in a dimension ("[dp*interleaved_parallel, -]"), cuts it no further over ranks: each rank computes its piece in
-// that many copies, part by part. What the cuts mean for an op is in plan/propagate/op_cuts.h.
+// that many copies, part by part. What the cuts mean for an op is in parallel/propagate/op_cuts.h.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,7 @@ class Search {
   using Entry = std::tuple<double, int, UnitState>;
 
   // The state being expanded, taken apart.
-  struct Placed {
+  struct StateParts {
     std::vector<std::vector<int>> dims;
     std::vector<int64_t> local;  // size of each dimension of a piece
     std::vector<int> partial;
@@ -94,8 +94,8 @@ class Search {
     return least + wrong * bytes / best_rate_;
   }
 
-  Placed place(UnitState state) const {
-    Placed out;
+  StateParts parts_of(UnitState state) const {
+    StateParts out;
     out.dims.resize(problem_.dims.size());
     out.local = problem_.dims;
     out.bytes = problem_.bytes;
@@ -122,7 +122,7 @@ class Search {
     state_ = state;
     cost_ = cost;
     steps_ = steps;
-    now_ = place(state);
+    now_ = parts_of(state);
     for (int dim = 0; dim < static_cast<int>(now_.dims.size()); ++dim) {
       ungather(dim);
       for (int unit : now_.idle) append(Kind::kSlice, dim, -1, std::span<const int>(&unit, 1));
@@ -233,7 +233,7 @@ class Search {
   UnitState state_ = 0;
   double cost_ = 0;
   int steps_ = 0;
-  Placed now_;
+  StateParts now_;
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ struct CutRequest {
   std::string between, ring, heads;
 };
 
-// For every scope or op that matches the pattern, its cuts (plan/parallel.h).
+// For every scope or op that matches the pattern, its cuts (parallel/parallel.h).
 struct Cut {
   std::string pattern;
   std::string cuts;

@@ -93,8 +93,8 @@ class Module {
   void shard(Cuts cuts) { shard_ = std::move(cuts); }
   void shard(std::vector<PartsOfDims> cuts) { shard_ = Cuts::by_parts(std::move(cuts)); }
 
-  // In a pipeline: the module and what is inside it are of this stage (plan/asked/stages.h). Throws kInvalidArgument
-  // for a stage below 0.
+  // In a pipeline: the module and what is inside it are of this stage (parallel/asked/stages.h). Throws
+  // kInvalidArgument for a stage below 0.
   void pipeline_stage(int stage);
 
   // The backward pass computes again what the module makes, and the modules inside it, instead of finding it kept; but
@@ -109,14 +109,14 @@ class Module {
   void recompute() { recompute(Again()); }
 
   // The module's ops run there, and those of the modules inside it, forward and backward: "host", on values in the
-  // host's memory, or "device", whatever is asked of the module around it (plan/asked/op_homes.h). Throws
+  // host's memory, or "device", whatever is asked of the module around it (parallel/asked/op_homes.h). Throws
   // kInvalidArgument for other words.
   void on(std::string_view where);
 
   // The collectives of the module's parameters and of their gradients, and with `inside` of those of the modules inside
   // it, are taken together with all others of this id, one operation for each kind and group of ranks; 0: each is taken
-  // alone. Of several that are set for a parameter the last call counts (plan/asked/fusion.h). Throws kInvalidArgument
-  // for an id below 0.
+  // alone. Of several that are set for a parameter the last call counts (parallel/asked/fusion.h). Throws
+  // kInvalidArgument for an id below 0.
   void set_comm_fusion(int64_t id, bool inside = true);
 
   // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trireme/ir/program.h"
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 

@@ -4,16 +4,15 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ir/readers.h"
-#include "trireme/plan/asked/stages.h"
+#include "trireme/parallel/asked/stages.h"
 
 namespace trireme {
 namespace {
 
-using Pass = Unit::Pass;
 
 bool has_parts(const Timetable& timetable) {
   return std::ranges::any_of(timetable.crews, [](const std::vector<Unit>& units) {
-    return std::ranges::any_of(units, [](const Unit& unit) { return unit.pass == Pass::kInputGrad; });
+    return std::ranges::any_of(units, [](const Unit& unit) { return unit.pass == Unit::Pass::kInputGrad; });
   });
 }
 
@@ -51,12 +50,12 @@ const std::set<int>& CrewUnits::readers_of(ValueId id) const {
   return found == readers_.end() ? kNone : found->second;
 }
 
-Pass CrewUnits::pass_of(NodeId id, Unit unit) const {
-  if (node(id).phase == Phase::kForward) return Pass::kForward;
-  unit.pass = Pass::kBackward;
+Unit::Pass CrewUnits::pass_of(NodeId id, Unit unit) const {
+  if (node(id).phase == Phase::kForward) return Unit::Pass::kForward;
+  unit.pass = Unit::Pass::kBackward;
   const bool is_whole = index_.place_of(unit).crew >= 0;
-  if (!in_parts_ || is_whole) return Pass::kBackward;
-  return is_input_grad_[static_cast<size_t>(id)] != 0 ? Pass::kInputGrad : Pass::kWeightGrad;
+  if (!in_parts_ || is_whole) return Unit::Pass::kBackward;
+  return is_input_grad_[static_cast<size_t>(id)] != 0 ? Unit::Pass::kInputGrad : Unit::Pass::kWeightGrad;
 }
 
 void CrewUnits::find_stages() {

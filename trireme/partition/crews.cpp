@@ -13,8 +13,6 @@
 namespace trireme {
 namespace {
 
-using Pass = Unit::Pass;
-
 // In which order a crew does its nodes and messages.
 struct Step {
   enum class Kind { kNode, kSend, kRecv } kind = Kind::kNode;
@@ -132,7 +130,7 @@ class Order {
 
   // A unit that reads what a later one makes works on all micro-batches at once.
   void check_early(NodeId producer, NodeId reader) const {
-    const auto is_forward = [](const Unit& unit) { return unit.pass == Pass::kForward; };
+    const auto is_forward = [](const Unit& unit) { return unit.pass == Unit::Pass::kForward; };
     const auto first_backward = std::ranges::find_if_not(units_, is_forward);
     const bool in_a_row = std::none_of(first_backward, units_.end(), is_forward);
     const Unit& here = units_[static_cast<size_t>(at_)];

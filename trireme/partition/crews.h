@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/plan/timetable/timetable.h"
+#include "trireme/parallel/timetable/timetable.h"
 
 namespace trireme {
 

@@ -5,8 +5,8 @@
 #include "trireme/base/error.h"
 #include "trireme/op/build.h"
 #include "trireme/op/op_attrs.h"
+#include "trireme/parallel/strategy/strategy.h"
 #include "trireme/partition/copies.h"
-#include "trireme/plan/strategy/strategy.h"
 
 namespace trireme {
 

@@ -20,7 +20,7 @@ class Partitioner {
         options_(options),
         planner_(strategy.mesh, options.costs),
         wants_(graph.values().size()),
-        placed_(graph.values().size()) {
+        pieces_of_value_(graph.values().size()) {
     program_.graph = Graph(graph.name());
     program_.mesh = strategy.mesh;
     if (!strategy.stages.empty()) stages_ = stages_of(graph, strategy.stages);
@@ -57,14 +57,14 @@ class Partitioner {
 
  private:
   // A value of the graph, and the values of the program that it is in the layouts it is read in.
-  struct Placed {
+  struct ValuePieces {
     std::optional<Deliveries> deliveries;
     std::vector<ValueId> pieces;  // the value itself, and what each delivery made
   };
   int stage_of(NodeId node) const { return node < 0 || stages_.empty() ? -1 : stages_[static_cast<size_t>(node)]; }
 
-  Placed& placed_at(ValueId whole_id) { return placed_[static_cast<size_t>(whole_id)]; }
-  ValueId as_made(ValueId whole_id) const { return placed_[static_cast<size_t>(whole_id)].pieces.front(); }
+  ValuePieces& pieces_of(ValueId whole_id) { return pieces_of_value_[static_cast<size_t>(whole_id)]; }
+  ValueId as_made(ValueId whole_id) const { return pieces_of_value_[static_cast<size_t>(whole_id)].pieces.front(); }
 
   int add(const DeliveryReader& reader) {
     const auto at = std::find(readers_.begin(), readers_.end(), reader) - readers_.begin();
@@ -124,27 +124,27 @@ class Partitioner {
   Phase phase_of(ValueId id) const { return program_.graph.node(program_.graph.value(id).producer).phase; }
 
   void put(ValueId whole_id, ValueId id, const Layout& layout) {
-    Placed& placed = placed_at(whole_id);
-    placed.deliveries.emplace(layout, graph_.type(whole_id), planner_);
-    placed.pieces = {id};
+    ValuePieces& value = pieces_of(whole_id);
+    value.deliveries.emplace(layout, graph_.type(whole_id), planner_);
+    value.pieces = {id};
   }
 
   // Notes where a value that a node makes is, and makes every other layout it is read in.
   void place(ValueId whole_id, ValueId id, const Layout& layout) {
     put(whole_id, id, layout);
-    for (const Layout& want : wants_[static_cast<size_t>(whole_id)]) placed_at(whole_id).deliveries->deliver(want);
+    for (const Layout& want : wants_[static_cast<size_t>(whole_id)]) pieces_of(whole_id).deliveries->deliver(want);
     emit_new(whole_id);
   }
 
   // Emits what was added to the value's deliveries.
   void emit_new(ValueId whole_id) {
-    Placed& placed = placed_at(whole_id);
+    ValuePieces& value = pieces_of(whole_id);
     const auto other = options_.sum_types.find(whole_id);
     const DType sums = other == options_.sum_types.end() ? graph_.type(whole_id).dtype : other->second;
-    const std::vector<Delivery>& all = placed.deliveries->all();
-    for (size_t i = placed.pieces.size() - 1; i < all.size(); ++i) {
-      const ValueId from = placed.pieces[static_cast<size_t>(all[i].from)];
-      placed.pieces.push_back(add_delivery(program_, all[i], from, sums));
+    const std::vector<Delivery>& all = value.deliveries->all();
+    for (size_t i = value.pieces.size() - 1; i < all.size(); ++i) {
+      const ValueId from = value.pieces[static_cast<size_t>(all[i].from)];
+      value.pieces.push_back(add_delivery(program_, all[i], from, sums));
     }
   }
 
@@ -152,16 +152,16 @@ class Partitioner {
   // backward pass of a stage, each time where it is first read: a weight gathered from its slices is not kept in
   // between. What a node makes was brought to all layouts right after.
   ValueId find(ValueId whole_id, const Layout& layout, Phase phase) {
-    Placed& placed = placed_at(whole_id);
+    ValuePieces& value = pieces_of(whole_id);
     const bool is_input = graph_.value(whole_id).producer < 0;
     const DeliveryReader reader{phase, program_.graph.mark().stage};
-    const auto piece = static_cast<size_t>(placed.deliveries->deliver(layout, add(reader), [&](int other) {
+    const auto piece = static_cast<size_t>(value.deliveries->deliver(layout, add(reader), [&](int other) {
       return !is_input || readers_[static_cast<size_t>(other)].serves(reader);
     }));
-    invariant(is_input || piece < placed.pieces.size(), "%{} is not placed as {}", whole_id,
+    invariant(is_input || piece < value.pieces.size(), "%{} is not placed as {}", whole_id,
               to_string(layout, strategy_.mesh));
     emit_new(whole_id);
-    return placed.pieces[piece];
+    return value.pieces[piece];
   }
 
   TensorType local_type(ValueId whole_id, const Layout& layout) const {
@@ -175,8 +175,8 @@ class Partitioner {
   ReshardPlanner planner_;
   std::vector<int> stages_;  // of the graph's nodes; empty: there is no pipeline
   std::vector<std::vector<Layout>> wants_;
-  std::vector<Placed> placed_;           // of the graph's values
-  std::vector<DeliveryReader> readers_;  // by the numbers that deliveries know them by
+  std::vector<ValuePieces> pieces_of_value_;  // of the graph's values
+  std::vector<DeliveryReader> readers_;       // by the numbers that deliveries know them by
   std::vector<RuleOf> rules_;
   std::vector<NodeId> made_of_;  // per node of the graph
   std::map<std::pair<ValueId, std::string>, ValueId> windows_;

@@ -9,7 +9,7 @@
 
 #include "trireme/ir/program.h"
 #include "trireme/layout/reshard.h"
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 

@@ -1,5 +1,5 @@
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/parallel.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

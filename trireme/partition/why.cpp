@@ -5,8 +5,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/layout/reshard.h"
-#include "trireme/plan/asked/op_names.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/asked/op_names.h"
+#include "trireme/parallel/parallel.h"
 
 namespace trireme {
 namespace {

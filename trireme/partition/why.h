@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "trireme/layout/reshard.h"
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::early_gathers_test {
 namespace {

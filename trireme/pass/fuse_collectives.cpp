@@ -8,7 +8,7 @@
 // - What is there from the start, a weight in slices: all members are gathered at the place of the first one, which
 //   stands before its first reader. (early_gathers then moves the bucket further ahead.) No weight is in a bucket
 //   twice.
-// Where buckets end is given by options and by ids (plan/asked/fusion.h), or chosen by a model of the step
+// Where buckets end is given by options and by ids (parallel/asked/fusion.h), or chosen by a model of the step
 // (bucket_model.h, step_times.h).
 #include <algorithm>
 #include <limits>

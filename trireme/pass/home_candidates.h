@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
+#include "trireme/parallel/asked/homes.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/asked/homes.h"
 
 namespace trireme {
 

@@ -51,7 +51,7 @@ struct Return {
 // A visit ends when more ops than these have read parameters or state, and not this value.
 constexpr int64_t kReadersPassedBy = 3;
 
-bool is_late(const Node& node) {
+bool is_after_forward(const Node& node) {
   return is_for_backward(node) || node.phase == Phase::kUpdate;
 }
 
@@ -299,11 +299,12 @@ class Homes {
       const NodeId producer = graph_.value(id).producer;
       if (producer < 0 || graph_.value(id).type.bytes() < options_.recompute.fewest_bytes || !may_leave(id)) continue;
       const Tier home = asked[at(producer)].home;
-      if (is_late(graph_.node(producer)) || home == Tier::kDevice) continue;
+      if (is_after_forward(graph_.node(producer)) || home == Tier::kDevice) continue;
       const std::vector<NodeId>& uses = uses_[at(id)].nodes;
-      const auto late = std::ranges::find_if(uses, [&](NodeId use) { return is_late(graph_.node(use)); });
-      const bool is_kept =
-          late != uses.end() && std::none_of(late, uses.end(), [&](NodeId use) { return !is_late(graph_.node(use)); });
+      const auto late = std::ranges::find_if(uses, [&](NodeId use) { return is_after_forward(graph_.node(use)); });
+      const bool is_kept = late != uses.end() && std::none_of(late, uses.end(), [&](NodeId use) {
+                             return !is_after_forward(graph_.node(use));
+                           });
       if (!is_kept) continue;
       Visit back{*late, *late, of_earliest_phase(*late)};
       for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, of_earliest_phase(*use)});

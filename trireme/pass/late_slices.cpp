@@ -51,7 +51,7 @@ class LateSlices {
     for (NodeId id = 0; id < end; ++id) {
       const Node& node = graph_.node(id);
       if (id > 0 && node.phase != graph_.node(id - 1).phase) put_all();
-      if (const ValueId whole = is_late(node) ? whole_[at(node.outputs[0])] : kNoValue; whole != kNoValue) {
+      if (const ValueId whole = may_wait(node) ? whole_[at(node.outputs[0])] : kNoValue; whole != kNoValue) {
         waiting_[whole].push_back(id);
       } else {
         for (const ValueId operand : node.inputs) {
@@ -67,7 +67,7 @@ class LateSlices {
 
  private:
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
-  bool is_late(const Node& node) const { return cuts_off(node) && whole_[at(node.outputs[0])] != kNoValue; }
+  bool may_wait(const Node& node) const { return cuts_off(node) && whole_[at(node.outputs[0])] != kNoValue; }
 
   // What waits for another reader of this value.
   void put(ValueId whole) {

@@ -3,13 +3,13 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::loss_in_pieces_test {
 namespace {

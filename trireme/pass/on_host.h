@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/plan/asked/homes.h"
-#include "trireme/plan/asked/op_homes.h"
+#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/op_homes.h"
 
 namespace trireme {
 

@@ -9,12 +9,12 @@
 
 #include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
+#include "trireme/parallel/asked/fusion.h"
+#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/op_homes.h"
+#include "trireme/parallel/asked/tier_ways.h"
 #include "trireme/pass/remarks.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/plan/asked/fusion.h"
-#include "trireme/plan/asked/homes.h"
-#include "trireme/plan/asked/op_homes.h"
-#include "trireme/plan/asked/tier_ways.h"
 
 namespace trireme {
 

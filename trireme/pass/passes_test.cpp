@@ -13,9 +13,9 @@
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::passes_test {
 namespace {

@@ -34,7 +34,7 @@ class Recomputing {
         options_(options.recompute),
         is_output_(graph_.values().size(), 0),
         is_sent_(graph_.values().size(), 0),
-        last_late_(graph_.values().size(), -1),
+        last_backward_read_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0),
         copied_(graph_.nodes().size(), 0),
         asked_(recompute_asked(graph_, options.recompute)) {}
@@ -44,12 +44,12 @@ class Recomputing {
     for (NodeId id = 0; id < size(); ++id) {
       const Node& node = graph_.node(id);
       for (const ValueId operand : node.inputs) {
-        if (is_late(id)) last_late_[at(operand)] = id;
+        if (is_backward(id)) last_backward_read_[at(operand)] = id;
         if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
       }
       if (!gathers_weight(graph_, node)) continue;
       Gathers& all = gathers_[key_of(node)];
-      (is_late(id) ? all.backward : all.forward).push_back(id);
+      (is_backward(id) ? all.backward : all.forward).push_back(id);
     }
     find_crossing();
     for (NodeId id = 0; id < size(); ++id) again_[at(id)] = is_asked(id) || (options_.rows && is_worth_it(id)) ? 1 : 0;
@@ -87,7 +87,7 @@ class Recomputing {
 
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   NodeId size() const { return static_cast<NodeId>(graph_.nodes().size()); }
-  bool is_late(NodeId id) const { return graph_.node(id).phase == Phase::kBackward; }
+  bool is_backward(NodeId id) const { return graph_.node(id).phase == Phase::kBackward; }
 
   // Values that other modules read.
   void find_crossing() {
@@ -95,7 +95,7 @@ class Recomputing {
     for (NodeId id = 0; id < size(); ++id) {
       for (const ValueId operand : graph_.node(id).inputs) {
         const NodeId producer = graph_.value(operand).producer;
-        if (producer < 0 || is_late(id)) continue;
+        if (producer < 0 || is_backward(id)) continue;
         if (asked_[at(id)].module != asked_[at(producer)].module || def_of(graph_.node(id)).traits.message)
           crosses_[at(operand)] = 1;
       }
@@ -121,14 +121,14 @@ class Recomputing {
     const Node& node = graph_.node(id);
     if (node.phase != Phase::kForward || asked_[at(id)].kept) return false;
     const auto large = [&](ValueId value) {
-      return last_late_[at(value)] >= 0 && graph_.type(value).bytes() >= options_.fewest_bytes;
+      return last_backward_read_[at(value)] >= 0 && graph_.type(value).bytes() >= options_.fewest_bytes;
     };
     if (std::none_of(node.outputs.begin(), node.outputs.end(), large)) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
     if (std::any_of(node.outputs.begin(), node.outputs.end(), is_output)) return false;
     const bool there = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId value) {
       const NodeId producer = graph_.value(value).producer;
-      return producer < 0 || last_late_[at(value)] >= 0 || again_[at(producer)] != 0;
+      return producer < 0 || last_backward_read_[at(value)] >= 0 || again_[at(producer)] != 0;
     });
     return there && is_cheap(node);
   }
@@ -140,7 +140,7 @@ class Recomputing {
 
   void copy(Rewrite& rewrite, NodeId id) {
     if (copied_[at(id)] != 0) return;
-    if (is_late(id)) make_operands_again(rewrite, id);
+    if (is_backward(id)) make_operands_again(rewrite, id);
     copied_[at(id)] = 1;
     rewrite.copy(id);
   }
@@ -149,7 +149,7 @@ class Recomputing {
   // results, which nobody needs yet. (Of a layer these are the gradients of its input and of its weight.) Ranks that
   // exchange the results do need them.
   bool may_wait(NodeId id) const {
-    if (!is_late(id) || id + 1 == size() || !is_late(id + 1)) return false;
+    if (!is_backward(id) || id + 1 == size() || !is_backward(id + 1)) return false;
     const Node& node = graph_.node(id);
     if (is_communication(def_of(node))) return false;
     const auto is_made_again = [&](ValueId value) {
@@ -199,12 +199,12 @@ class Recomputing {
   const Graph& graph_;
   const PassOptions& asked_for_;
   const Recompute& options_;
-  bool made_again_ = false;        // something
-  std::vector<char> is_output_;    // of values
-  std::vector<char> is_sent_;      // of values: to other ranks
-  std::vector<NodeId> last_late_;  // of values: the last node of the backward pass that reads it
-  std::vector<char> again_;        // of nodes: to be made a second time
-  std::vector<char> copied_;       // of nodes
+  bool made_again_ = false;                 // something
+  std::vector<char> is_output_;             // of values
+  std::vector<char> is_sent_;               // of values: to other ranks
+  std::vector<NodeId> last_backward_read_;  // of values: the last node of the backward pass that reads it
+  std::vector<char> again_;                 // of nodes: to be made a second time
+  std::vector<char> copied_;                // of nodes
   std::map<GatherKey, Gathers> gathers_;
   std::vector<RecomputeAsked> asked_;  // of nodes
   std::vector<char> crosses_;          // of values: another module reads it in the forward pass

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme::slice_kept_test {
 namespace {

@@ -8,7 +8,7 @@
 #include "trireme/ir/graph.h"
 #include "trireme/ir/program.h"
 #include "trireme/op/sharding_rule.h"
-#include "trireme/plan/asked/search_options.h"
+#include "trireme/parallel/asked/search_options.h"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 

@@ -5,10 +5,10 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
-#include "trireme/plan/search/budget.h"
-#include "trireme/plan/search/simplify.h"
 #include "trireme/planner/held_bytes.h"
 #include "trireme/planner/sharding_propagation.h"
+#include "trireme/planner/solver/budget.h"
+#include "trireme/planner/solver/simplify.h"
 #include "trireme/planner/strategy_problem.h"
 
 namespace trireme {
@@ -100,8 +100,8 @@ class Search {
     space.axes = axes;
     const StrategyProblem all(graph_, units_, space, conditions_.partition, model_);
     is_limited_ = is_limited_ || all.is_limited();
-    const search::Simplified smaller = search::simplify(all.problem());
-    const std::optional<search::Found> found = search::cheapest_within(smaller.problem, {.bytes = bytes});
+    const solver::Simplified smaller = solver::simplify(all.problem());
+    const std::optional<solver::Found> found = solver::cheapest_within(smaller.problem, {.bytes = bytes});
     require(found.has_value(), "what is asked of graph '{}' on mesh '{}' does not go together in any strategy",
             graph_.name(), to_string(mesh_));
     require(found->fits,

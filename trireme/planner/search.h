@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/search/problem.h"
 #include "trireme/planner/search_conditions.h"
+#include "trireme/planner/solver/problem.h"
 
 namespace trireme {
 
 struct SearchResult {
   Strategy strategy;
-  search::Price price;  // of a step; bytes as SearchConditions::memory_bytes counts them
+  solver::Price price;  // of a step; bytes as SearchConditions::memory_bytes counts them
   // No strategy of the same candidates takes less; of the last axis, where they are taken in turn. 0: nothing is known.
   int64_t bound_ps = 0;
   std::vector<std::string> notes;  // what the search had to leave out, in words
@@ -23,12 +23,12 @@ struct SearchResult {
 
 // What a step takes by a strategy that a search found or that was made of one.
 struct StepPrice {
-  search::Price price;
+  solver::Price price;
   int64_t moved_ps = 0;  // of its time, what brings values to those that read them
 };
 StepPrice price_of(const Graph& graph, const Strategy& strategy, const SearchConditions& conditions);
 
-// The choices depend on each other in too many ways even for one axis (strategy_problem.h, plan/search/join.h).
+// The choices depend on each other in too many ways even for one axis (strategy_problem.h, planner/solver/join.h).
 struct TooManyChoices : Error {
   explicit TooManyChoices(const std::string& why) : Error(ErrorKind::kUnsupported, why) {}
 };

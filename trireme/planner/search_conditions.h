@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "trireme/cost/op_seconds.h"
+#include "trireme/parallel/asked/search_options.h"
+#include "trireme/parallel/propagate/asks.h"
 #include "trireme/partition/partition.h"
-#include "trireme/plan/asked/search_options.h"
-#include "trireme/plan/propagate/asks.h"
 #include "trireme/planner/candidates.h"
 
 namespace trireme {

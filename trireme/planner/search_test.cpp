@@ -10,8 +10,8 @@
 #include "trireme/base/error.h"
 #include "trireme/cost/price.h"
 #include "trireme/ops/ops.h"
-#include "trireme/plan/search/budget.h"
 #include "trireme/planner/candidates.h"
+#include "trireme/planner/solver/budget.h"
 #include "trireme/planner/strategy_problem.h"
 
 namespace trireme::search_test {
@@ -119,7 +119,7 @@ int64_t least_ps(const Graph& graph, const Mesh& mesh, double most_rows, bool& l
     space.base.nodes.push_back(uncut(units.rule(static_cast<NodeId>(i))));
   const StrategyProblem problem(graph, units, space, options, model);
   limited = problem.is_limited();
-  const std::optional<search::Choice> found = search::cheapest(problem.problem());
+  const std::optional<solver::Choice> found = solver::cheapest(problem.problem());
   EXPECT_EQ(price_ps(partition(graph, problem.strategy(*found), options), model), found->price.time_ps);
   return found->price.time_ps;
 }

@@ -7,8 +7,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
+#include "trireme/parallel/propagate/propagate.h"
 #include "trireme/partition/strategy_price.h"
-#include "trireme/plan/propagate/propagate.h"
 #include "trireme/planner/units.h"
 
 namespace trireme {

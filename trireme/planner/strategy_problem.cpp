@@ -177,7 +177,7 @@ void StrategyProblem::add_unit(size_t unit) {
   const Ways& ways = *ways_.back();
   const int variable = problem_.add_variable(static_cast<int>(ways.cuts.size()));
   variables_.push_back(variable);
-  search::Table& table = problem_.add_table({variable});
+  solver::Table& table = problem_.add_table({variable});
   for (size_t way = 0; way < ways.ps.size(); ++way) table.add({static_cast<int32_t>(way)}, {ways.ps[way], 0});
   const std::vector<NodeId>& nodes = units_.nodes(unit);
   for (size_t n = 0; n < nodes.size(); ++n) {
@@ -238,7 +238,7 @@ int StrategyProblem::variable_of(const View& view) {
   const auto [known, is_new] = views_.try_emplace({view.variable, view.of_label}, -1);
   if (!is_new) return known->second;
   known->second = problem_.add_variable(static_cast<int>(view.means.size()));
-  search::Table& table = problem_.add_table({view.variable, known->second});
+  solver::Table& table = problem_.add_table({view.variable, known->second});
   for (size_t label = 0; label < view.of_label.size(); ++label)
     table.add({static_cast<int32_t>(label), view.of_label[label]}, {});
   return known->second;
@@ -297,7 +297,7 @@ void StrategyProblem::add_value(ValueId id) {
     variables.push_back(variable_of(view));
     sizes.push_back(static_cast<int>(view.means.size()));
   }
-  search::Table table{.variables = variables};
+  solver::Table table{.variables = variables};
   std::vector<int32_t> labels(sizes.size(), 0);
   do {
     std::vector<int> numbers;  // of the roles
@@ -374,7 +374,7 @@ void StrategyProblem::add_value_in_turn(ValueId id) {
   const View made = view_of(makers_[at].variable, {&makers_[at]});
   std::vector<std::vector<int>> before = made.means;
   int delivered = made.means.size() == 1 ? -1 : variable_of(made);
-  search::Table first;
+  solver::Table first;
   if (delivered >= 0) first.variables.push_back(delivered);
   for (size_t s = 0; s < before.size(); ++s) {
     const std::vector<int32_t> row(first.variables.size(), static_cast<int32_t>(s));
@@ -387,7 +387,7 @@ void StrategyProblem::add_value_in_turn(ValueId id) {
   for (const Turn& turn : *turns) {
     const int asked = turn.asked.means.size() == 1 ? -1 : variable_of(turn.asked);
     const int next = turn.delivered.size() == 1 ? -1 : problem_.add_variable(static_cast<int>(turn.delivered.size()));
-    search::Table table;
+    solver::Table table;
     for (const int variable : {delivered, asked, next}) {
       if (variable >= 0 && std::ranges::find(table.variables, variable) == table.variables.end())
         table.variables.push_back(variable);
@@ -432,7 +432,7 @@ int64_t StrategyProblem::kept_bytes(ValueId id, int have) const {
   return TensorType{type.dtype, local_shape(type.shape, layout, model_.mesh())}.bytes();
 }
 
-Strategy StrategyProblem::strategy(const search::Choice& choice) const {
+Strategy StrategyProblem::strategy(const solver::Choice& choice) const {
   Strategy out;
   out.mesh = model_.mesh();
   out.nodes.resize(graph_.nodes().size());

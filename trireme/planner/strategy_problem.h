@@ -1,7 +1,7 @@
-// StrategyProblem: the choice of a strategy for a graph as a sum of tables (plan/search/problem.h). A variable is how a
-// unit (units.h) is cut, or how an input lies; the table of a value has a row for each way in which it can be made and
-// asked for by all its readers together. What a choice costs is the price of the program that partition makes of it, to
-// the picosecond (partition/strategy_price.h).
+// StrategyProblem: the choice of a strategy for a graph as a sum of tables (planner/solver/problem.h). A variable is
+// how a unit (units.h) is cut, or how an input lies; the table of a value has a row for each way in which it can be
+// made and asked for by all its readers together. What a choice costs is the price of the program that partition makes
+// of it, to the picosecond (partition/strategy_price.h).
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "trireme/partition/strategy_price.h"
-#include "trireme/plan/search/problem.h"
 #include "trireme/planner/candidates.h"
+#include "trireme/planner/solver/problem.h"
 #include "trireme/planner/units.h"
 
 namespace trireme {
@@ -39,10 +39,10 @@ class StrategyProblem {
   StrategyProblem(const Graph& graph, const Units& units, StrategySpace space, const PartitionOptions& options,
                   const CostModel& model);
 
-  const search::Problem& problem() const { return problem_; }
+  const solver::Problem& problem() const { return problem_; }
   // Whether values with many readers were limited to few layouts, so that not all strategies are among the choices.
   bool is_limited() const { return is_limited_; }
-  Strategy strategy(const search::Choice& choice) const;
+  Strategy strategy(const solver::Choice& choice) const;
 
  private:
   // The ways to cut a unit; alike units have the same.
@@ -97,7 +97,7 @@ class StrategyProblem {
   StrategySpace space_;
   const CostModel& model_;
   StrategyPricer pricer_;
-  search::Problem problem_;
+  solver::Problem problem_;
   bool is_limited_ = false;
   std::vector<Layout> layouts_;
   std::vector<ValueReader> readers_;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "trireme/plan/propagate/node_choice.h"
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/propagate/node_choice.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 namespace {

@@ -1,8 +1,8 @@
 // How one op is cut, by layouts or by numbers. The first character says which op.
 #include "tests/fuzz/support.h"
 #include "trireme/op/registry.h"
-#include "trireme/plan/asked/asked.h"
-#include "trireme/plan/propagate/op_cuts.h"
+#include "trireme/parallel/asked/asked.h"
+#include "trireme/parallel/propagate/op_cuts.h"
 
 using namespace trireme;
 

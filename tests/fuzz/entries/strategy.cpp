@@ -1,9 +1,9 @@
 // A strategy file of a model: all of it, or the layouts of its parameters only; as text, or as JSON, which becomes
 // text.
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 #include "tests/fuzz/support.h"
 #include "trireme/op/registry.h"
-#include "trireme/plan/strategy/strategy_json.h"
+#include "trireme/parallel/strategy/strategy_json.h"
 
 using namespace trireme;
 

@@ -1,7 +1,7 @@
 // A timetable; one that can run is also run in virtual time.
-#include "trireme/plan/timetable/timetable.h"
+#include "trireme/parallel/timetable/timetable.h"
 #include "tests/fuzz/support.h"
-#include "trireme/plan/timetable/timetable_time.h"
+#include "trireme/parallel/timetable/timetable_time.h"
 
 using namespace trireme;
 

@@ -40,8 +40,8 @@ class DiskLane::Blocks {
     invariant(static_cast<int64_t>(transfer.staging.size()) >= staged_by_disk(bytes, how) &&
                   (bytes == 0 || (std::ranges::binary_search(blocks, transfer.begin) &&
                                   std::ranges::binary_search(blocks, transfer.begin + bytes))),
-              "{} bytes from {} on of '{}', which are {}, are carried in {} bytes of staging", bytes, transfer.begin,
-              transfer.at->name, transfer.at->bytes, transfer.staging.size());
+              "{} bytes from {} on of '{}', which are {}, are transferred in {} bytes of staging", bytes,
+              transfer.begin, transfer.at->name, transfer.at->bytes, transfer.staging.size());
     make_slots(how.under_way);
   }
   Blocks(const Blocks&) = delete;
@@ -178,9 +178,9 @@ DiskLane::DiskLane(int file, Device& device, const DiskBlocks& blocks, const Blo
     : blocks_(blocks),
       copies_(device.stream()),
       io_(make_io(file, static_cast<int>(blocks.under_way))),
-      queue_([this](const DiskTransfer& transfer) { carry(transfer); }) {}
+      queue_([this](const DiskTransfer& transfer) { do_transfer(transfer); }) {}
 
-void DiskLane::carry(const DiskTransfer& transfer) {
+void DiskLane::do_transfer(const DiskTransfer& transfer) {
   if (transfer.after != nullptr) copies_->wait(*transfer.after);
   // The disk writes into the staging by itself, beside the stream: what the device still copies from there comes first.
   if (!transfer.stores) copies_->synchronize();

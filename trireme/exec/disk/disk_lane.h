@@ -52,7 +52,7 @@ class DiskLane {
   void wait(uint64_t number) { queue_.wait(number); }
 
  private:
-  void carry(const DiskTransfer& transfer);
+  void do_transfer(const DiskTransfer& transfer);
   class Blocks;
 
   DiskBlocks blocks_;

@@ -52,7 +52,7 @@ class Stored {
   }
   int file() const { return file_.file(); }
   const DiskLane& lane() const { return lane_; }
-  void carry(bool stores, const HostTensor& value, DiskValue& at, int64_t begin = 0) {
+  void transfer(bool stores, const HostTensor& value, DiskValue& at, int64_t begin = 0) {
     const HostTensor staging({DType::kU8, {staged_by_disk(value.view().bytes(), {})}});
     const DiskTransfer transfer{
         .stores = stores, .value = value.view(), .at = &at, .begin = begin, .staging = staging.view().raw()};
@@ -77,24 +77,24 @@ TEST_P(EveryWay, parts_of_a_value_go_and_come_alone_and_together) {
   const std::vector<int64_t> begins{0, kSectorBytes, 3 * kSectorBytes, kBlockBytes + 5 * kSectorBytes, bytes};
   DiskValue at("w", kSectorBytes, bytes, {begins.begin() + 1, begins.end() - 1});
   HostTensor want = random_bytes(bytes, 1);
-  disk.carry(true, want, at);
+  disk.transfer(true, want, at);
   for (const size_t i : {size_t{2}, size_t{0}, size_t{3}}) {
     const HostTensor part = random_bytes(begins[i + 1] - begins[i], static_cast<uint32_t>(7 + i));
-    disk.carry(true, part, at, begins[i]);
+    disk.transfer(true, part, at, begins[i]);
     std::ranges::copy(part.view().raw(), want.view().raw().begin() + begins[i]);
   }
   HostTensor whole = random_bytes(bytes, 2);
-  disk.carry(false, whole, at);
+  disk.transfer(false, whole, at);
   EXPECT_TRUE(are_equal(whole, want));
   for (size_t i = 0; i + 1 < begins.size(); ++i) {
     const HostTensor part = random_bytes(begins[i + 1] - begins[i], 3);
-    disk.carry(false, part, at, begins[i]);
+    disk.transfer(false, part, at, begins[i]);
     EXPECT_TRUE(std::ranges::equal(
         part.view().raw(),
         want.view().raw().subspan(static_cast<size_t>(begins[i]), static_cast<size_t>(part.view().bytes()))))
         << i;
   }
-  EXPECT_THROW(disk.carry(false, random_bytes(100, 4), at, 0), Error);  // the middle of a block
+  EXPECT_THROW(disk.transfer(false, random_bytes(100, 4), at, 0), Error);  // the middle of a block
 }
 
 TEST_P(EveryWay, what_is_stored_comes_back_whatever_its_size) {
@@ -106,12 +106,12 @@ TEST_P(EveryWay, what_is_stored_comes_back_whatever_its_size) {
   for (const int64_t bytes : {int64_t{1}, kSectorBytes - 1, kSectorBytes, kBlockBytes, kBlockBytes + 1,
                               kBlocksUnderWay * kBlockBytes, 6 * kBlockBytes + 12345}) {
     values.push_back(random_bytes(bytes, static_cast<uint32_t>(bytes)));
-    disk.carry(true, values.back(), places.emplace_back("v", offset, bytes));
+    disk.transfer(true, values.back(), places.emplace_back("v", offset, bytes));
     offset += bytes_on_disk(bytes);
   }
   for (size_t i = 0; i < values.size(); ++i) {
     const HostTensor come(values[i].type());
-    disk.carry(false, come, places[i]);
+    disk.transfer(false, come, places[i]);
     EXPECT_TRUE(are_equal(come, values[i])) << places[i].bytes;
   }
 }
@@ -123,21 +123,21 @@ TEST(DiskLane, bytes_that_were_changed_name_the_value_and_end_the_run) {
   Stored disk;
   const HostTensor value = random_bytes(3 * kBlockBytes, 1), come(value.type());
   DiskValue at("h.0.w.m", kBlockBytes, 3 * kBlockBytes);
-  disk.carry(true, value, at);
+  disk.transfer(true, value, at);
   const HostTensor older = random_bytes(2 * kSectorBytes, 2);
   const auto address = reinterpret_cast<uintptr_t>(older.view().data);
   const auto aligned = (address + kSectorBytes - 1) / kSectorBytes * kSectorBytes;
   ASSERT_EQ(::pwrite(disk.file(), reinterpret_cast<void*>(aligned), kSectorBytes, 2 * kBlockBytes), kSectorBytes);
-  const std::string text = disk_error([&] { disk.carry(false, come, at); });
+  const std::string text = disk_error([&] { disk.transfer(false, come, at); });
   EXPECT_THAT(text, HasSubstr("'h.0.w.m' was changed on the disk: bytes 1048576 to 1572863 of the tier's file"));
   EXPECT_THAT(text, HasSubstr(std::string(to_string(ErrorKind::kCorrupt))));
-  EXPECT_EQ(disk_error([&] { disk.carry(true, value, at); }), text) << "nothing is begun after an error";
+  EXPECT_EQ(disk_error([&] { disk.transfer(true, value, at); }), text) << "nothing is begun after an error";
 }
 
 TEST(DiskLane, what_was_never_written_is_not_read) {
   Stored disk;
   DiskValue at("w", 0, 100);
-  EXPECT_THAT(disk_error([&] { disk.carry(false, random_bytes(100, 1), at); }),
+  EXPECT_THAT(disk_error([&] { disk.transfer(false, random_bytes(100, 1), at); }),
               HasSubstr("'w' is read from the disk before it was written there"));
 }
 
@@ -180,7 +180,7 @@ TEST(DiskLane, errors_of_the_system_say_what_was_to_be_done_with_which_value) {
   const auto stored = [&](int64_t answer) {
     Stored disk(answering(6, answer));
     DiskValue at("wte.v", 0, value.view().bytes());
-    return disk_error([&] { disk.carry(true, value, at); });
+    return disk_error([&] { disk.transfer(true, value, at); });
   };
   EXPECT_THAT(stored(-ENOSPC), HasSubstr("cannot write 'wte.v' to the tier 'disk': No space left on device; free "
                                          "space there or choose another directory"));
@@ -188,8 +188,8 @@ TEST(DiskLane, errors_of_the_system_say_what_was_to_be_done_with_which_value) {
   EXPECT_THAT(stored(0), HasSubstr("its file ends too early"));
   Stored disk(answering(9, -EIO));
   DiskValue at("wte.v", 0, value.view().bytes());
-  disk.carry(true, value, at);
-  EXPECT_THAT(disk_error([&] { disk.carry(false, value, at); }),
+  disk.transfer(true, value, at);
+  EXPECT_THAT(disk_error([&] { disk.transfer(false, value, at); }),
               HasSubstr("cannot read 'wte.v' from the tier 'disk': Input/output error"));
 }
 
@@ -214,8 +214,8 @@ TEST(DiskLane, a_disk_that_is_late_and_answers_in_another_order_changes_no_byte)
   Stored disk([](int file, int most) { return std::make_unique<LateIo>(file, most); });
   const HostTensor value = random_bytes(9 * kBlockBytes + 5, 5), come(value.type());
   DiskValue at("w", kSectorBytes, value.view().bytes(), {kSectorBytes, 4 * kBlockBytes});
-  disk.carry(true, value, at);
-  disk.carry(false, come, at);
+  disk.transfer(true, value, at);
+  disk.transfer(false, come, at);
   EXPECT_TRUE(are_equal(come, value));
 }
 
@@ -224,8 +224,8 @@ TEST(DiskLane, what_the_system_does_in_part_or_wants_again_is_done_whole) {
   for (const int64_t answer : {int64_t{3 * kSectorBytes}, int64_t{-EAGAIN}, int64_t{-EINTR}}) {
     Stored disk(answering(answer > 0 ? 1 << 20 : 2, answer));
     DiskValue at("w", kSectorBytes, value.view().bytes());
-    disk.carry(true, value, at);
-    disk.carry(false, come, at);
+    disk.transfer(true, value, at);
+    disk.transfer(false, come, at);
     EXPECT_TRUE(are_equal(come, value)) << answer;
   }
 }

@@ -16,8 +16,8 @@ namespace {
 constexpr int64_t kValueBytes = 32 << 20;  // as a weight of a large model has
 
 // All values, one after the other; how many bytes a second.
-double carry_all(DiskLane& lane, bool stores, const HostTensor& value, const HostTensor& staging,
-                 std::deque<DiskValue>& values) {
+double transfer_all(DiskLane& lane, bool stores, const HostTensor& value, const HostTensor& staging,
+                    std::deque<DiskValue>& values) {
   const double begin = now_s();
   double bytes = 0;
   for (DiskValue& at : values) {
@@ -40,8 +40,8 @@ DiskRate measure_disk(const std::string& directory, int64_t bytes) {
   std::deque<DiskValue> values;
   for (int64_t i = 0; i < count; ++i) values.emplace_back("a value to measure by", i * kValueBytes, kValueBytes);
   DiskRate out{.way = std::string(lane.way()), .is_direct = file.is_direct()};
-  out.written_bytes_per_s = carry_all(lane, true, value, staging, values);
-  out.read_bytes_per_s = carry_all(lane, false, value, staging, values);
+  out.written_bytes_per_s = transfer_all(lane, true, value, staging, values);
+  out.read_bytes_per_s = transfer_all(lane, false, value, staging, values);
   return out;
 }
 

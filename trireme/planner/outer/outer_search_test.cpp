@@ -6,8 +6,8 @@
 #include <random>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/timetable/schedules.h"
-#include "trireme/plan/timetable/timetable_time.h"
+#include "trireme/parallel/timetable/schedules.h"
+#include "trireme/parallel/timetable/timetable_time.h"
 #include "trireme/planner/outer/pipeline_shape.h"
 
 namespace trireme::outer_search_test {

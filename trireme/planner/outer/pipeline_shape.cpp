@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/timetable/schedules.h"
-#include "trireme/plan/timetable/timetable_time.h"
+#include "trireme/parallel/timetable/schedules.h"
+#include "trireme/parallel/timetable/timetable_time.h"
 
 namespace trireme {
 namespace {

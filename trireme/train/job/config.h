@@ -55,7 +55,7 @@ struct JobConfig {
     int64_t all_reduce_fusion_mb = 0, reduce_scatter_fusion_mb = 0, all_gather_fusion_mb = 0;  // 0: not given
     std::string strategy, save_strategy;                                                       // files
     bool only_trainable_params = false;                                                        // of save_strategy
-    MeshSpec mesh;  // and the rest: plan/parallel.h and train/job/parallel_settings.h
+    MeshSpec mesh;  // and the rest: parallel/parallel.h and train/job/parallel_settings.h
     int64_t tp = 1, cp = 1, ep = 1;
     int64_t pp = 1, virtual_stages = 0, seq_chunks = 0;  // 0: as few as the schedule takes
     std::string schedule = "1f1b";                       // a name, or a file

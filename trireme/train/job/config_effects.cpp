@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/plan/strategy_reuse.h"
+#include "trireme/parallel/strategy_reuse.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"

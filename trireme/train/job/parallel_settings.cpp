@@ -8,8 +8,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/words.h"
-#include "trireme/plan/strategy/strategy_json.h"
-#include "trireme/plan/timetable/schedules.h"
+#include "trireme/parallel/strategy/strategy_json.h"
+#include "trireme/parallel/timetable/schedules.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme {

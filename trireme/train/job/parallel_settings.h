@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/train/job/config.h"
 
 namespace trireme {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme {
 

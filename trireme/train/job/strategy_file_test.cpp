@@ -5,7 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/plan/strategy/strategy_json.h"
+#include "trireme/parallel/strategy/strategy_json.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"

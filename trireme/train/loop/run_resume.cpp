@@ -9,7 +9,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/retention.h"
-#include "trireme/plan/strategy/strategy_json.h"
+#include "trireme/parallel/strategy/strategy_json.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/same_job.h"
 #include "trireme/train/step/precision.h"

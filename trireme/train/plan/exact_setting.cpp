@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/plan/strategy/strategy_file.h"
+#include "trireme/parallel/strategy/strategy_file.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/report/utilisation.h"

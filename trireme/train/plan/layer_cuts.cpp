@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "trireme/plan/asked/paths.h"
+#include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
 namespace {

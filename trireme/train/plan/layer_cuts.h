@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 

@@ -7,8 +7,8 @@
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
-#include "trireme/plan/timetable/schedules.h"
-#include "trireme/plan/timetable/timetable_time.h"
+#include "trireme/parallel/timetable/schedules.h"
+#include "trireme/parallel/timetable/timetable_time.h"
 #include "trireme/train/plan/plan_page.h"
 
 namespace trireme {

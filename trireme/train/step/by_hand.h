@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/ir/tensor.h"
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/parallel.h"
 
 namespace trireme {
 

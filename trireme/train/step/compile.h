@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/ir/program.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 
 namespace trireme {
 

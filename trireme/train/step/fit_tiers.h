@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "trireme/exec/plan.h"
+#include "trireme/exec/execution_plan.h"
 #include "trireme/ir/program.h"
+#include "trireme/parallel/asked/tier_sizes.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/asked/tier_sizes.h"
 
 namespace trireme {
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "trireme/ir/program.h"
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 #include "trireme/planner/candidates.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "trireme/plan/strategy/strategy.h"
+#include "trireme/parallel/strategy/strategy.h"
 
 namespace trireme {
 namespace {

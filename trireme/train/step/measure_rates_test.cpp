@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "trireme/plan/parallel.h"
+#include "trireme/parallel/parallel.h"
 
 namespace trireme::measure_rates_test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "trireme/plan/without_effect.h"
+#include "trireme/parallel/without_effect.h"
 
 namespace trireme {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/pass/passes.h"
-#include "trireme/plan/parallel.h"
 #include "trireme/tensor/view.h"
 #include "trireme/train/step/learning_rate.h"
 #include "trireme/train/step/step_options.h"

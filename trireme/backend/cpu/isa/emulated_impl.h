@@ -1,12 +1,13 @@
 // What the instructions of AVX512-BF16 do to vectors of 16 lanes, in portable code of equal bits. Tests compile the
-// loops of that instruction set over it (TRIREME_ISA_EMULATED), so that they run on any machine.
+// loops of that instruction set over it (TRIREME_ISA_EMULATED), so that they run on any machine. What is one
+// instruction there is a call here: sixteen lanes of it wherever a loop has it would take the compiler a minute.
 #pragma once
 
 #include "trireme/backend/cpu/isa/vector_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
-[[gnu::always_inline]] static inline F32 fma(F32 a, F32 b, F32 c) {
+[[gnu::noinline]] static F32 fma(F32 a, F32 b, F32 c) {
   for (int i = 0; i < kLanes; ++i) c[i] = __builtin_fmaf(a[i], b[i], c[i]);
   return c;
 }
@@ -21,7 +22,7 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 }
 
 // vfpclassps for denormals.
-[[gnu::always_inline]] static inline bool has_denormal(F32 x) {
+[[gnu::noinline]] static bool has_denormal(F32 x) {
   const I32 denormal = is_below_normal(x) & ((as_i(x) & 0x7fffff) != 0);
   for (int i = 0; i < kLanes; ++i) {
     if (denormal[i] != 0) return true;
@@ -30,12 +31,12 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 }
 
 // vcvtneps2bf16.
-[[gnu::always_inline]] static inline U16 convert_to_bf16(F32 x) {
+[[gnu::noinline]] static U16 convert_to_bf16(F32 x) {
   return rounded_to_bf16(flushed(x));
 }
 
 // vdpbf16ps: of each pair the second products first; nothing below the normal numbers is read or made.
-[[gnu::always_inline]] static inline F32 add_pair_products(F32 sum, U32 left, U32 right) {
+[[gnu::noinline]] static F32 add_pair_products(F32 sum, U32 left, U32 right) {
   const auto second = [](U32 pairs) { return flushed(reinterpret_cast<F32>(pairs & 0xffff0000U)); };
   const auto first = [](U32 pairs) { return flushed(reinterpret_cast<F32>(pairs << 16)); };
   sum = flushed(fma(second(left), second(right), flushed(sum)));
@@ -43,7 +44,7 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 }
 
 // vpgatherdd: 32 bits of each of the first `rows` rows.
-[[gnu::always_inline]] static inline U32 gather_pairs(const uint16_t* from, int64_t stride, int64_t rows) {
+[[gnu::noinline]] static U32 gather_pairs(const uint16_t* from, int64_t stride, int64_t rows) {
   U32 out{};
   for (int64_t i = 0; i < rows; ++i) {
     uint32_t pair;

@@ -1,0 +1,42 @@
+// Homes: the tier of memory in which a value lies while no op reads it (docs/design/tiers.md). Without a rule that is
+// the device's.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/ir/graph.h"
+#include "trireme/op/move.h"
+#include "trireme/parallel/asked/scope_pattern.h"
+
+namespace trireme {
+
+// What a rule is of.
+enum class Held {
+  kParameter,
+  kState,     // the optimizer's of the parameter
+  kGradient,  // the parameter's, until its update has read it
+};
+
+// Of the parameters whose names match; of several rules for the same the last that matches counts.
+struct HomeRule {
+  ScopePattern parameters;
+  Held of = Held::kState;
+  Tier home = Tier::kDevice;
+  friend bool operator==(const HomeRule&, const HomeRule&) = default;
+};
+
+// "wte = host", "h.*/state = disk", "*/gradient = host". Throws kInvalidArgument for what is none.
+HomeRule parse_home_rule(const std::string& text);
+std::string to_string(const HomeRule& rule);
+
+// `otherwise`: without a rule.
+Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter, Tier otherwise = Tier::kDevice);
+
+// Throws kInvalidArgument for a rule that matches no parameter of the graph, or, where the graph trains, none that it
+// updates, with state where the rule is of that.
+void check_homes(const Graph& graph, std::span<const HomeRule> rules);
+
+}  // namespace trireme

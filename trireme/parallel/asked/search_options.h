@@ -1,0 +1,39 @@
+// What a user says about how a strategy is searched for (planner/search.h).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "trireme/base/keys.h"
+
+namespace trireme {
+
+enum class SearchKind {
+  kNone,                  // nothing is searched: what is not asked for follows what is (parallel/propagate/propagate.h)
+  kShardingPropagation,   // from the ops that cuts are asked for to their neighbours, by what moves the fewest bytes
+  kDynamicProgramming,    // all axes of the mesh at once, exactly; for few ranks
+  kRecursiveProgramming,  // one prime axis of the mesh after the other, each exactly; for many ranks
+};
+
+inline constexpr NameOf<SearchKind> kSearchKinds[] = {{"sharding_propagation", SearchKind::kShardingPropagation},
+                                                      {"dynamic_programming", SearchKind::kDynamicProgramming},
+                                                      {"recursive_programming", SearchKind::kRecursiveProgramming}};
+inline std::string_view to_string(SearchKind kind) {
+  return kind == SearchKind::kNone ? "none" : name_of(kind, kSearchKinds);
+}
+
+// The candidates that an op has, limited as MindSpore's set_algo_parameters does.
+struct SearchOptions {
+  SearchKind kind = SearchKind::kNone;
+  bool fully_use_devices = false;   // only those in which every rank has a part of its own, where there are any
+  bool elementwise_follow = false;  // an elementwise op takes its largest operand as that is made
+  bool approximate = false;         // the 1 / epsilon cheapest
+  double epsilon = 0.1;
+  bool align_slices = false;  // of a product: the last dimension of a piece is a multiple of slice_align
+  int64_t slice_align = 16;
+};
+// The section [parallel], but for the kind.
+std::vector<Key> keys_of(SearchOptions& options);
+
+}  // namespace trireme

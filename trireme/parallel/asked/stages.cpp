@@ -1,0 +1,447 @@
+#include "trireme/parallel/asked/stages.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "trireme/base/counted.h"
+#include "trireme/base/error.h"
+#include "trireme/cost/op_seconds.h"
+#include "trireme/mesh/machine.h"
+#include "trireme/op/op_def.h"
+#include "trireme/parallel/asked/paths.h"
+
+namespace trireme {
+namespace {
+
+// The path up to its first number, or nothing.
+std::string_view numbered_module(std::string_view scope) {
+  size_t at = 0;
+  for (std::string_view rest = scope; !rest.empty(); ++at) {
+    const std::string_view part = next_part(rest);
+    at += part.size();
+    if (number_of(part)) return scope.substr(0, at);
+  }
+  return {};
+}
+
+// What has numbered modules inside it: "model" and "model.layers", of "model.layers.0".
+std::set<std::string, std::less<>> containers_of(const Graph& graph) {
+  std::set<std::string, std::less<>> out;
+  for (const Node& node : graph.nodes()) {
+    const std::string_view module = numbered_module(graph.scope_of(node));
+    for (size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1))
+      out.emplace(module.substr(0, dot));
+  }
+  return out;
+}
+
+// The module that stages are cut between: the path up to its first number, or the first part of it that has no numbered
+// module inside; nothing for ops that stand between modules.
+std::string_view module_of(std::string_view scope, const std::set<std::string, std::less<>>& containers) {
+  if (const std::string_view numbered = numbered_module(scope); !numbered.empty()) return numbered;
+  for (size_t end = 0; end < scope.size(); ++end) {
+    end = std::min(scope.find('.', end), scope.size());
+    if (!containers.contains(scope.substr(0, end))) return scope.substr(0, end);
+  }
+  return {};
+}
+
+// Whether each node depends on a parameter or on state, so that it is of a stage.
+std::vector<char> depends_on_parameters(const Graph& graph) {
+  std::vector<char> values(graph.values().size(), 0);
+  for (const Input& input : graph.inputs()) {
+    values[static_cast<size_t>(input.value)] = input.role == Role::kParameter || input.role == Role::kState;
+  }
+  std::vector<char> out;
+  for (const Node& node : graph.nodes()) {
+    const bool depends =
+        std::ranges::any_of(node.inputs, [&](ValueId id) { return values[static_cast<size_t>(id)] != 0; });
+    out.push_back(depends);
+    for (const ValueId id : node.outputs) values[static_cast<size_t>(id)] = depends;
+  }
+  return out;
+}
+
+double seconds_of(const Graph& graph, const Node& node, const Machine& machine) {
+  std::vector<TensorType> in, out;
+  for (const ValueId id : node.inputs) in.push_back(graph.type(id));
+  for (const ValueId id : node.outputs) out.push_back(graph.type(id));
+  return compute_seconds(def_of(node), {in, out, node.attrs}, machine);
+}
+
+// Runs of forward ops that stay together: modules, joined where a later one makes what an earlier one reads.
+class Modules {
+ public:
+  explicit Modules(const Graph& graph) : graph_(graph), of_node_(graph.nodes().size(), -1) {
+    find();
+    join_circles();
+    weigh();
+  }
+
+  int count() const { return static_cast<int>(seconds_.size()); }
+  const std::vector<double>& seconds() const { return seconds_; }  // of each, gradients included
+  // Bytes that cross from the modules below `module` to it and those above.
+  int64_t bytes_before(int module) const { return bytes_[static_cast<size_t>(module)]; }
+  const std::map<std::string, int, std::less<>>& of_scope() const { return of_scope_; }
+
+ private:
+  bool is_forward(NodeId id) const { return graph_.node(id).phase == Phase::kForward; }
+
+  void find() {
+    const std::vector<char> depends = depends_on_parameters(graph_);
+    const std::set<std::string, std::less<>> containers = containers_of(graph_);
+    std::map<std::string, int, std::less<>> by_name;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const std::string scope(graph_.scope_of(graph_.node(id)));
+      if (!is_forward(id) || depends[static_cast<size_t>(id)] == 0) continue;
+      const std::string_view module = module_of(scope, containers);
+      if (module.empty()) continue;
+      const auto [found, is_new] = by_name.try_emplace(std::string(module), count_);
+      if (is_new) ++count_;
+      of_scope_[scope] = found->second;
+    }
+  }
+
+  int module_of_value(ValueId id) const {
+    const NodeId producer = graph_.value(id).producer;
+    return producer < 0 ? -1 : of_node_[static_cast<size_t>(producer)];
+  }
+
+  // The module of each node: by its scope, else of its operands the last one.
+  void assign() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      int& module = of_node_[static_cast<size_t>(id)];
+      module = -1;
+      if (node.phase == Phase::kBackward && node.gradient_of >= 0)
+        module = of_node_[static_cast<size_t>(node.gradient_of)];
+      if (node.phase != Phase::kForward) continue;
+      const auto found = of_scope_.find(graph_.scope_of(node));
+      if (found != of_scope_.end()) module = found->second;
+      for (const ValueId in : node.inputs) {
+        if (found == of_scope_.end()) module = std::max(module, module_of_value(in));
+      }
+    }
+  }
+
+  void join_circles() {
+    assign();
+    for (bool joined = true; joined;) {
+      joined = false;
+      for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()) && !joined; ++id) {
+        if (!is_forward(id)) continue;
+        const int module = of_node_[static_cast<size_t>(id)];
+        for (const ValueId in : graph_.node(id).inputs) {
+          const int from = module_of_value(in);
+          if (module < 0 || from <= module) continue;
+          join(module, from);
+          joined = true;
+          break;
+        }
+      }
+      if (joined) assign();
+    }
+  }
+
+  // All from the first to the last become one.
+  void join(int first, int last) {
+    for (auto& [scope, module] : of_scope_) {
+      if (module > last) {
+        module -= last - first;
+      } else if (module > first) {
+        module = first;
+      }
+    }
+    count_ -= last - first;
+  }
+
+  void weigh() {
+    const Machine machine = Machine::this_host();
+    seconds_.assign(static_cast<size_t>(count_), 0);
+    bytes_.assign(static_cast<size_t>(count_) + 1, 0);
+    std::vector<int> last_reader(graph_.values().size(), -1);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
+      const int module = of_node_[static_cast<size_t>(id)];
+      if (module < 0) continue;
+      seconds_[static_cast<size_t>(module)] += seconds_of(graph_, node, machine);
+      if (!is_forward(id)) continue;
+      for (const ValueId in : node.inputs) {
+        int& last = last_reader[static_cast<size_t>(in)];
+        last = std::max(last, module);
+      }
+    }
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
+      const int from = module_of_value(id);
+      for (int at = from + 1; from >= 0 && at <= last_reader[static_cast<size_t>(id)]; ++at)
+        bytes_[static_cast<size_t>(at)] += graph_.type(id).bytes();
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<int> of_node_;
+  std::map<std::string, int, std::less<>> of_scope_;
+  int count_ = 0;
+  std::vector<double> seconds_;
+  std::vector<int64_t> bytes_;
+};
+
+// Where each stage begins: the slowest stage is as quick as can be, and of equal ones fewest bytes cross.
+std::vector<int> cut_evenly(const Modules& modules, int stages) {
+  struct Best {
+    double slowest = std::numeric_limits<double>::infinity();
+    int64_t bytes = 0;
+    int begin = 0;  // of the last stage
+    bool operator<(const Best& other) const {
+      return slowest < other.slowest || (slowest == other.slowest && bytes < other.bytes);
+    }
+  };
+  const int count = modules.count();
+  std::vector<double> sum(static_cast<size_t>(count) + 1, 0);
+  for (int i = 0; i < count; ++i)
+    sum[static_cast<size_t>(i) + 1] = sum[static_cast<size_t>(i)] + modules.seconds()[static_cast<size_t>(i)];
+  // best[s][n]: the first n modules in s + 1 stages.
+  std::vector<std::vector<Best>> best(static_cast<size_t>(stages), std::vector<Best>(static_cast<size_t>(count) + 1));
+  for (int n = 1; n <= count; ++n) best[0][static_cast<size_t>(n)] = {sum[static_cast<size_t>(n)], 0, 0};
+  for (int s = 1; s < stages; ++s) {
+    for (int n = s + 1; n <= count; ++n) {
+      Best& mine = best[static_cast<size_t>(s)][static_cast<size_t>(n)];
+      for (int begin = s; begin < n; ++begin) {
+        const Best& before = best[static_cast<size_t>(s) - 1][static_cast<size_t>(begin)];
+        const Best trial{std::max(before.slowest, sum[static_cast<size_t>(n)] - sum[static_cast<size_t>(begin)]),
+                         before.bytes + modules.bytes_before(begin), begin};
+        if (trial < mine) mine = trial;
+      }
+    }
+  }
+  std::vector<int> begins(static_cast<size_t>(stages), 0);
+  for (int s = stages - 1, n = count; s > 0; --s) {
+    n = best[static_cast<size_t>(s)][static_cast<size_t>(n)].begin;
+    begins[static_cast<size_t>(s)] = n;
+  }
+  return begins;
+}
+
+void check_stage(int stage, int stages, const std::string& who) {
+  require(stage >= 0 && stage < stages, "{}: there is no stage {}; the pipeline has the stages 0 to {}", who, stage,
+          stages - 1);
+}
+
+// By rules and requests, which the rules come after.
+ScopeStages asked_stages(const Graph& graph, int stages, std::span<const StageRule> rules) {
+  ScopeStages out;
+  std::set<std::string, std::less<>> scopes;
+  for (const Node& node : graph.nodes()) {
+    if (node.phase == Phase::kForward) scopes.emplace(graph.scope_of(node));
+  }
+  const auto ask = [&](const ScopePattern& pattern, int stage) {
+    bool any = false;
+    for (const std::string& scope : scopes) {
+      if (!pattern.matches(scope)) continue;
+      out[scope] = stage;
+      any = true;
+    }
+    return any;
+  };
+  for (const StageRequest& request : graph.stage_requests()) {
+    check_stage(request.stage, stages, fmt::format("pipeline_stage() of '{}'", request.scope));
+    ask(request.scope, request.stage);
+  }
+  for (const StageRule& rule : rules) {
+    const std::string who = fmt::format("parallel.stages '{} = {}'", rule.pattern.text(), rule.stage);
+    check_stage(rule.stage, stages, who);
+    require(ask(rule.pattern, rule.stage), "{} matches no part of the model.{}", who,
+            suggestion(rule.pattern.text(), std::vector<std::string>(scopes.begin(), scopes.end())));
+  }
+  return out;
+}
+
+void require_all(const Graph& graph, const ScopeStages& of_scope, int stages) {
+  std::vector<char> has(static_cast<size_t>(stages), 0);
+  for (const int stage : stages_of(graph, of_scope)) {
+    if (stage >= 0) has[static_cast<size_t>(stage)] = 1;
+  }
+  const auto without = std::ranges::find(has, 0);
+  require(without == has.end(),
+          "no part of the model is of stage {}; the pipeline has {}: give it a module, or use fewer",
+          without - has.begin(), stages);
+}
+
+std::string op_text(const Graph& graph, const Node& node) {
+  return fmt::format("{} of '{}'", node.op->name, graph.scope_of(node));
+}
+
+}  // namespace
+
+Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) {
+  if (pipeline.schedule.given()) {
+    const Timetable& out = *pipeline.schedule.given();
+    require(static_cast<int64_t>(out.crews.size()) == pipeline.crews,
+            "the timetable '{}' is for {} crews; the pipeline has {}", out.name, out.crews.size(), pipeline.crews);
+    require(out.micro_batches == micro_batches, "the timetable '{}' is for {}; a step has {}", out.name,
+            counted(out.micro_batches, "micro-batch"), micro_batches);
+    const int per_crew = out.stages / static_cast<int>(out.crews.size());
+    require(pipeline.stages_per_crew == 0 || pipeline.stages_per_crew == per_crew,
+            "the timetable '{}' has {} a crew; {} asked for", out.name, counted(per_crew, "stage"),
+            pipeline.stages_per_crew == 1 ? "1 is" : fmt::format("{} are", pipeline.stages_per_crew));
+    require(pipeline.seq_chunks == 0 || pipeline.seq_chunks == out.seq_chunks, "the timetable '{}' {}; {} asked for",
+            out.name,
+            out.seq_chunks == 1 ? "does not cut positions" : fmt::format("has {} chunks of positions", out.seq_chunks),
+            pipeline.seq_chunks == 1 ? "1 chunk is" : fmt::format("{} chunks are", pipeline.seq_chunks));
+    return out;
+  }
+  return make_timetable(pipeline.schedule.schedule(), {.crews = static_cast<int>(pipeline.crews),
+                                                       .stages_per_crew = static_cast<int>(pipeline.stages_per_crew),
+                                                       .micro_batches = static_cast<int>(micro_batches),
+                                                       .seq_chunks = static_cast<int>(pipeline.seq_chunks)});
+}
+
+Timetable forward_only(const Timetable& timetable, int64_t micro_batches) {
+  Timetable out{.name = timetable.name,
+                .stages = timetable.stages,
+                .micro_batches = static_cast<int>(micro_batches),
+                .seq_chunks = timetable.seq_chunks,
+                .crews = std::vector<std::vector<Unit>>(timetable.crews.size())};
+  if (micro_batches == timetable.micro_batches) {
+    for (size_t crew = 0; crew < timetable.crews.size(); ++crew) {
+      std::ranges::copy_if(timetable.crews[crew], std::back_inserter(out.crews[crew]),
+                           [](const Unit& unit) { return unit.pass == Unit::Pass::kForward; });
+    }
+    return out;
+  }
+  const std::vector<int> crews = crews_of_stages(timetable);
+  for (int m = 0; m < out.micro_batches; ++m) {
+    for (int chunk = 0; chunk < out.seq_chunks; ++chunk) {
+      for (int stage = 0; stage < out.stages; ++stage) {
+        out.crews[static_cast<size_t>(crews[static_cast<size_t>(stage)])].push_back(
+            {.stage = stage, .micro_batch = m, .seq_chunk = chunk});
+      }
+    }
+  }
+  return out;
+}
+
+ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageRule> rules) {
+  ScopeStages out = asked_stages(graph, stages, rules);
+  if (out.empty()) {
+    const Modules modules(graph);
+    require(modules.count() >= stages,
+            "the model '{}' has {} that a pipeline can be cut between, and there are {} stages; use fewer",
+            graph.name(), counted(modules.count(), "module"), stages);
+    const std::vector<int> begins = cut_evenly(modules, stages);
+    for (const auto& [scope, module] : modules.of_scope()) {
+      out[scope] = static_cast<int>(std::ranges::upper_bound(begins, module) - begins.begin()) - 1;
+    }
+  }
+  require_all(graph, out, stages);
+  return out;
+}
+
+namespace {
+
+// The stages of a node's operands.
+struct OperandStages {
+  int first = -1, last = -1;  // -1: none is of a stage
+  ValueId of_last = kNoValue;
+};
+
+OperandStages stages_of_operands(const Node& node, std::span<const int> of_value) {
+  OperandStages out;
+  for (const ValueId in : node.inputs) {
+    const int stage = of_value[static_cast<size_t>(in)];
+    if (stage < 0) continue;
+    out.first = out.first < 0 ? stage : std::min(out.first, stage);
+    if (stage > out.last) out = {out.first, stage, in};
+  }
+  return out;
+}
+
+int forward_stage(const Graph& graph, const Node& node, const ScopeStages& of_scope, const OperandStages& operands) {
+  const auto asked = of_scope.find(graph.scope_of(node));
+  const int stage = asked != of_scope.end() ? asked->second : std::max(operands.last, 0);
+  if (operands.last <= stage) return stage;
+  fail(
+      ErrorKind::kInvalidArgument,
+      "{} is of stage {} and reads what {} of stage {} makes: a pipeline goes forward; give them stages in their order",
+      op_text(graph, node), stage, op_text(graph, graph.node(graph.value(operands.of_last).producer)), operands.last);
+}
+
+}  // namespace
+
+std::vector<int> stages_of(const Graph& graph, const ScopeStages& of_scope) {
+  const std::vector<char> depends = depends_on_parameters(graph);
+  std::vector<int> of_value(graph.values().size(), -1);
+  std::vector<int> out(graph.nodes().size(), -1);
+  const auto set = [&](size_t i, int stage) {
+    out[i] = stage;
+    for (const ValueId made : graph.nodes()[i].outputs) of_value[static_cast<size_t>(made)] = stage;
+  };
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const OperandStages operands = stages_of_operands(node, of_value);
+    if (node.phase == Phase::kForward && depends[i] != 0) set(i, forward_stage(graph, node, of_scope, operands));
+    if (node.phase == Phase::kBackward) {
+      const int of_forward = node.gradient_of < 0 ? -1 : out[static_cast<size_t>(node.gradient_of)];
+      set(i, of_forward < 0 ? operands.first : of_forward);
+    }
+  }
+  const std::vector<int> inputs = stages_of_inputs(graph, out);
+  for (size_t i = 0; i < inputs.size(); ++i) of_value[static_cast<size_t>(graph.inputs()[i].value)] = inputs[i];
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (node.phase != Phase::kUpdate) continue;
+    int stage = stages_of_operands(node, of_value).last;
+    for (const ValueId in : node.inputs) {
+      if (graph.value(in).producer < 0 && of_value[static_cast<size_t>(in)] >= 0)
+        stage = of_value[static_cast<size_t>(in)];
+    }
+    set(i, stage);
+  }
+  return out;
+}
+
+std::set<NodeId> nodes_across_stages(const Graph& graph, const ScopeStages& of_scope) {
+  std::set<NodeId> out;
+  if (of_scope.empty()) return out;
+  const std::vector<int> stages = stages_of(graph, of_scope);
+  for (size_t i = 0; i < stages.size(); ++i) {
+    for (const ValueId in : graph.nodes()[i].inputs) {
+      const NodeId producer = graph.value(in).producer;
+      if (producer < 0 || stages[static_cast<size_t>(producer)] < 0) continue;
+      if (stages[static_cast<size_t>(producer)] != stages[i]) out.insert(static_cast<NodeId>(i));
+    }
+  }
+  return out;
+}
+
+std::vector<int> stages_of_inputs(const Graph& graph, std::span<const int> stages) {
+  std::vector<int> out(graph.inputs().size(), -1);
+  for (const Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate}) {
+    const std::vector<int> known = out;  // by readers of earlier phases
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      if (node.phase != phase || stages[i] < 0) continue;
+      for (const ValueId in : node.inputs) {
+        const Value& value = graph.value(in);
+        const auto at = static_cast<size_t>(value.index);
+        if (value.producer >= 0 || known[at] >= 0) continue;
+        const Role role = graph.inputs()[at].role;
+        if (role != Role::kParameter && role != Role::kState) continue;
+        if (out[at] < 0 || stages[i] < out[at]) out[at] = stages[i];
+      }
+    }
+  }
+  for (const Update& update : graph.updates()) {
+    const int stage = out[static_cast<size_t>(graph.value(update.parameter).index)];
+    for (const ValueId state : update.states) out[static_cast<size_t>(graph.value(state).index)] = stage;
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Role role = graph.inputs()[i].role;
+    if (out[i] < 0 && (role == Role::kParameter || role == Role::kState)) out[i] = 0;  // nobody reads it
+  }
+  return out;
+}
+
+}  // namespace trireme

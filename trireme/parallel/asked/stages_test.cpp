@@ -1,0 +1,118 @@
+// Which op of a model is of which stage.
+#include "trireme/parallel/asked/stages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/grad/gradients.h"
+#include "trireme/nn/optimizer.h"
+#include "trireme/ops/ops.h"
+
+namespace trireme::stages_test {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Stages, rules_match_modules_and_what_is_inside_them) {
+  EXPECT_TRUE(ScopePattern("h.3").matches("h.3"));
+  EXPECT_TRUE(ScopePattern("h.3").matches("h.3.mlp.c_fc"));
+  EXPECT_FALSE(ScopePattern("h.3").matches("h.31"));
+  EXPECT_FALSE(ScopePattern("h.3.mlp").matches("h.3"));
+  EXPECT_TRUE(ScopePattern("h.*").matches("h.12.attn"));
+  EXPECT_FALSE(ScopePattern("h.*").matches("h"));
+  EXPECT_TRUE(ScopePattern("h.0..5").matches("h.5.attn"));
+  EXPECT_FALSE(ScopePattern("h.0..5").matches("h.6"));
+  EXPECT_FALSE(ScopePattern("h.0..5").matches("h.ln"));
+}
+
+// A chain of products, each in a module of its own, of these widths; the last one reads the first's weight, too.
+struct Chain {
+  Graph graph{"chain"};
+  std::vector<Tensor> weights;
+
+  explicit Chain(const std::vector<int64_t>& widths, const std::vector<std::string>& scopes) {
+    Tensor x(graph, graph.add_input("x", {DType::kF32, {8, widths[0]}}, Role::kData));
+    for (size_t i = 0; i + 1 < widths.size(); ++i) {
+      graph.set_scope(scopes[i]);
+      weights.emplace_back(
+          graph, graph.add_input(scopes[i] + ".weight", {DType::kF32, {widths[i], widths[i + 1]}}, Role::kParameter));
+      x = relu(matmul(x, weights.back()));
+    }
+    graph.set_scope("tied");
+    x = matmul(x, weights[0]);
+    graph.set_scope("");
+    const Tensor loss = mean(square(x));
+    graph.add_output("loss", loss.id());
+    const std::vector<Tensor> grads = gradients(loss, weights);
+    const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+    const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+    const Tensor one = constant(graph, {DType::kF32, {}}, 1);
+    for (size_t i = 0; i < weights.size(); ++i)
+      nn::add_update(Sgd{.momentum = 0.9}, {scopes[i], weights[i], grads[i], lr, step, one});
+  }
+  int stage_of_input(const ScopeStages& stages, const std::string& name) const {
+    const std::vector<int> all = stages_of_inputs(graph, stages_of(graph, stages));
+    return all[static_cast<size_t>(graph.value(graph.input(name).value).index)];
+  }
+};
+
+TEST(Stages, are_cut_where_they_take_about_as_long) {
+  const Chain chain({512, 512, 512, 16, 512}, {"a.0", "a.1", "narrow", "out"});
+  const ScopeStages two = choose_stages(chain.graph, 2, {});
+  EXPECT_EQ(two.at("a.0"), 0);
+  EXPECT_EQ(two.at("out"), 1);
+  EXPECT_EQ(two.at("tied"), 1);
+  const ScopeStages four = choose_stages(chain.graph, 4, {});
+  std::set<int> all;
+  for (const auto& [scope, stage] : four) all.insert(stage);
+  EXPECT_EQ(all, (std::set<int>{0, 1, 2, 3}));
+}
+
+TEST(Stages, of_gradients_state_and_updates_follow_from_those_of_ops) {
+  const Chain chain({64, 64, 64}, {"first", "second"});
+  const ScopeStages stages{{"first", 0}, {"second", 1}, {"tied", 2}};
+  EXPECT_EQ(chain.stage_of_input(stages, "first.weight"), 0) << "though the last stage reads it, too";
+  EXPECT_EQ(chain.stage_of_input(stages, "first.velocity"), 0);
+  EXPECT_EQ(chain.stage_of_input(stages, "second.weight"), 1);
+  EXPECT_EQ(chain.stage_of_input(stages, "second.velocity"), 1);
+  EXPECT_EQ(chain.stage_of_input(stages, "x"), -1);
+  const std::vector<int> nodes = stages_of(chain.graph, stages);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = chain.graph.nodes()[i];
+    if (node.gradient_of >= 0) EXPECT_EQ(nodes[i], nodes[static_cast<size_t>(node.gradient_of)]) << node.op->name;
+    if (node.phase == Phase::kForward && chain.graph.scope_of(node).empty() && !node.inputs.empty())
+      EXPECT_EQ(nodes[i], 2) << node.op->name;
+  }
+  EXPECT_FALSE(nodes_across_stages(chain.graph, stages).empty());
+  EXPECT_TRUE(nodes_across_stages(chain.graph, {}).empty());
+}
+
+TEST(Stages, that_go_back_are_refused_with_both_ops) {
+  const Chain chain({64, 64, 64}, {"first", "second"});
+  try {
+    stages_of(chain.graph, {{"first", 1}, {"second", 0}});
+    ADD_FAILURE() << "nothing is refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.text(),
+                HasSubstr("matmul of 'second' is of stage 0 and reads what relu of 'first' of stage 1 makes"));
+  }
+}
+
+TEST(Stages, of_forward_passes_alone_keep_the_order) {
+  const Timetable timetable = timetable_of({.crews = 2, .stages_per_crew = 2, .schedule = "interleaved"}, 4);
+  const Timetable forward = forward_only(timetable, 4);
+  for (size_t crew = 0; crew < 2; ++crew) {
+    std::vector<Unit> expected;
+    for (const Unit& unit : timetable.crews[crew]) {
+      if (unit.pass == Unit::Pass::kForward) expected.push_back(unit);
+    }
+    EXPECT_EQ(forward.crews[crew], expected);
+  }
+  EXPECT_EQ(forward_only(timetable, 1).crews[1].size(), 2U);
+}
+
+}  // namespace
+}  // namespace trireme::stages_test

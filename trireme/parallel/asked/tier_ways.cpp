@@ -1,0 +1,44 @@
+#include "trireme/parallel/asked/tier_ways.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+
+PrefetchRule parse_prefetch_rule(const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string_view all = text;
+  std::string_view scope = trim(all.substr(0, std::min(equals, all.size())));
+  const std::string_view number = equals == std::string::npos ? "" : trim(all.substr(equals + 1));
+  PrefetchRule out;
+  const size_t slash = scope.rfind('/');
+  if (slash != std::string_view::npos) {
+    out.op = scope.substr(slash + 1);
+    scope = scope.substr(0, slash);
+  }
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.readers);
+  require(
+      !scope.empty() && (slash == std::string_view::npos || !out.op.empty()) && !number.empty() &&
+          error == std::errc() && end == number.data() + number.size() && out.readers >= 1 && out.readers <= 64,
+      "'{}' is not \"scope = readers\" or \"scope/op = readers\", like \"h.* = 2\": what its ops read begins to come "
+      "so many readers before, 1 to 64",
+      text);
+  out.scope = scope;
+  return out;
+}
+
+std::string to_string(const PrefetchRule& rule) {
+  return fmt::format("{}{}{} = {}", rule.scope.text(), rule.op.empty() ? "" : "/", rule.op, rule.readers);
+}
+
+int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op) {
+  int64_t out = PrefetchRule().readers;
+  for (const PrefetchRule& rule : rules) {
+    if ((rule.op.empty() || rule.op == op) && rule.scope.matches(scope)) out = rule.readers;
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+// How what lies in another tier than the device's comes and goes (docs/design/tiers.md). None of it changes a bit.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/parallel/asked/scope_pattern.h"
+#include "trireme/parallel/asked/tier_sizes.h"
+
+namespace trireme {
+
+// How early comes what ops in this scope read: of several rules for an op the last that matches counts.
+struct PrefetchRule {
+  ScopePattern scope;
+  std::string op;       // of this name; "": of any
+  int64_t readers = 4;  // so many ops that something comes for are between its begin and its reader, at most
+  friend bool operator==(const PrefetchRule&, const PrefetchRule&) = default;
+};
+
+// "h.* = 2", "h.0..5/matmul = 1". Throws kInvalidArgument for what is none.
+PrefetchRule parse_prefetch_rule(const std::string& text);
+std::string to_string(const PrefetchRule& rule);
+
+struct TierWays {
+  MemorySize update_part{8 << 20};  // of a tensor, that an update takes at a time; 0: all
+  std::vector<PrefetchRule> prefetch = {};
+  MemorySize disk_block{512 << 10};  // the disk is read and written in these
+  int64_t disk_queue = 4;            // so many at a time
+  // Where the device's memory has a limit, what leaves it is chosen. Otherwise all lies where rules say, and parameters
+  // and state without a rule in `offload_to`.
+  bool auto_offload = true;
+  Tier offload_to = Tier::kDevice;
+};
+
+// For an op of this name and module (ir/gradient_scope.h).
+int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op);
+
+}  // namespace trireme

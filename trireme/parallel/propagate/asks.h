@@ -1,0 +1,39 @@
+// Asks: what is asked about some tensors and ops of a graph, on its mesh, before propagation decides the rest. What a
+// user writes (parallel/asked/asked.h) becomes this in parallel/semi_auto.cpp.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "trireme/parallel/strategy/strategy.h"
+
+namespace trireme {
+
+struct Asks {
+  // Of graph.inputs(). Nothing: the input is cut as the first op that reads it, or a cast of it, cuts it, which costs
+  // no bytes.
+  std::vector<std::optional<Layout>> inputs;
+  // Cuts of single nodes.
+  std::map<NodeId, FactorCuts> nodes;
+  // Readers find these values in this layout instead of the one they are made in. A parameter's update (Phase::kUpdate)
+  // reads the parameter as it is stored.
+  std::map<ValueId, Layout> seen_as;
+  // Whether partial sums may flow through linear ops. Where they may not they are reduced before anything reads them:
+  // (a + b) summed over ranks has other bits than the sum of a over ranks and that of b.
+  bool sums_flow = true;
+  // Nodes that read what another stage of a pipeline makes: sums over micro-batches do not flow through them, so that
+  // what goes from stage to stage is one sum instead of a term for each micro-batch.
+  std::set<NodeId> across_stages;
+  // Nodes that take their operands as those come, uncut only where sums must be done first
+  // (parallel/strategy/vouched.h). Their results are taken to lie as given or, where nothing is given, cut by the same
+  // axes.
+  std::map<NodeId, std::vector<Layout>> as_it_comes;
+  // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of ranks where the
+  // second is true, which makes of a sum's mean the mean of the rank's own part. Gradients are those of what ranks so
+  // compute, and of what an input is updated with the ranks' mean is taken (parallel/propagate/unsummed_values.h).
+  std::map<NodeId, bool> unsummed;
+};
+
+}  // namespace trireme

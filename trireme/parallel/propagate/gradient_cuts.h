@@ -1,0 +1,28 @@
+// How a node that is part of a gradient follows the node it is the gradient of: it finds that node's operands and
+// results as that node had them, and the results' gradients in the layouts that are dual to the results'. Which values
+// these are the graph records (Graph::is_gradient).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "trireme/parallel/propagate/propagated.h"
+
+namespace trireme {
+
+// The layout in which it finds an operand, which is made in a layout that is known.
+Layout found_by_gradient(const Propagated& known, const Node& node, ValueId operand);
+
+// Whether the forward node's layouts are vouched for, and say how this one lies where that is possible.
+bool is_of_vouched(const Propagated& known, const Node& node);
+// Where the layouts of the forward node are vouched for: those of this one, which lies as that one does. Nothing where
+// it need not. Throws kInvalidArgument where it must and cannot.
+std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const Node& node);
+
+// What is computed in copies forward is so back, along the dimension that is that one's.
+void copy_as_forward(const Propagated& known, const Node& node, const ShardingRule& rule, FactorCuts& cuts);
+
+// " (it is part of the gradient of ...)", or "" of a node that is part of none.
+std::string as_gradient(const Propagated& known, const Node& node);
+
+}  // namespace trireme

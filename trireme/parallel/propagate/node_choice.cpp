@@ -1,0 +1,136 @@
+#include "trireme/parallel/propagate/node_choice.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/error.h"
+
+namespace trireme {
+namespace {
+
+bool is_among(const std::vector<int>& axes, int axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
+}
+
+}  // namespace
+
+NodeChoice::NodeChoice(const ShardingRule& rule, const std::vector<std::optional<Layout>>& have, const Mesh& mesh)
+    : rule_(rule), have_(have), mesh_(mesh) {
+  cuts_.axes.resize(rule.factors.size());
+}
+
+FactorCuts NodeChoice::choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow) {
+  if (sums_flow) let_partials_through(bytes, result_bytes);
+  std::vector<size_t> order(have_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
+  for (const size_t operand : order) {
+    if (have_[operand]) take_cuts(operand);
+  }
+  if (rule_.ring) take_ring();
+  return cuts_;
+}
+
+FactorCuts NodeChoice::extend(const FactorCuts& given) {
+  cuts_ = given;
+  for (size_t operand = 0; operand < have_.size(); ++operand) {
+    if (have_[operand]) take_cuts(operand);
+  }
+  if (rule_.ring && cuts_.axes[static_cast<size_t>(rule_.ring->first)].empty()) take_ring();
+  return cuts_;
+}
+
+std::string NodeChoice::why() const {
+  std::vector<size_t> from;
+  for (const auto& [factor, operand] : owners_) {
+    if (std::find(from.begin(), from.end(), operand) == from.end()) from.push_back(operand);
+  }
+  std::string out = cuts_.linear_set >= 0 ? "a partial sum flows through" : "";
+  for (const size_t operand : from) {
+    out += fmt::format("{}operand {} comes as {}", out.empty() ? "" : "; ", operand, to_string(*have_[operand], mesh_));
+  }
+  return out.empty() ? "no operand comes cut" : out;
+}
+
+// The first linear set whose operands are all partial over the same axes, the others being whole over them.
+void NodeChoice::let_partials_through(const std::vector<int64_t>& bytes, int64_t result_bytes) {
+  for (size_t set = 0; set < rule_.linear.size(); ++set) {
+    const std::vector<int>& members = rule_.linear[set];
+    const std::optional<Layout>& first = have_[static_cast<size_t>(members.front())];
+    if (!first || !first->is_partial()) continue;
+    int64_t partial_bytes = 0;
+    for (const int member : members) partial_bytes += bytes[static_cast<size_t>(member)];
+    if (result_bytes > partial_bytes || !fits_through(members, first->partial)) continue;
+    cuts_.through = first->partial;
+    cuts_.linear_set = static_cast<int>(set);
+    for (const PartialAxis& p : first->partial) used_.push_back(p.axis);
+    return;
+  }
+}
+
+bool NodeChoice::fits_through(const std::vector<int>& members, const std::vector<PartialAxis>& partial) const {
+  for (size_t i = 0; i < have_.size(); ++i) {
+    if (is_among(members, static_cast<int>(i))) {
+      if (!have_[i] || have_[i]->partial != partial) return false;
+      continue;
+    }
+    if (!have_[i]) continue;
+    for (const PartialAxis& p : partial) {
+      if (have_[i]->uses(p.axis)) return false;
+    }
+  }
+  return std::all_of(partial.begin(), partial.end(),
+                     [](const PartialAxis& p) { return p.reduction == Reduction::kSum; });
+}
+
+void NodeChoice::take_cuts(size_t operand) {
+  const DimFactors& dims = rule_.in[operand];
+  for (size_t dim = 0; dim < dims.size(); ++dim) {
+    size_t part = 0;
+    for (const int axis : have_[operand]->dims[dim]) {
+      if (is_among(used_, axis)) continue;
+      // A factor that another operand has cut already keeps its choice.
+      while (part < dims[dim].size() && !add(dims[dim][part], axis, operand)) ++part;
+      if (part == dims[dim].size()) break;
+    }
+  }
+}
+
+// The two factors of a ring are cut where an operand comes cut in each of them, over the same free axes.
+void NodeChoice::take_ring() {
+  const auto first = find_cut(rule_.ring->first);
+  const auto second = find_cut(rule_.ring->second);
+  if (!first || !second || first->axes != second->axes) return;
+  FactorCuts trial = cuts_;
+  trial.axes[static_cast<size_t>(rule_.ring->first)] = first->axes;
+  trial.axes[static_cast<size_t>(rule_.ring->second)] = second->axes;
+  if (!is_ring(rule_, trial) || !why_illegal(rule_, trial, mesh_).empty()) return;
+  cuts_ = std::move(trial);
+  owners_[rule_.ring->first] = first->operand;
+  owners_[rule_.ring->second] = second->operand;
+}
+
+std::optional<NodeChoice::FoundCut> NodeChoice::find_cut(int factor) const {
+  for (size_t operand = 0; operand < have_.size(); ++operand) {
+    for (size_t dim = 0; have_[operand] && dim < rule_.in[operand].size(); ++dim) {
+      if (rule_.in[operand][dim] != std::vector<int>{factor} || have_[operand]->dims[dim].empty()) continue;
+      return FoundCut{have_[operand]->dims[dim], operand};
+    }
+  }
+  return std::nullopt;
+}
+
+bool NodeChoice::add(int factor, int axis, size_t operand) {
+  const auto f = static_cast<size_t>(factor);
+  const auto owner = owners_.find(factor);
+  if (owner != owners_.end() && owner->second != operand) return false;
+  FactorCuts trial = cuts_;
+  trial.axes[f].push_back(axis);
+  if (!why_illegal(rule_, trial, mesh_).empty()) return false;
+  cuts_ = std::move(trial);
+  owners_[factor] = operand;
+  used_.push_back(axis);
+  return true;
+}
+
+}  // namespace trireme

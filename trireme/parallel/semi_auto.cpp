@@ -1,0 +1,492 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/base/counted.h"
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
+#include "trireme/op/op_def.h"
+#include "trireme/op/rank_groups.h"
+#include "trireme/op/structural.h"
+#include "trireme/parallel/asked/op_names.h"
+#include "trireme/parallel/batch_layouts.h"
+#include "trireme/parallel/parallel.h"
+#include "trireme/parallel/propagate/op_attributes.h"
+#include "trireme/parallel/propagate/op_cuts.h"
+#include "trireme/parallel/strategy_reuse.h"
+
+namespace trireme {
+namespace {
+
+// Who asked for a parameter's layout.
+struct Asked {
+  Layout layout;
+  std::string who;
+  bool stored = false;  // a rule for the parameter itself: ops may read it in other layouts
+};
+
+class SemiAuto {
+ public:
+  SemiAuto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options)
+      : graph_(graph),
+        parallel_(parallel),
+        options_(options),
+        stored_(options.stored),
+        occurrences_(occurrences_of(graph)),
+        mesh_(mesh_of_ranks(parallel, ranks)),
+        all_(with_micro_batches(mesh_, micro_batches_of(parallel) * parts_of_micro_batch(parallel),
+                                seq_chunks_of(parallel))),
+        copies_(parallel.mesh.copies()) {
+    asks_.inputs.resize(graph.inputs().size());
+    asks_.sums_flow = options.numerics == Numerics::kFast;
+    asks_.across_stages = nodes_across_stages(graph, options.stages);
+  }
+
+  Strategy run() {
+    for (const Node& node : graph_.nodes()) check_collective(node);
+    ask_data();
+    for (const LayoutRule& rule : parallel_.parameters) ask_parameters(rule);
+    for (const ShardRequest& request : graph_.shard_requests()) {
+      // One rank cuts nothing, and its mesh need not have the axes.
+      if (mesh_.devices() == 1 || !parallel_.follow_requests) break;
+      OpPattern scope;
+      scope.scope = request.scope;
+      ask_op(scope, request.cuts, fmt::format("shard() of '{}'", request.scope));
+    }
+    for (const OpRule& rule : parallel_.ops) ask_ops(rule);
+    settle_asks();
+    Strategy plain = options_.decide ? options_.decide(graph_, all_, asks_) : propagate(graph_, all_, asks_);
+    tell_who_asked(plain);
+    if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
+    if (options_.decide) keep_decided(plain);
+    for (size_t i = 0; i < plain.inputs.size(); ++i) asks_.inputs[i] = plain.inputs[i];
+    if (stored_ != nullptr) {
+      use_stored();
+    } else {
+      ask_optimizer_parallel(graph_, plain, parallel_.optimizer, asks_);
+    }
+    Strategy out = propagate(graph_, all_, asks_);
+    tell_who_asked(out);
+    for (size_t i = 0; i < out.inputs.size(); ++i) {
+      out.why_inputs[i] =
+          out.inputs[i] == plain.inputs[i]
+              ? plain.why_inputs[i]
+              : fmt::format("sliced by optimizer parallelism of level {}; read as {}: {}", parallel_.optimizer.level,
+                            to_string(plain.inputs[i], all_), plain.why_inputs[i]);
+    }
+    return out;
+  }
+
+ private:
+  // Whether the results are of the operands' types: a rank that takes no part can go on with what it has.
+  bool keeps_types(const Node& node) const {
+    return std::equal(node.inputs.begin(), node.inputs.end(), node.outputs.begin(), node.outputs.end(),
+                      [&](ValueId in, ValueId out) { return graph_.type(in) == graph_.type(out); });
+  }
+
+  // A collective in the model's own code must fit the mesh.
+  void check_collective(const Node& node) const {
+    if (!def_of(node).collective) return;
+    const RankGroups groups = groups_of(node);
+    const std::string wrong = groups.why_not(mesh_);
+    require(wrong.empty(), "{} of '{}' {}", node.op->name, graph_.scope_of(node), wrong);
+    if (keeps_types(node) || groups.ranks.empty() || static_cast<int64_t>(groups.ranks.size()) == mesh_.devices())
+      return;
+    int64_t outside = 0;
+    while (std::find(groups.ranks.begin(), groups.ranks.end(), outside) != groups.ranks.end()) ++outside;
+    fail(ErrorKind::kInvalidArgument,
+         "{} of '{}' is over {}, and rank {} is in none of its groups; its result has another shape than its operand, "
+         "so every rank of the {} must be in a group: list them all",
+         node.op->name, graph_.scope_of(node), groups.text(mesh_), outside, mesh_.devices());
+  }
+
+  void ask_data() {
+    const BatchLayouts layouts(graph_, parallel_, mesh_);
+    if (stored_ == nullptr) layouts.check_rules();  // a graph beside a step's need not have all fields
+    size_t index = 0;
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      if (input.role == Role::kSchedule) asks_.inputs[i] = Layout::replicated(graph_.type(input.value).shape.rank());
+      if (input.role != Role::kData) continue;
+      const bool is_stored = stored_ != nullptr && stored_->contains(input.name);
+      if (is_stored || !is_found_by_search() || layouts.is_asked(input))
+        asks_.inputs[i] = is_stored ? stored_data(input) : layouts.of(input, index);
+      ++index;
+      if (asks_.inputs[i]) cut_in_micro_batches(input, *asks_.inputs[i]);
+    }
+  }
+
+  // How a batch lies of which nobody says it. A search that goes on from what is asked begins with a batch as it
+  // usually lies.
+  bool is_found_by_search() const {
+    return options_.decide && parallel_.search.kind != SearchKind::kShardingPropagation;
+  }
+
+  // What was decided stays, but for the updates.
+  void keep_decided(const Strategy& plain) {
+    for (size_t i = 0; i < plain.nodes.size(); ++i) {
+      if (graph_.nodes()[i].phase != Phase::kUpdate) asks_.nodes.emplace(static_cast<NodeId>(i), plain.nodes[i]);
+    }
+  }
+
+  // "use 4 micro-batches, or ": the most that are no more than `count` and that pipeline and samples allow, if any.
+  std::string fewer_micro_batches(int64_t samples, int64_t count) const {
+    const int64_t step = parallel_.interleave;
+    const int64_t least = std::max<int64_t>(step, parallel_.pipeline.crews > 1 ? parallel_.pipeline.crews * step : 1);
+    for (int64_t fewer = count - count % step; fewer >= least; fewer -= step) {
+      if (samples % fewer == 0) return fmt::format("use {}, or ", counted(fewer / step, "micro-batch"));
+    }
+    return step > 1 ? "leave the interleaving out, or use " : "use ";
+  }
+
+  // Each rank's part of the batch is divided into this many parts.
+  void cut_in_micro_batches(const Input& input, Layout& layout) const {
+    if (micro_batches(all_) == 1) return;
+    const TensorType& type = graph_.type(input.value);
+    require(type.shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
+    const std::vector<int> chunks = seq_chunk_axes(all_);
+    const int64_t count = micro_batches(all_) / seq_chunks(all_);
+    const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
+    require(samples % count == 0,
+            "a rank's {} of the batch ('{}' {}) cannot be divided into {} micro-batches{}; {}a batch of {}",
+            counted(samples, "sample"), input.name, to_string(type), count,
+            parallel_.interleave > 1 ? fmt::format(" (parallel.gradient_accumulation_steps = {} x interleave = {})",
+                                                   count / parallel_.interleave, parallel_.interleave)
+                                     : "",
+            fewer_micro_batches(samples, count), (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
+    for (const int axis : micro_batch_axes(all_)) {
+      if (!is_seq_chunk_axis(all_, axis)) layout.dims[0].push_back(axis);
+    }
+    if (!chunks.empty()) cut_in_chunks(input, chunks, layout);
+  }
+
+  void cut_in_chunks(const Input& input, const std::vector<int>& chunks, Layout& layout) const {
+    const TensorType& type = graph_.type(input.value);
+    require(type.shape.rank() >= 2,
+            "data input '{}' {} has no positions that could be cut into {} chunks; use the schedule {}", input.name,
+            to_string(type), seq_chunks(all_), of_whole_positions(parallel_.pipeline.schedule));
+    const int64_t positions = type.shape[1] / mesh_.size_of(layout.dims[1]);
+    int64_t fits = seq_chunks(all_);
+    while (fits > 1 && positions % fits != 0) --fits;
+    require(fits == seq_chunks(all_), "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; {}", positions,
+            input.name, to_string(type), seq_chunks(all_),
+            fits > 1 ? fmt::format("use {}", fits)
+                     : fmt::format("use the schedule {}", of_whole_positions(parallel_.pipeline.schedule)));
+    layout.dims[1].insert(layout.dims[1].end(), chunks.begin(), chunks.end());
+  }
+
+  // As the training step has the batch.
+  Layout stored_data(const Input& input) const {
+    const Layout& layout = stored_->at(input.name);
+    check(layout, graph_.type(input.value).shape, mesh_,
+          fmt::format("data input '{}' cut as in the training step", input.name));
+    return layout;
+  }
+
+  void ask_parameters(const LayoutRule& rule) {
+    std::vector<std::string> names;
+    bool any = false;
+    for (const Input& input : graph_.inputs()) {
+      if (input.role != Role::kParameter) continue;
+      names.push_back(input.name);
+      if (!matches(rule.pattern, input.name)) continue;
+      any = true;
+      const Shape& shape = graph_.type(input.value).shape;
+      Layout layout = rule.layout.on(mesh_);
+      check(layout, shape, mesh_, fmt::format("parameter '{}'", input.name), parts_of(input));
+      require(!layout.is_partial(), "parameter '{}' is asked for as a partial sum ({}); a parameter can be cut only",
+              input.name, to_string(rule.layout));
+      parameters_[input.value] = {std::move(layout), fmt::format("parameter rule '{}'", rule.pattern), true};
+    }
+    require(any, "parameter rule '{}' matches no parameter.{}", rule.pattern, suggestion(rule.pattern, names));
+  }
+
+  // "<scope>", "<scope>/<op>" or "<scope>/<op>#<k>", with patterns in the scope. The graph of an evaluation has not all
+  // ops of the training step, which the rules are for.
+  void ask_ops(const OpRule& rule) {
+    const OpPattern& pattern = rule.pattern;
+    std::vector<std::string> scopes, matched;
+    for (const Node& node : graph_.nodes()) {
+      const std::string name(graph_.scope_of(node));
+      if (!is_forward(node) || std::find(scopes.begin(), scopes.end(), name) != scopes.end()) continue;
+      scopes.push_back(name);
+      if (matches(pattern.scope, name)) matched.push_back(name);
+    }
+    const auto* attribute = std::get_if<OpAttribute>(&rule.asked.what);
+    const std::string name_of_rule = to_string(pattern);
+    require(attribute == nullptr || !pattern.op.empty(),
+            "rule '{} = {}': an attribute is for ops; name them after a '/', like '{}/reduce_sum'", name_of_rule,
+            rule.asked.text, name_of_rule);
+    const std::string who = fmt::format("rule '{}'", name_of_rule);
+    bool any = false;
+    for (const std::string& name : matched) {
+      OpPattern one = pattern;
+      one.scope = name;
+      any = (attribute != nullptr ? ask_attribute_of(one, *attribute, who)
+                                  : ask_op(one, std::get<Cuts>(rule.asked.what), who)) ||
+            any;
+    }
+    if (any || stored_ != nullptr) return;
+    require(!matched.empty(), "rule '{}' matches no part of the model.{}", name_of_rule,
+            suggestion(pattern.scope, scopes));
+    OpPattern first = pattern;
+    first.scope = matched.front();
+    fail_without_op(first, attribute == nullptr ? &std::get<Cuts>(rule.asked.what) : nullptr, who);
+  }
+
+  // Of all ops of that name in the scope, or of the given one; whether there is one.
+  bool ask_attribute_of(const OpPattern& pattern, const OpAttribute& attribute, const std::string& who) {
+    bool any = false;
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope || !is_op(pattern, node, occurrences_[i]))
+        continue;
+      any = true;
+      if (mesh_.devices() == 1) continue;
+      try {
+        ask_attribute(attribute, graph_, static_cast<NodeId>(i), mesh_, asks_);
+      } catch (Error& e) {
+        e.note(fmt::format("asked by {}", who));
+        throw;
+      }
+    }
+    return any;
+  }
+
+  static bool is_forward(const Node& node) { return node.phase == Phase::kForward; }
+
+  // Of the first op that fits; whether there is one, as there must be in a training step.
+  bool ask_op(const OpPattern& pattern, const Cuts& cuts, const std::string& who) {
+    const std::vector<int> ranks = trireme::ranks_of(cuts.operands);
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope) continue;
+      if (pattern.op.empty() ? ranks_of(node) != ranks : !is_op(pattern, node, occurrences_[i])) continue;
+      const auto id = static_cast<NodeId>(i);
+      try {
+        ops_[id] = {op_cuts(cuts, graph_, node, mesh_, copies_), who};
+      } catch (Error& e) {
+        e.note(fmt::format("asked by {}", who));
+        throw;
+      }
+      return true;
+    }
+    if (stored_ == nullptr) fail_without_op(pattern, &cuts, who);
+    return false;
+  }
+
+  // `cuts`: what the op should be cut by; null where an attribute names it.
+  [[noreturn]] void fail_without_op(const OpPattern& pattern, const Cuts* cuts, const std::string& who) const {
+    std::vector<std::string> candidates;
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const Node& node = graph_.nodes()[i];
+      if (is_forward(node) && graph_.scope_of(node) == pattern.scope)
+        candidates.push_back(occurrence_text(node.op->name, occurrences_[i]));
+    }
+    fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
+         pattern.op.empty()
+             ? fmt::format("whose operands have {} dimensions", fmt::join(trireme::ranks_of(cuts->operands), ", "))
+             : fmt::format("'{}'", occurrence_text(pattern.op, std::max(pattern.occurrence, 0))),
+         candidates.empty() ? "none" : quoted_list(candidates));
+  }
+
+  std::vector<int> ranks_of(const Node& node) const {
+    std::vector<int> out;
+    for (const ValueId id : node.inputs) out.push_back(graph_.type(id).shape.rank());
+    return out;
+  }
+
+  // An op's cuts are also what is asked of the parameters it reads.
+  void settle_asks() {
+    for (auto& [id, asked] : ops_) {
+      const Node& node = graph_.node(id);
+      const std::vector<Layout> operands = operand_layouts(*rule_of(graph_, node), asked.op.cuts);
+      for (size_t i = 0; i < operands.size(); ++i) ask_operand(node.inputs[i], operands[i], asked.who);
+      for (size_t i = 0; i < asked.op.results.size(); ++i) asks_.seen_as[node.outputs[i]] = *asked.op.results[i];
+      asks_.nodes[id] = asked.op.cuts;
+    }
+    for (const auto& [value, asked] : parameters_) {
+      asks_.inputs[static_cast<size_t>(graph_.value(value).index)] = asked.layout;
+    }
+  }
+
+  // What is asked of a parameter's cast is asked of the parameter.
+  void ask_operand(ValueId value, const Layout& layout, const std::string& who) {
+    const NodeId producer = graph_.value(value).producer;
+    if (producer >= 0 && is_cast(graph_.node(producer)))
+      return ask_operand(graph_.node(producer).inputs[0], layout, who);
+    const Value& v = graph_.value(value);
+    if (v.producer >= 0 || graph_.inputs()[static_cast<size_t>(v.index)].role != Role::kParameter) return;
+    const auto [known, is_new] = parameters_.try_emplace(value, Asked{layout, who});
+    if (is_new || known->second.stored || known->second.layout == layout) return;
+    fail(ErrorKind::kInvalidArgument,
+         "parameter '{}' is asked for in two layouts: {} by {}, and {} by {}; a parameter is stored once, so ask for "
+         "one layout, or add a rule for the parameter that gives the stored one",
+         graph_.inputs()[static_cast<size_t>(v.index)].name, to_string(known->second.layout, mesh_), known->second.who,
+         to_string(layout, mesh_), who);
+  }
+
+  // Parameters and state that lie in another layout than the graph reads them in are resharded where they are read.
+  void use_stored() {
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const Input& input = graph_.inputs()[i];
+      const auto found = stored_->find(input.name);
+      if (input.role == Role::kData || found == stored_->end() || found->second == *asks_.inputs[i]) continue;
+      asks_.seen_as[input.value] = *asks_.inputs[i];
+      asks_.inputs[i] = found->second;
+    }
+  }
+
+  void tell_who_asked(Strategy& strategy) const {
+    for (const auto& [id, asked] : ops_) strategy.why_nodes[static_cast<size_t>(id)] = "asked for by " + asked.who;
+    for (const auto& [value, asked] : parameters_) {
+      strategy.why_inputs[static_cast<size_t>(graph_.value(value).index)] = "asked for by " + asked.who;
+    }
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      if (graph_.inputs()[i].role != Role::kData || !asks_.inputs[i]) continue;
+      strategy.why_inputs[i] = BatchLayouts(graph_, parallel_, mesh_).why(graph_.inputs()[i]);
+    }
+  }
+
+  struct AskedOp {
+    OpCuts op;
+    std::string who;
+  };
+
+  const Graph& graph_;
+  const Parallel& parallel_;
+  const SemiAutoOptions& options_;
+  const std::map<std::string, Layout>* stored_;
+  std::vector<int> occurrences_;  // of nodes
+  Mesh mesh_;                     // of the ranks, by whose axes everything is asked
+  Mesh all_;                      // with micro-batches
+  int64_t copies_;                // that ops may be computed in on each rank
+  Asks asks_;
+  std::map<NodeId, AskedOp> ops_;
+  std::map<ValueId, Asked> parameters_;
+};
+
+template <class Read>
+auto for_graph(const Graph& graph, Read&& read) {
+  try {
+    return read();
+  } catch (Error& e) {
+    e.note(fmt::format("the strategy is for another model than '{}', or was changed by hand", graph.name()));
+    throw;
+  }
+}
+
+void check_ranks(const Mesh& mesh, int64_t ranks) {
+  const int64_t its = without_micro_batches(mesh).devices();
+  require(its == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks", its,
+          to_string(mesh), ranks, its);
+}
+
+// With the parameters' layouts that were written down as rules.
+Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t ranks) {
+  const std::map<std::string, Layout> layouts =
+      for_graph(graph, [&] { return parameter_layouts(parallel.strategy, graph); });
+  const Mesh& mesh = parallel.strategy.mesh();
+  check_ranks(mesh, ranks);
+  Parallel out = parallel;
+  out.strategy = {};
+  out.mesh = mesh;
+  for (const auto& [name, layout] : layouts) out.parameters.push_back({name, {layout, mesh}});
+  return out;
+}
+
+// A strategy that was written down for this graph, or for another one of the model.
+Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
+  const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
+  Strategy strategy = exact ? for_graph(graph, [&] { return strategy_for(parallel.strategy, graph); })
+                            : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
+  check_ranks(strategy.mesh, ranks);
+  const int64_t count = micro_batches(strategy.mesh), parts = parts_of_micro_batch(parallel);
+  require(
+      parallel.accumulation == 1 || parallel.accumulation * parts == count,
+      "the strategy is for {} micro-batches a step (mesh '{}') but {} are set; leave that out, or use another strategy",
+      count, to_string(strategy.mesh), parallel.accumulation * parts);
+  require(
+      count % parts == 0,
+      "the strategy is for {} micro-batches a step (mesh '{}'), which cannot be {} each of {} others (copies that are "
+      "interleaved, or chunks of positions); use another strategy, or leave that out",
+      count, to_string(strategy.mesh), parts, count / parts);
+  if (exact) {
+    strategy.why_inputs.assign(graph.inputs().size(), "the strategy file says so");
+    strategy.why_nodes.assign(graph.nodes().size(), "the strategy file says so");
+  }
+  return strategy;
+}
+
+}  // namespace
+
+int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks) {
+  require(pipeline.crews >= 1, "a pipeline of {} parts; it has 1 or more", pipeline.crews);
+  require(ranks % pipeline.crews == 0,
+          "the pipeline has {} equal parts of the ranks (parallel.pp), and the job has {} ranks; start {}",
+          pipeline.crews, ranks, (ranks + pipeline.crews - 1) / pipeline.crews * pipeline.crews);
+  return ranks / pipeline.crews;
+}
+
+Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
+  require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
+  if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
+  const Mesh& mesh = parallel.mesh.ranks();
+  const int64_t crews = parallel.pipeline.crews;
+  require(mesh.devices() == ranks, "mesh '{}' has {} devices but {} has {} ranks; start {} ranks, or change the mesh",
+          to_string(parallel.mesh), mesh.devices(),
+          crews == 1 ? "the job" : fmt::format("each of the {} parts of the pipeline (parallel.pp)", crews), ranks,
+          mesh.devices() * crews);
+  return mesh;
+}
+
+int64_t micro_batches_of(const Parallel& parallel) {
+  require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
+  if (parallel.mesh.empty()) return parallel.accumulation;
+  const int64_t in_mesh = parallel.mesh.micro_batches();
+  require(seq_chunks(parallel.mesh.whole()) == 1,
+          "mesh '{}' has the axis '{}', which parallel.seq_chunks makes; leave it out", to_string(parallel.mesh),
+          kSeqChunkAxis);
+  require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
+          "mesh '{}' has {} micro-batches, and {} are set; keep one", to_string(parallel.mesh), in_mesh,
+          parallel.accumulation);
+  return std::max(in_mesh, parallel.accumulation);
+}
+
+int64_t seq_chunks_of(const Parallel& parallel) {
+  const PipelineParallel& pipeline = parallel.pipeline;
+  if (pipeline.crews > 1 && pipeline.schedule.given() != nullptr) return pipeline.schedule.given()->seq_chunks;
+  if (pipeline.crews > 1)
+    return timetable_of(pipeline, std::max(pipeline.crews, micro_batches_of(parallel))).seq_chunks;
+  require(pipeline.seq_chunks <= 1,
+          "{} chunks of positions (seq_chunks) are for pipelines with the schedule seq-1f1b; set parallel.pp, or leave "
+          "them out",
+          pipeline.seq_chunks);
+  return 1;
+}
+
+int64_t parts_of_micro_batch(const Parallel& parallel) {
+  require(parallel.interleave >= 1, "{} interleaved copies of a micro-batch; it must be 1 or more",
+          parallel.interleave);
+  const int64_t chunks = seq_chunks_of(parallel);
+  require(parallel.interleave == 1 || chunks == 1,
+          "a micro-batch is divided into {} interleaved copies or {} chunks of positions, not both; keep one",
+          parallel.interleave, chunks);
+  return parallel.interleave * chunks;
+}
+
+Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {
+  if (!parallel.strategy.empty() && !parallel.strategy.has_parameters_only())
+    return written_strategy(parallel, graph, ranks, options);
+  if (!parallel.strategy.empty() && options.stored == nullptr) {
+    return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
+  }
+  return SemiAuto(graph, ranks, parallel, options).run();
+}
+
+Strategy data_parallel(const Graph& graph, int64_t ranks) {
+  return semi_auto(graph, ranks, {});
+}
+
+}  // namespace trireme

@@ -1,0 +1,96 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/ops/ops.h"
+#include "trireme/parallel/parallel.h"
+
+namespace trireme::strategy_text_test {
+namespace {
+
+using testing::HasSubstr;
+
+Graph two_products() {
+  Graph graph;
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {8, 4}}, Role::kData));
+  const Tensor up(graph, graph.add_input("up", {DType::kF32, {4, 16}}, Role::kParameter));
+  const Tensor down(graph, graph.add_input("down", {DType::kF32, {16, 4}}, Role::kParameter));
+  graph.set_scope("mlp");
+  graph.add_output("y", scale(matmul(gelu(matmul(x, up)), down), 2).id());
+  return graph;
+}
+
+Strategy megatron(const Graph& graph) {
+  const Mesh mesh({{"dp", 2}, {"tp", 4}});
+  return propagate(graph, mesh,
+                   {parse_layout("[dp, -]", mesh), parse_layout("[-, tp]", mesh), parse_layout("[tp, -]", mesh)});
+}
+
+constexpr const char* kText =
+    "strategy mesh=\"dp=2,tp=4\"\n"
+    "input \"x\" f32[8,4] [dp, -]\n"
+    "input \"up\" f32[4,16] [-, tp]\n"
+    "input \"down\" f32[16,4] [tp, -]\n"
+    "node \"mlp/matmul\" m=dp n=tp\n"
+    "node \"mlp/gelu\" *0=dp *1=tp\n"
+    "node \"mlp/matmul#1\" m=dp k=tp\n"
+    "node \"mlp/scale\" *0=dp through=tp set=0\n"
+    "output \"y\" f32[8,4] [-, -]\n";
+
+std::string error_of(std::string text, const std::string& from, const std::string& to) {
+  const Graph graph = two_products();
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  try {
+    parse_strategy(text, graph);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    return e.what();
+  }
+  return "";
+}
+
+TEST(StrategyText, names_what_is_cut) {
+  const Graph graph = two_products();
+  EXPECT_EQ(to_string(graph, megatron(graph)), kText);
+}
+
+TEST(StrategyText, reads_back_identical) {
+  const Graph graph = two_products();
+  const Strategy read = parse_strategy(kText, graph);
+  EXPECT_EQ(to_string(graph, read), kText);
+  EXPECT_EQ(read.mesh, megatron(graph).mesh);
+  EXPECT_EQ(value_layouts(graph, read), value_layouts(graph, megatron(graph)));
+}
+
+TEST(StrategyText, mistakes_are_refused_with_their_line) {
+  const std::string text = kText;
+  EXPECT_THAT(error_of(text, "mesh=\"dp=2,tp=4\"", "dp=2"), HasSubstr("strategy text, line 1: expected mesh="));
+  EXPECT_THAT(error_of(text, "dp=2,tp=4", "dp=two"), HasSubstr("strategy text, line 1: "));
+  EXPECT_THAT(error_of(text, "\"up\" f32", "\"dn\" f32"),
+              HasSubstr("strategy text, line 3: expected \"up\", found \"dn\""));
+  EXPECT_THAT(error_of(text, "[-, tp]", "[-, pt]"), HasSubstr("strategy text, line 3: "));
+  EXPECT_THAT(error_of(text, "[-, tp]", "[tp]"), HasSubstr("strategy text, line 3: "));
+  EXPECT_THAT(error_of(text, "\"up\" f32[4,16]", "\"up\" f32[4,8]"),
+              HasSubstr("strategy text, line 3: \"up\" is f32[4,16] in the model, and f32[4,8] here"));
+  EXPECT_THAT(error_of(text, "matmul#1", "matmul#2"),
+              HasSubstr("strategy text, line 7: the model has no node \"mlp/matmul#2\""));
+  EXPECT_THAT(error_of(text, "matmul#1", "matmul"),
+              HasSubstr("strategy text, line 7: node \"mlp/matmul\" is given twice"));
+  EXPECT_THAT(error_of(text, "\"mlp/matmul#1\"", "2 matmul"),
+              HasSubstr("line 7: expected node \"name\", found '2'; a file of an earlier version, which numbered "
+                        "nodes, must be saved again"));
+  EXPECT_THAT(error_of(text, "k=tp", "q=tp"), HasSubstr("line 7: matmul has no factor 'q'; its rule is "));
+  EXPECT_THAT(error_of(text, "k=tp", "k"), HasSubstr("line 7: expected factor=axes, found 'k'"));
+  EXPECT_THAT(error_of(text, "k=tp", "k=dp"), HasSubstr("line 7: matmul: axis 'dp' is used twice"));
+  EXPECT_THAT(error_of(text, "k=tp", "k=xp"), HasSubstr("strategy text, line 7: no mesh axis named 'xp'"));
+  EXPECT_THAT(error_of(text, "set=0", "set=4"), HasSubstr("line 8: '4' is none of the op's 1 linear sets"));
+  EXPECT_THAT(error_of(text, "output", "outptu"), HasSubstr("line 9: unexpected 'outptu'"));
+  EXPECT_THAT(error_of(text, "output", "strategy mesh=\"dp=2\"\noutput"), HasSubstr("line 9: the mesh is given twice"));
+  EXPECT_THAT(error_of(text, "output \"y\" f32[8,4] [-, -]\n", ""),
+              HasSubstr("3 inputs and 0 outputs are given; the graph has 3 and 1"));
+}
+
+}  // namespace
+}  // namespace trireme::strategy_text_test
