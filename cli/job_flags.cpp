@@ -49,7 +49,7 @@ JobConfig JobFlags::read() const {
   std::vector<std::string> overrides = keys.overrides();
   overrides.insert(overrides.end(), set.begin(), set.end());
   if (!plan.empty()) {
-    require(is_file(plan), "--plan: there is no file '{}'; name one that `trireme plan --out` wrote", plan);
+    require_file(plan, "--plan", "name one that `trireme plan --out` wrote");
     const PlanFile file = parse_plan_file(read_file(plan));
     refuse_other_values(file, overrides);
     overrides.insert(overrides.begin(), file.keys.begin(), file.keys.end());

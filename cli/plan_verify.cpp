@@ -46,9 +46,8 @@ int run(const VerifyArgs& args) {
   if (!is_certificate(text)) {
     plan = parse_plan_file(text);
     const std::string beside = args.certificate.empty() ? args.file + ".certificate" : args.certificate;
-    require(is_file(beside),
-            "plan verify: there is no certificate '{}' of '{}'; --search exact writes one with the plan", beside,
-            args.file);
+    require_file(beside, "plan verify: certificate",
+                 fmt::format("--search exact writes one with the plan '{}'", args.file));
     proof_text = read_file(beside);
   } else {
     require(args.certificate.empty(), "plan verify: '{}' is a certificate; with --certificate FILE is a plan",

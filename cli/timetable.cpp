@@ -38,6 +38,10 @@ void list_schedules() {
 Timetable timetable_of(const TimetableArgs& args) {
   const auto all = schedules();
   const bool named = std::ranges::find(all, args.schedule, &PipelineSchedule::name) != all.end();
+  const bool is_path = args.schedule.find('/') != std::string::npos || is_directory(args.schedule);
+  if (!named && is_path)
+    require_file(args.schedule, "timetable",
+                 "name a schedule, or a file as `trireme timetable SCHEDULE --units` prints");
   if (named || !is_file(args.schedule)) return make_timetable(args.schedule, args.request);
   require(args.of_schedule.empty(),
           "timetable: {} makes a schedule by its name, and '{}' is a file that says all of it; leave it out",

@@ -64,7 +64,16 @@ TEST_F(BadInputTest, NumbersOfFlagsThatOthersWouldBeTakenFor) {
 TEST_F(BadInputTest, AConfigurationThatIsMissingOrWrittenWrong) {
   expect_error({"train", "gone.toml"}, kCaller,
                "configuration: there is no file 'gone.toml'; name a TOML file like those in examples/");
+  expect_error({"train", "."}, kCaller, "configuration: '.' is a directory; name a TOML file like those in examples/");
+  expect_error({"generate", "gone", "--prompt", "a"}, kCaller, "there is no checkpoint 'gone'");
+  write("open.toml", "name = \"x\n[model]\nkind = \"gpt\"\n");
+  expect_error({"train", "open.toml"}, kCaller,
+               "open.toml:1:8: the string that begins here is not closed; end it with \" on this line");
+  write("twice.toml", "[train]\nsteps = 1\nsteps = 2\n");
+  expect_error({"explain", "twice.toml"}, kCaller,
+               "twice.toml:3:1: the key 'steps' of [train] stands twice, first in line 2; keep one");
   write_gpt();
+  expect_error({"explain", "gpt.toml", "--recompute", "100000"}, kCaller, HasSubstr("blocks, of which 'h."));
   replace("gpt.toml", "width", "widht");
   expect_error({"train", "gpt.toml"}, kCaller, "gpt.toml:5: no key 'model.widht'. Did you mean 'model.width'?");
   write_gpt();

@@ -93,7 +93,7 @@ TEST_F(JobFlagsTest, FlagsThatCutTheModelAreRefusedBesideAModeThatDoesNot) {
   const auto expect_refused = [&](const Words& words, const std::string& mode) {
     const Outcome outcome = run(words);
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.err, HasSubstr("are for parallel.mode = 'semi_auto_parallel'; the mode is '" + mode + "'"));
+    EXPECT_THAT(outcome.err, HasSubstr(" for parallel.mode = 'semi_auto_parallel'; the mode is '" + mode + "'. Set"));
   };
   for (const std::string mode : {"hybrid_parallel", "stand_alone"}) {
     write("job.toml", read(path("gpt.toml")) + "[parallel]\nmode = \"" + mode + "\"\n");

@@ -75,7 +75,8 @@ TEST_F(PlanTest, VerifiesThePlanOfTheExactSearchByItsCertificate) {
   const Outcome other = run({"plan", "verify", "other.trp", "--certificate", "p.trp.certificate"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr("and the plan parallel.zero=3"));
-  EXPECT_THAT(run({"plan", "verify", "other.trp"}).err, HasSubstr("there is no certificate 'other.trp.certificate'"));
+  EXPECT_THAT(run({"plan", "verify", "other.trp"}).err,
+              HasSubstr("certificate: there is no file 'other.trp.certificate'"));
   write("p.trp.certificate", read(path("p.trp.certificate")) + "\n");
   EXPECT_THAT(run({"plan", "verify", "p.trp"}).err, HasSubstr("error: certificate: "));
 }

@@ -343,9 +343,10 @@ TEST(HybridConfig, names_layerwise_parameters_with_and_without_layouts) {
 TEST(HybridConfig, what_the_compiler_would_cut_by_is_refused) {
   JobConfig config = config_of_mode(Mode::kHybrid);
   config.parallel.tp = 2;
-  EXPECT_EQ(config_error(config),
-            "configuration: parallel.strategy, tp, cp, ep, sp, vocabulary, ops and parameters are for parallel.mode = "
-            "'semi_auto_parallel'; the mode is 'hybrid_parallel'");
+  EXPECT_EQ(
+      config_error(config),
+      "configuration: parallel.tp is for parallel.mode = 'semi_auto_parallel'; the mode is 'hybrid_parallel'. Set "
+      "that mode, or leave it out");
   config = config_of_mode(Mode::kHybrid);
   config.parallel.zero.level = 1;
   EXPECT_EQ(config_error(config),

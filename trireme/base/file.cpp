@@ -224,6 +224,28 @@ bool is_directory(const std::string& path) {
   return fs::is_directory(path, code);
 }
 
+void require_file(const std::string& path, std::string_view where, std::string_view cure) {
+  std::error_code code;
+  const fs::file_type type = fs::status(path, code).type();
+  if (type == fs::file_type::regular) return;
+  std::string why = fmt::format("there is no file '{}'", path);
+  if (type == fs::file_type::directory) {
+    why = fmt::format("'{}' is a directory", path);
+  } else if (type == fs::file_type::none) {
+    why = fmt::format("cannot look at '{}': {}", path, reason(code.value()));
+  } else if (type != fs::file_type::not_found) {  // ranks read it again, each for itself
+    why = fmt::format("'{}' is a pipe or a device, which cannot be read several times", path);
+  }
+  fail(ErrorKind::kNotFound, "{}: {}; {}", where, why, cure);
+}
+
+void require_directory(const std::string& path, std::string_view where, std::string_view cure) {
+  if (is_directory(path)) return;
+  const std::string why =
+      is_file(path) ? fmt::format("'{}' is a file", path) : fmt::format("there is no directory '{}'", path);
+  fail(ErrorKind::kNotFound, "{}: {}; {}", where, why, cure);
+}
+
 int64_t file_bytes(const std::string& path) {
   std::error_code code;
   const auto bytes = fs::file_size(path, code);

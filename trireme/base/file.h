@@ -98,6 +98,10 @@ std::string read_file(const std::string& path);
 
 bool is_file(const std::string& path);       // a regular file, links followed
 bool is_directory(const std::string& path);  // links followed
+// Throw kNotFound where the path is no file to be read, or no directory: "<where>: there is no file 'x'; <cure>", or
+// what it is instead.
+void require_file(const std::string& path, std::string_view where, std::string_view cure);
+void require_directory(const std::string& path, std::string_view where, std::string_view cure);
 int64_t file_bytes(const std::string& path);
 std::vector<std::string> list_directory(const std::string& path);  // names, sorted; without . and ..
 int64_t free_bytes(const std::string& path);                       // what an ordinary user may still write there

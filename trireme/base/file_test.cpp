@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 
 #include "trireme/base/error.h"
 
@@ -158,6 +160,35 @@ TEST(File, ATempDirectoryIsGoneAfterwards) {
     EXPECT_TRUE(is_file(dir / "x"));
   }
   EXPECT_FALSE(is_directory(path));
+}
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+    return "";
+  } catch (const Error& error) {
+    return error.text();
+  }
+}
+
+TEST(File, WhatIsNoFileIsToldByWhatItIs) {
+  const TempDirectory dir;
+  atomic_write(dir / "x", "x");
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  const auto why = [&](const std::string& name) {
+    return error_of([&] { require_file(dir / name, "job", "name one"); });
+  };
+
+  EXPECT_EQ(why("x"), "");
+  EXPECT_EQ(why("y"), "job: there is no file '" + (dir / "y") + "'; name one");
+  EXPECT_EQ(why("x/y"), "job: there is no file '" + (dir / "x/y") + "'; name one");
+  EXPECT_EQ(why(""), "job: '" + (dir / "") + "' is a directory; name one");
+  EXPECT_EQ(why("pipe"),
+            "job: '" + (dir / "pipe") + "' is a pipe or a device, which cannot be read several times; name one");
+  EXPECT_EQ(error_of([&] { require_directory(dir / "x", "--disk", "make it"); }),
+            "--disk: '" + (dir / "x") + "' is a file; make it");
+  EXPECT_EQ(error_of([&] { require_directory(dir / "y", "--disk", "make it"); }),
+            "--disk: there is no directory '" + (dir / "y") + "'; make it");
 }
 
 TEST(File, PathsAreJoinedAndTakenApart) {

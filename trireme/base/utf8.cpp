@@ -34,12 +34,16 @@ bool is_control(std::string_view character) {
 }  // namespace
 
 bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = length_of_first(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+  return utf8_length(text) == text.size();
+}
+
+size_t utf8_length(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = length_of_first(text.substr(at));
+    if (length == 0) return at;
+    at += length;
   }
-  return true;
+  return text.size();
 }
 
 std::string_view without_byte_order_mark(std::string_view text) {

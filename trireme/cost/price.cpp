@@ -1,11 +1,21 @@
 #include "trireme/cost/price.h"
 
 #include <cmath>
-#include <numeric>
 
 #include "trireme/base/error.h"
 
 namespace trireme {
+namespace {
+
+constexpr int64_t kMostPs = int64_t{100} * 24 * 3600 * 1'000'000'000'000;
+
+[[noreturn]] void fail_too_long() {
+  fail(ErrorKind::kInvalidArgument,
+       "a training step takes more than 100 days by the rates of its machine; take a smaller batch (train.batch counts "
+       "samples, not tokens), more ranks, or the rates of a faster machine");
+}
+
+}  // namespace
 
 CostModel::CostModel(Mesh mesh, const Rates& rates)
     : mesh_(std::move(mesh)), links_(rates.links), machine_(rates.machine ? *rates.machine : Machine::this_host()) {}
@@ -14,8 +24,9 @@ int64_t CostModel::op_ps(const OpDef& op, const TypeArgs& types) const {
   const double taken_s =
       is_communication(op) ? collective_seconds(op, types, mesh_, links_) : compute_seconds(op, types, machine_);
   const double taken_ps = std::round(taken_s * 1e12);
-  require(taken_ps >= 0 && taken_ps < 9e18, "{} takes {} s by the rates of machine '{}'; they must be above 0", op.name,
-          taken_s, machine_.name);
+  require(taken_ps >= 0 && std::isfinite(taken_ps), "{} takes {} s by the rates of machine '{}'; they must be above 0",
+          op.name, taken_s, machine_.name);
+  if (taken_ps > static_cast<double>(kMostPs)) fail_too_long();
   return static_cast<int64_t>(taken_ps);
 }
 
@@ -24,6 +35,11 @@ int64_t CostModel::node_ps(const Program& program, const Node& node) const {
   for (const ValueId id : node.inputs) in.push_back(program.graph.type(id));
   for (const ValueId id : node.outputs) out.push_back(program.graph.type(id));
   return op_ps(def_of(node), {in, out, node.attrs});
+}
+
+int64_t sum_ps(int64_t a, int64_t b) {
+  if (a > kMostPs - b) fail_too_long();
+  return a + b;
 }
 
 std::vector<int64_t> node_prices_ps(const Program& program, const CostModel& model) {
@@ -35,8 +51,9 @@ std::vector<int64_t> node_prices_ps(const Program& program, const CostModel& mod
 }
 
 int64_t price_ps(const Program& program, const CostModel& model) {
-  const std::vector<int64_t> prices = node_prices_ps(program, model);
-  return std::accumulate(prices.begin(), prices.end(), int64_t{0});
+  int64_t out = 0;
+  for (const int64_t ps : node_prices_ps(program, model)) out = sum_ps(out, ps);
+  return out;
 }
 
 }  // namespace trireme

@@ -29,6 +29,9 @@ class CostModel {
   Machine machine_;
 };
 
+// The sum of two times of a step. Throws kInvalidArgument for more than 100 days, of which 64 bits hold no more.
+int64_t sum_ps(int64_t a, int64_t b);
+
 // Of each node of the program, which is over the model's mesh.
 std::vector<int64_t> node_prices_ps(const Program& program, const CostModel& model);
 int64_t price_ps(const Program& program, const CostModel& model);

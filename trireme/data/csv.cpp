@@ -19,10 +19,22 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
+// Of a cell that begins with a quotation mark, the place after the one that closes it; else 0.
+size_t end_of_quoted(std::string_view line) {
+  const size_t begin = line.find_first_not_of(" \t");
+  if (begin == std::string_view::npos || line[begin] != '"') return 0;
+  for (size_t at = begin + 1; at < line.size(); ++at) {
+    if (line[at] != '"') continue;
+    if (!line.substr(at + 1).starts_with('"')) return at + 1;
+    ++at;  // a doubled one is part of the cell
+  }
+  return 0;
+}
+
 std::vector<std::string_view> cells_of(std::string_view line, char delimiter) {
   std::vector<std::string_view> out;
   while (true) {
-    const size_t end = line.find(delimiter);
+    const size_t end = line.find(delimiter, end_of_quoted(line));
     out.push_back(trimmed(line.substr(0, end)));
     if (end == std::string_view::npos) return out;
     line.remove_prefix(end + 1);
@@ -77,6 +89,8 @@ size_t column_of(const std::vector<std::string>& names, const std::string& name,
   if (at == names.end()) {
     fail(ErrorKind::kNotFound, "'{}' has no column '{}'.{}", path, name, suggestion(name, names));
   }
+  if (std::count(at, names.end(), name) > 1)
+    fail(ErrorKind::kCorrupt, "'{}' has several columns '{}'; give each a name of its own", path, name);
   return static_cast<size_t>(at - names.begin());
 }
 
@@ -89,7 +103,8 @@ struct Place {
 double number_of(std::string_view cell, const Place& place) {
   double value = 0;
   const auto [end, code] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-  if (code != std::errc() || end != cell.data() + cell.size() || !std::isfinite(value)) {
+  const bool is_finite = std::isfinite(static_cast<float>(value));  // 1e39 is not, as an f32
+  if (code != std::errc() || end != cell.data() + cell.size() || !is_finite) {
     fail(ErrorKind::kCorrupt, "'{}' line {}: '{}' in column '{}' is not a finite number", place.path, place.line, cell,
          place.column);
   }

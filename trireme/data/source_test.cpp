@@ -289,6 +289,16 @@ TEST(Csv, ReadsNamedColumnsAndTheLabel) {
   EXPECT_THAT(read(*some, 1).fields[1].as<float>(), ElementsAre(0.5F));
 }
 
+TEST(Csv, QuotationMarksKeepDelimitersInACell) {
+  const TempDirectory dir;
+  atomic_write(dir / "t.csv", "\"pay, k$\",\"a \"\"b\"\"\",y\n\"1\", \"2\",3\n");
+
+  const auto source = csv(dir / "t.csv", {{{"x", {"pay, k$"}}, {"y", {"y"}, DType::kI32, true}}});
+
+  EXPECT_THAT(read(*source, 0).fields[0].as<float>(), ElementsAre(1));
+  EXPECT_THAT(read(*source, 0).fields[1].as<int32_t>(), ElementsAre(3));
+}
+
 TEST(Csv, AByteOrderMarkBeforeTheHeaderIsNoPartOfItsFirstName) {
   const TempDirectory dir;
   atomic_write(dir / "t.csv",
@@ -312,6 +322,10 @@ TEST(Csv, NamesTheLineAndTheColumnThatAreWrong) {
   EXPECT_EQ(with("a,label\n1,2\n1,2,3\n").text, fmt::format("'{}' line 3 has 3 cells; the header has 2", path));
   EXPECT_EQ(with("a,label\nx,2\n").text, fmt::format("'{}' line 2: 'x' in column 'a' is not a finite number", path));
   EXPECT_EQ(with("a,label\ninf,2\n").kind, ErrorKind::kCorrupt);
+  EXPECT_EQ(with("a,label\n1e39,2\n").text,
+            fmt::format("'{}' line 2: '1e39' in column 'a' is not a finite number", path));
+  EXPECT_EQ(with("label,label\n1,2\n").text,
+            fmt::format("'{}' has several columns 'label'; give each a name of its own", path));
   EXPECT_EQ(with("a,label\n1,2.5\n").text,
             fmt::format("'{}' line 2: '2.5' in column 'label' is not a whole number of 32 bits, as field 'label' is of",
                         path));

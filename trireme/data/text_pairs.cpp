@@ -175,6 +175,8 @@ SourcePtr text_pairs(const std::string& path, const TextPairsOptions& options) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       fail(ErrorKind::kNotFound, "'{}' has no column '{}'.{}", path, name, suggestion(name, names));
+    if (std::ranges::count(names, name) > 1)
+      fail(ErrorKind::kCorrupt, "'{}' has several columns '{}'; give each a name of its own", path, name);
     return static_cast<size_t>(found - names.begin());
   };
   const size_t first = column_of(options.first), second = column_of(options.second), label = column_of(options.label);

@@ -219,14 +219,17 @@ void check(const Machine& machine, std::string_view where) {
 Machine parse_machine(std::string_view text, std::string_view where) {
   text = without_byte_order_mark(text);
   const std::string file(where);
-  const int bare = line_of_bare_character(text);
-  require(bare == 0, "{}: line {}: a character that is not ASCII must stand in quotes or a comment", file, bare);
+  const auto refuse = [&file](const TomlMistake& wrong) {
+    fail(ErrorKind::kInvalidArgument, "{}: line {}, column {}: {}", file, wrong.line, wrong.column, wrong.text);
+  };
+  if (const std::optional<TomlMistake> wrong = mistake_before_parsing(text)) refuse(*wrong);
   toml::table table;
   try {
     static_cast<void>(toml::parse(in_ascii(text)));
     table = toml::parse(text);
   } catch (const toml::parse_error& e) {
-    fail(ErrorKind::kInvalidArgument, "{}: line {}: {}", file, e.source().begin.line, e.description());
+    const toml::source_position& at = e.source().begin;
+    refuse(mistake_of(text, {static_cast<int>(at.line), static_cast<int>(at.column), std::string(e.description())}));
   }
   const Reader top(table, file, "", {"name", "hosts", "devices_per_host", "device", "level"});
   Machine out;

@@ -246,9 +246,9 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
   EXPECT_EQ(error_with("hosts = 2", "hosts = 1e19"), "m.toml: line 2: 'hosts' is 1e+19; it must be a whole number");
   EXPECT_EQ(error_with("hosts = 2", "hosts = nan"), "m.toml: line 2: 'hosts' is nan; it must be a whole number");
   EXPECT_EQ(error_with("hosts = 2", "hosts = 2\n\xef\xb9\xbf = 1"),
-            "m.toml: line 3: a character that is not ASCII must stand in quotes or a comment");
+            "m.toml: line 3, column 1: a character that is not ASCII must stand in quotes or a comment");
   EXPECT_EQ(error_with("hosts = 2", "\xef\xbb\xbfhosts = 2"),
-            "m.toml: line 2: a character that is not ASCII must stand in quotes or a comment");
+            "m.toml: line 2, column 1: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
@@ -266,7 +266,7 @@ TEST(MachineErrors, levels_must_grow_up_to_the_machine) {
 }
 
 TEST(MachineErrors, text_that_is_no_toml_names_the_line) {
-  EXPECT_EQ(error_with("hosts = 2", "hosts = = 2").substr(0, 15), "m.toml: line 2:");
+  EXPECT_EQ(error_with("hosts = 2", "hosts = = 2").substr(0, 26), "m.toml: line 2, column 9: ");
   EXPECT_EQ(error_of([] {
               parse_machine(
                   "name = 'x'\nlevel = 3\ndevices_per_host = 1\n[device]\nmemory_bytes = "

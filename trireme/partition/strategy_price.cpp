@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "trireme/partition/delivery_reader.h"
 #include "trireme/partition/node_pieces.h"
@@ -35,8 +34,9 @@ bool shares_delivery(const ValueReader& made_for, const ValueReader& reader) {
 
 int64_t StrategyPrice::total_ps() const {
   int64_t out = 0;
-  for (const auto* const terms : {&nodes, &values, &means})
-    out += std::accumulate(terms->begin(), terms->end(), int64_t{0});
+  for (const auto* const terms : {&nodes, &values, &means}) {
+    for (const int64_t ps : *terms) out = sum_ps(out, ps);
+  }
   return out;
 }
 

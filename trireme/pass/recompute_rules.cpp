@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/op/structural.h"
@@ -112,6 +113,23 @@ void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules
     fail(ErrorKind::kInvalidArgument, "parallel.keep '{}' matches no op of the forward pass.{}", rule.pattern,
          suggestion(parts.op, distinct(std::move(ops))));
   }
+}
+
+void check_blocks(const Graph& graph, int64_t blocks) {
+  if (blocks <= 0) return;
+  int64_t there = 0;
+  std::string_view last;
+  for (const Node& node : graph.nodes()) {
+    const auto [block, number] = block_of(graph.scope_of(node));
+    if (number >= there) there = number + 1, last = block;
+  }
+  require(there > 0,
+          "train.recompute = {}: no module of the model has a number, as 'h.0' has, so that there are no first blocks; "
+          "use 'selective' or 'none'",
+          blocks);
+  require(blocks <= there,
+          "train.recompute = {}: the model has {}, of which '{}' is the last; use {} or less, or 'full'", blocks,
+          counted(there, "block"), last, there);
 }
 
 bool gathers_weight(const Graph& graph, const Node& node) {

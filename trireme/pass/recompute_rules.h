@@ -23,9 +23,11 @@ struct RecomputeAsked {
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
 
-// What a job asks for (parallel.keep) of its step.
+// What a job asks for (parallel.keep, train.recompute) of its step.
 // Throws kInvalidArgument for a rule that matches no part of the forward pass, or whose op none of its parts has.
 void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules);
+// The same for more first blocks than the model has.
+void check_blocks(const Graph& graph, int64_t blocks);
 
 // Whether the node gathers a weight from its slices.
 bool gathers_weight(const Graph& graph, const Node& node);

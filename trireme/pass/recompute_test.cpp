@@ -10,6 +10,7 @@
 #include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
+#include "trireme/pass/recompute_rules.h"
 
 namespace trireme::recompute_test {
 namespace {
@@ -71,6 +72,35 @@ TEST(RecomputeRows, that_nothing_is_computed_again_is_said) {
   EXPECT_EQ(said(layers(smooth, 1), {.blocks = -1}),
             "recompute: nothing is computed again; no module with a number (h.0) makes what the backward pass reads");
   EXPECT_EQ(said(layers(smooth, 1), {.rules = {{"", Recompute::Rule::Keep::kMemory}}}), "");
+}
+
+TEST(RecomputeBlocks, more_than_there_are_are_refused) {
+  const auto refusal = [](const std::vector<std::string>& scopes, int64_t blocks) -> std::string {
+    Graph graph("blocks");
+    Tensor x(graph, graph.add_input("x", {DType::kF32, {4}}, Role::kData));
+    for (const std::string& scope : scopes) {
+      graph.set_scope(scope);
+      x = relu(x);
+    }
+    graph.add_output("y", x.id());
+    try {
+      check_blocks(graph, blocks);
+      return "";
+    } catch (const Error& error) {
+      return error.text();
+    }
+  };
+  const std::vector<std::string> two = {"wte", "h.0.mlp", "h.1.mlp", "ln_f"};
+  EXPECT_EQ(refusal(two, 2), "");
+  EXPECT_EQ(refusal(two, -1), "");
+  EXPECT_EQ(refusal(two, 3),
+            "train.recompute = 3: the model has 2 blocks, of which 'h.1' is the last; use 2 or less, or 'full'");
+  EXPECT_EQ(refusal({"layer1.0", "layer2.0", "layer2.1", "layer3.0"}, 3),
+            "train.recompute = 3: the model has 2 blocks, of which 'layer2.1' is the last; use 2 or less, or 'full'");
+  EXPECT_EQ(
+      refusal({"fc", "head"}, 1),
+      "train.recompute = 1: no module of the model has a number, as 'h.0' has, so that there are no first blocks; "
+      "use 'selective' or 'none'");
 }
 
 TEST(RecomputeRows, the_second_ones_are_marked_and_say_so_in_text) {

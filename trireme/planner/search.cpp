@@ -109,10 +109,17 @@ class Search {
             "parameters, state and what the backward pass reads. Use more devices, devices with more memory, or "
             "smaller batches",
             graph_.name(), to_string(mesh_), bytes, found->choice.price.bytes);
-    return {.strategy = all.strategy(smaller.restored(found->choice)),
-            .price = found->choice.price,
-            .bound_ps = found->bound_ps,
-            .notes = {}};
+    SearchResult out{.strategy = all.strategy(smaller.restored(found->choice)),
+                     .price = found->choice.price,
+                     .bound_ps = found->bound_ps * all.time_unit_ps(),
+                     .notes = {}};
+    if (all.time_unit_ps() > 1) out.price.time_ps = exact_ps(out.strategy);
+    return out;
+  }
+
+  // The times of its tables, before these were rounded.
+  int64_t exact_ps(const Strategy& strategy) const {
+    return StrategyPricer(graph_, conditions_.partition, model_).price(strategy).total_ps();
   }
 
   const Graph& graph_;

@@ -157,6 +157,46 @@ TEST(Search, cuts_the_weights_of_two_products_as_a_person_does) {
   EXPECT_EQ(to_string(found.strategy.inputs[2], mesh), "[tp, -]");
 }
 
+// Of a step of days, whose picoseconds tables do not hold, a search finds what it finds of one that is a billion times
+// as fast, and tells its time to the picosecond.
+TEST(Search, of_a_step_of_days_rounds_the_times_of_its_tables_and_not_what_it_tells) {
+  const Mesh mesh = parse_mesh("dp=2,tp=2");
+  const Graph graph = two_products(512, 256, 384);
+  Rates slow = rates(mesh);
+  constexpr double kSlower = 1e9;
+  slow.machine->flops_per_s["f32"] /= kSlower;
+  slow.machine->memory_bytes_per_s /= kSlower;
+  slow.links.step_s *= kSlower;
+  for (auto& axis : slow.links.axes) axis.latency_s *= kSlower, axis.bytes_per_s /= kSlower;
+  const auto search = [&](SearchKind kind, const Rates& by) {
+    return search_strategy(graph, mesh, {.kind = kind}, {{.costs = by.links}, by});
+  };
+  for (const SearchKind kind : {SearchKind::kDynamicProgramming, SearchKind::kRecursiveProgramming}) {
+    const SearchResult found = search(kind, slow);
+    const PartitionOptions options{.costs = slow.links};
+
+    EXPECT_GT(found.price.time_ps, int64_t{1} << 57) << "the case";
+    EXPECT_EQ(found.price.time_ps, price_ps(partition(graph, found.strategy, options), CostModel(mesh, slow)));
+    EXPECT_LE(found.bound_ps, found.price.time_ps);
+    EXPECT_NEAR(static_cast<double>(found.bound_ps) / static_cast<double>(found.price.time_ps), 1, 1e-9);
+    EXPECT_EQ(to_string(found.strategy.inputs[1], mesh), to_string(search(kind, rates(mesh)).strategy.inputs[1], mesh));
+  }
+}
+
+TEST(Search, that_would_take_longer_than_can_be_counted_says_so) {
+  const Mesh mesh = parse_mesh("tp=2");
+  Rates slow = rates(mesh);
+  slow.machine->flops_per_s["f32"] = 1;
+  try {
+    search_strategy(two_products(512, 256, 384), mesh, {.kind = SearchKind::kDynamicProgramming},
+                    {{.costs = slow.links}, slow});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("a training step takes more than 100 days by the rates of its machine"));
+  }
+}
+
 TEST(Search, within_less_memory_takes_longer_and_fits) {
   const Mesh mesh = parse_mesh("dp=4");
   const Graph graph = two_products(4096, 512, 512);  // parameters of 2 MiB, and x of 8

@@ -67,6 +67,7 @@ StrategyProblem::StrategyProblem(const Graph& graph, const Units& units, Strateg
   for (size_t unit = 0; unit < units_.size(); ++unit) add_unit(unit);
   add_readers();
   for (size_t v = 0; v < graph.values().size(); ++v) add_value(static_cast<ValueId>(v));
+  time_unit_ps_ = search::make_times_fit(problem_);
   check(problem_);
 }
 
@@ -128,7 +129,7 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t uni
     for (size_t n = 0; n < nodes.size(); ++n) {
       const Node& node = graph_.node(nodes[n]);
       const NodePrice price = pricer_.node(nodes[n], out->cuts.back()[n]);
-      out->ps.back() += price.ps;
+      out->ps.back() = sum_ps(out->ps.back(), price.ps);
       const std::vector<Layout> asks = operand_layouts(units_.rule(nodes[n]), out->cuts.back()[n]);
       for (size_t k = 0; k < asks.size(); ++k) {
         // Readers that see the value through unlike windows ask for it in unlike ways, although it lies alike.

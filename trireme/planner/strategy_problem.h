@@ -40,6 +40,8 @@ class StrategyProblem {
                   const CostModel& model);
 
   const solver::Problem& problem() const { return problem_; }
+  // Picoseconds of a unit of the problem's times, which are rounded down to it; more than 1 for steps of days.
+  int64_t time_unit_ps() const { return time_unit_ps_; }
   // Whether values with many readers were limited to few layouts, so that not all strategies are among the choices.
   bool is_limited() const { return is_limited_; }
   Strategy strategy(const solver::Choice& choice) const;
@@ -98,6 +100,7 @@ class StrategyProblem {
   const CostModel& model_;
   StrategyPricer pricer_;
   solver::Problem problem_;
+  int64_t time_unit_ps_ = 1;
   bool is_limited_ = false;
   std::vector<Layout> layouts_;
   std::vector<ValueReader> readers_;

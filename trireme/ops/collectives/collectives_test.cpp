@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/op/message.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 #include "trireme/ops/run_op_impl.h"
@@ -53,6 +54,25 @@ TEST(Collectives, RefuseADimensionThatIsNotThere) {
 TEST(Collectives, RefuseARootOutsideTheGroup) {
   EXPECT_EQ(refusal("broadcast", {f32({6})}, {.size = 2, .root = 2}),
             "broadcast: root is 2 in a group of 2 ranks; use 0 to 1");
+}
+
+// Each is told by the name that it is called by, which its file writes twice.
+TEST(Collectives, NameThemselvesInWhatIsWrong) {
+  for (const OpDef* op : all_ops()) {
+    if (!op->collective && !op->traits.message) continue;
+    int refused = 0;
+    const auto expect_name = [&](const std::vector<TensorType>& in, const Attrs& attrs) {
+      const std::string why = error_text([&] { op->infer.get()({in, attrs}); });
+      refused += why.empty() ? 0 : 1;
+      EXPECT_TRUE(why.empty() || why.starts_with(std::string(op->name) + ": ")) << op->name << " says: " << why;
+    };
+    for (const Example& example : op->examples()) {
+      for (const TensorType& other : {TensorType{DType::kBool, {7, 7, 7, 7}}, f32({}), f32({7})})
+        expect_name(std::vector<TensorType>(example.in.size(), other), example.attrs);
+    }
+    if (op->inputs.empty()) expect_name({}, Attrs::of(RecvAttrs{.from = 1, .dtype = DType::kBool, .shape = {6}}));
+    EXPECT_GT(refused, 0) << op->name;
+  }
 }
 
 // The op that the gradient of `name` ends with, and its attributes.

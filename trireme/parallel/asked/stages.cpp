@@ -328,7 +328,8 @@ ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageR
   if (out.empty()) {
     const Modules modules(graph);
     require(modules.count() >= stages,
-            "the model '{}' has {} that a pipeline can be cut between, and there are {} stages; use fewer",
+            "the model '{}' has {} that a pipeline can be cut between, and there are {} stages; use fewer "
+            "(parallel.pp, virtual_stages)",
             graph.name(), counted(modules.count(), "module"), stages);
     const std::vector<int> begins = cut_evenly(modules, stages);
     for (const auto& [scope, module] : modules.of_scope()) {

@@ -53,7 +53,8 @@ Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest reque
   require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on",
           schedule.name, crews, micro_batches);
   require(micro_batches >= crews,
-          "schedule '{}': with {} micro-batch{} for {} crews the pipeline would never be full; give at least {}",
+          "schedule '{}': with {} micro-batch{} for {} crews the pipeline would never be full; give at least {} "
+          "(--micro-batches)",
           schedule.name, micro_batches, micro_batches == 1 ? "" : "es", crews, crews);
   require(static_cast<double>(crews) * std::max(per_crew, 1) * micro_batches * seq_chunks <=
               static_cast<double>(kMostUnits),

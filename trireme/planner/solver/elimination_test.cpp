@@ -200,7 +200,9 @@ TEST(Problem, says_what_is_wrong_with_it) {
   EXPECT_THAT(why([](Problem& p) { p.tables[0].prices[0].bytes = -1; }),
               testing::HasSubstr("10 ps and -1 bytes; neither may be negative"));
   EXPECT_THAT(why([](Problem& p) { p.tables[0].prices[0].time_ps = int64_t{1} << 58; }),
-              testing::HasSubstr("2^57 or more"));
+              testing::HasSubstr("times that add up to 2^57 or more"));
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].prices[0].bytes = int64_t{1} << 58; }),
+              testing::HasSubstr("bytes that add up to 2^57 or more"));
   EXPECT_THAT(why([](Problem& p) { p.runs[0].times = int64_t{1} << 58; }), testing::HasSubstr("2^57 or more"));
   EXPECT_THAT(why([](Problem& p) { p.runs[0].times = 0; }), testing::HasSubstr("run 0: 0 copies"));
   EXPECT_THAT(why([](Problem& p) { p.runs[0].to = 1; }),

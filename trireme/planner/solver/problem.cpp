@@ -68,10 +68,9 @@ void check_run(const Problem& problem, const Run& run, const std::string& what) 
 
 // Adds `times` times the largest row of each table, and refuses sums that would not fit.
 void add_largest(const std::vector<Table>& tables, int64_t times, Price& sum) {
-  const auto add = [times](int64_t& to, int64_t price) {
-    require(price <= (kMostPrice - to) / times,
-            "prices that add up to 2^57 or more (picoseconds: 40 hours; bytes: 128 PiB); of a training step, take a "
-            "smaller batch or more ranks, or plan by the rates of a faster machine");
+  const auto add = [times](int64_t& to, int64_t price, const char* what) {
+    require(price <= (kMostPrice - to) / times, "{} that add up to 2^57 or more; sums of their weights would not fit",
+            what);
     to += price * times;
   };
   for (const Table& table : tables) {
@@ -80,9 +79,20 @@ void add_largest(const std::vector<Table>& tables, int64_t times, Price& sum) {
       largest.time_ps = std::max(largest.time_ps, price.time_ps);
       largest.bytes = std::max(largest.bytes, price.bytes);
     }
-    add(sum.time_ps, largest.time_ps);
-    add(sum.bytes, largest.bytes);
+    add(sum.time_ps, largest.time_ps, "times");
+    add(sum.bytes, largest.bytes, "bytes");
   }
+}
+
+// The largest times of all tables together.
+double largest_time(const std::vector<Table>& tables) {
+  double out = 0;
+  for (const Table& table : tables) {
+    int64_t largest = 0;
+    for (const Price& price : table.prices) largest = std::max(largest, price.time_ps);
+    out += static_cast<double>(largest);
+  }
+  return out;
 }
 
 // What is wrong with the labels and rows of a choice in the tables; "" when nothing is.
@@ -128,6 +138,23 @@ int Problem::add_variable(int number_of_labels) {
 Table& Problem::add_table(std::vector<int> variables) {
   tables.push_back({.variables = std::move(variables)});
   return tables.back();
+}
+
+int64_t make_times_fit(Problem& problem) {
+  double sum = largest_time(problem.tables);
+  for (const Run& run : problem.runs) sum += static_cast<double>(run.times) * largest_time(run.block.tables);
+  constexpr auto kMost = static_cast<double>(kMostPrice / 2);
+  int64_t divisor = 1;
+  while (sum / static_cast<double>(divisor) >= kMost) divisor *= 2;
+  const auto divide = [divisor](std::vector<Table>& tables) {
+    for (Table& table : tables) {
+      for (Price& price : table.prices) price.time_ps /= divisor;
+    }
+  };
+  if (divisor == 1) return 1;
+  divide(problem.tables);
+  for (Run& run : problem.runs) divide(run.block.tables);
+  return divisor;
 }
 
 void check(const Problem& problem) {

@@ -71,6 +71,10 @@ struct Choice {
   std::vector<std::vector<Choice>> runs;  // of each run, each copy; their `price` is that of the copy alone
 };
 
+// Makes times that add up to too much for check() coarser: divides all of them by a power of two, which it returns; 1
+// where they fit. Quotients are rounded down, so that no choice takes less than what its price says times the divisor.
+int64_t make_times_fit(Problem& problem);
+
 // Throws kInvalidArgument naming the table or run: labels that a variable does not have, a variable twice, a negative
 // price, prices whose sum would not fit, variables with unlike labels in a run.
 void check(const Problem& problem);

@@ -83,6 +83,10 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
     executor.run();
     const HostPiece prediction = executor.read_output("prediction");
     const auto logits = prediction.as<float>().subspan((seen - 1) * vocabulary, vocabulary);
+    require(
+        std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }),
+        "generate: what the model predicts is no number; its parameters have run away. Take an older checkpoint, or "
+        "train with a lower learning rate");
     tokens.push_back(draw(logits, options.temperature, uniform01({options.seed, 0}, static_cast<uint64_t>(i), 0)));
     if (each) each(static_cast<char>(tokens.back()));
   }

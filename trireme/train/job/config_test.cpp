@@ -193,7 +193,7 @@ TEST(Config, text_that_is_no_toml_is_refused_with_its_place) {
   EXPECT_THAT(error_of("name = \n"), HasSubstr("job.toml:1:"));
   EXPECT_THAT(error_of(with("seed = 1\nseed = 2")), HasSubstr("job.toml:11:"));
   EXPECT_EQ(error_of("name = 'h\xc3\xb6he'\nh\xc3\xb6he = 1"),
-            "job.toml:2: a character that is not ASCII must stand in quotes or a comment");
+            "job.toml:2:2: a character that is not ASCII must stand in quotes or a comment");
 }
 
 TEST(Config, a_byte_order_mark_before_the_text_is_passed_over) {

@@ -130,16 +130,20 @@ void read_table(const toml::table& table, const std::string& prefix, const std::
 }
 
 toml::table parse_toml(std::string_view text, const std::string& source) {
+  const auto refuse = [&source](const TomlMistake& wrong) {
+    fail(ErrorKind::kInvalidArgument, "{}:{}:{}: {}", source, wrong.line, wrong.column, wrong.text);
+  };
   text = without_byte_order_mark(text);
-  const int bare = line_of_bare_character(text);
-  require(bare == 0, "{}:{}: a character that is not ASCII must stand in quotes or a comment", source, bare);
+  if (const std::optional<TomlMistake> wrong = mistake_before_parsing(text)) refuse(*wrong);
+  toml::table out;
   try {
     static_cast<void>(toml::parse(in_ascii(text), source));
-    return toml::parse(text, source);
+    out = toml::parse(text, source);
   } catch (const toml::parse_error& e) {
-    fail(ErrorKind::kInvalidArgument, "{}:{}:{}: {}", source, e.source().begin.line, e.source().begin.column,
-         e.description());
+    const toml::source_position& at = e.source().begin;
+    refuse(mistake_of(text, {static_cast<int>(at.line), static_cast<int>(at.column), std::string(e.description())}));
   }
+  return out;
 }
 
 // --set train.lr=0.001: the value as TOML; a bare word is a string.
@@ -218,9 +222,7 @@ void set_where_usual(JobConfig& config, const std::string& key_and_value) {
 }
 
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides) {
-  if (!is_file(path)) {
-    fail(ErrorKind::kNotFound, "configuration: there is no file '{}'; name a TOML file like those in examples/", path);
-  }
+  require_file(path, "configuration", "name a TOML file like those in examples/");
   return parse_config(read_file(path), path, overrides);
 }
 

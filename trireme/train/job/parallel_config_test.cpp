@@ -24,7 +24,7 @@ std::string error_of(Fn&& fn) {
   try {
     fn();
   } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::kInvalidArgument);
+    EXPECT_EQ(exit_code(e.kind()), 2) << "the caller's";
     return e.what();
   }
   return "no error";
@@ -245,6 +245,27 @@ TEST(ParallelConfig, costs_of_links_come_from_the_machines_file) {
               HasSubstr("machine 'two racks' has 4 devices but the job has 8 ranks"));
   EXPECT_THAT(error_of([] { parallel_of(with("machine = \"no/such.toml\"\n"), 2); }),
               HasSubstr("parallel.machine: there is no file 'no/such.toml'"));
+}
+
+TEST(ParallelConfig, positions_that_do_not_divide_over_ranks_are_told_by_their_keys) {
+  JobConfig config = with("mode = \"semi_auto_parallel\"\ncp = 3\n");
+  const auto error = [&] { return error_of([&] { parallel_of(config, 3); }); };
+  set_keys(config, {"data.seq=128", "parallel.cp_algorithm=ring"});
+  EXPECT_EQ(
+      error(),
+      "configuration: the 128 positions of a sample (data.seq) do not divide over parallel.cp = 3 ranks; use 126 or "
+      "129 positions, or another parallel.cp");
+  set_keys(config, {"data.seq=2"});
+  EXPECT_THAT(error(), HasSubstr("use 3 positions"));
+  set_keys(config, {"data.seq=129"});
+  EXPECT_EQ(error(), "no error");
+}
+
+TEST(ParallelConfig, a_mode_that_cuts_nothing_is_told_beside_what_is_given) {
+  EXPECT_EQ(
+      error_of([] { parallel_of(with("mode = \"data_parallel\"\ntp = 2\nops = [\"h.* = [-, -]\"]\n"), 2); }),
+      "configuration: parallel.tp, ops are for parallel.mode = 'semi_auto_parallel'; the mode is 'data_parallel'. "
+      "Set that mode, or leave them out");
 }
 
 TEST(ParallelConfig, slices_of_weights_are_not_saved_as_their_layouts) {

@@ -160,11 +160,41 @@ std::vector<LayoutRule> ready_made_fields(const JobConfig& config) {
   return rules;
 }
 
-bool cuts_by_hand(const JobConfig& config) {
+// Ranks of parallel.cp have as many positions of a sample each.
+void check_positions(const JobConfig& config) {
+  const int64_t cp = config.parallel.cp;
+  const std::vector<FieldNeed> needs = model_of(config).needs();
+  const std::vector<FieldSpec> fields = fields_of(config);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const int dim = needs[i].positions;
+    if (dim < 0 || dim >= fields[i].sample.shape.rank()) continue;
+    const int64_t size = fields[i].sample.shape[dim];
+    require(size % cp == 0,
+            "configuration: the {} positions of a sample (data.seq) do not divide over parallel.cp = {} ranks; use {} "
+            "positions, or another parallel.cp",
+            size, cp, size < cp ? std::to_string(cp) : fmt::format("{} or {}", size / cp * cp, (size / cp + 1) * cp));
+  }
+}
+
+// The keys that are given of those that say how the compiler cuts a model.
+std::vector<std::string_view> given_cuts(const JobConfig& config) {
   const auto& p = config.parallel;
-  return !p.strategy.empty() || !p.mesh.empty() || p.tp > 1 || p.cp > 1 || p.ep > 1 || p.sp || p.vocabulary ||
-         !p.ops.empty() || !p.parameters.empty() || !p.fields.empty() ||
-         !p.dataset.is(DatasetStrategy::Named::kDataParallel);
+  const std::pair<bool, std::string_view> keys[] = {{!p.strategy.empty(), "strategy"},
+                                                    {!p.mesh.empty(), "mesh"},
+                                                    {p.tp > 1, "tp"},
+                                                    {p.cp > 1, "cp"},
+                                                    {p.ep > 1, "ep"},
+                                                    {p.sp, "sp"},
+                                                    {p.vocabulary, "vocabulary"},
+                                                    {!p.ops.empty(), "ops"},
+                                                    {!p.parameters.empty(), "parameters"},
+                                                    {!p.fields.empty(), "fields"},
+                                                    {!p.dataset.is(DatasetStrategy::Named::kDataParallel), "dataset"}};
+  std::vector<std::string_view> out;
+  for (const auto& [is_given, key] : keys) {
+    if (is_given) out.push_back(key);
+  }
+  return out;
 }
 
 // What is asked beside a search is single ops, parameters and fields, on a mesh; the rest is the search's to find.
@@ -197,10 +227,12 @@ void check_mode(const JobConfig& config) {
   JobConfig rest = config;
   if (hybrid) rest.parallel.mesh = {}, rest.parallel.fields.clear(), rest.parallel.dataset = {};
   if (p.mode == Mode::kAuto) return check_searched(config);
-  require(p.mode == Mode::kSemiAuto || !cuts_by_hand(rest),
-          "configuration: parallel.strategy, {}tp, cp, ep, sp, vocabulary, ops{} are for "
-          "parallel.mode = 'semi_auto_parallel'; the mode is '{}'",
-          hybrid ? "" : "mesh, ", hybrid ? " and parameters" : ", parameters, fields and dataset", to_string(p.mode));
+  const std::vector<std::string_view> given = given_cuts(rest);
+  require(p.mode == Mode::kSemiAuto || given.empty(),
+          "configuration: parallel.{} {} for parallel.mode = 'semi_auto_parallel'; the mode is '{}'. Set that mode, or "
+          "leave {} out",
+          fmt::join(given, ", "), given.size() == 1 ? "is" : "are", to_string(p.mode),
+          given.size() == 1 ? "it" : "them");
   require(!hybrid || p.zero.level == 0,
           "configuration: parallel.zero = {} slices parameters that the compiler cuts, and parallel.mode = '{}' leaves "
           "cutting to the model's code; use zero = 0, or another mode",
@@ -280,18 +312,14 @@ void check_beside_strategy(const JobConfig& config, const StrategyFile& file, in
 void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
   const auto& p = config.parallel;
   if (!p.machine.empty()) {
-    require(is_file(p.machine),
-            "configuration: parallel.machine: there is no file '{}'; name one like those in machines/", p.machine);
+    require_file(p.machine, "configuration: parallel.machine", "name one like those in machines/");
     out.machine = read_machine(p.machine);
   }
   if (!p.rates.empty()) {
     require(p.machine.empty(),
             "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say what links bring; keep one",
             p.rates, p.machine);
-    require(
-        is_file(p.rates),
-        "configuration: parallel.rates: there is no file '{}'; name rates.toml in the folder of a run over ucx or mpi",
-        p.rates);
+    require_file(p.rates, "configuration: parallel.rates", "name rates.toml in the folder of a run over ucx or mpi");
     out.measured = read_machine(p.rates);
     require(out.measured->devices() == ranks,
             "configuration: parallel.rates: '{}' was measured on {} but the job has {}; name "
@@ -349,8 +377,7 @@ PipelineParallel pipeline_of(const JobConfig& config, int64_t ranks) {
 StrategyFile strategy_of(const JobConfig& config) {
   const std::string& path = config.parallel.strategy;
   if (path.empty()) return {};
-  require(is_file(path),
-          "configuration: parallel.strategy: there is no file '{}'; name one that parallel.save_strategy wrote", path);
+  require_file(path, "configuration: parallel.strategy", "name one that parallel.save_strategy wrote");
   std::string text = read_file(path);
   if (text.starts_with('{')) text = strategy_from_json(text, fmt::format("strategy '{}'", path));
   require(!text.empty(), "configuration: parallel.strategy: '{}' is empty; name one that parallel.save_strategy wrote",
@@ -408,6 +435,7 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks) {
   out.mesh = mesh_of(config, of_crew);
   const bool has_positions = model_of(config).cuttable().positions;
   if (has_positions && !out.mesh.empty() && p.mesh.empty() && p.dataset.is(DatasetStrategy::Named::kDataParallel)) {
+    check_positions(config);
     out.dataset = fmt::format("[dp*ep, {}]", positions_of(config).between);
     out.fields = ready_made_fields(config);
   } else {

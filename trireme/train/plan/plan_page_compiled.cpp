@@ -8,6 +8,7 @@
 #include "trireme/exec/virtual_time.h"
 #include "trireme/op/message.h"
 #include "trireme/train/plan/plan_page.h"
+#include "trireme/train/report/progress.h"
 
 namespace trireme {
 namespace {
@@ -233,7 +234,7 @@ PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedT
                 .ranks = request.ranks};
   page.headline = {
       {"a step", fmt::format("{:.3f} ms", cost.step_s * 1e3)},
-      {tokens.unit + " a second", fmt::format("{:.4g}", static_cast<double>(tokens.per_step) / cost.step_s)},
+      {tokens.unit + " a second", compact_number(static_cast<double>(tokens.per_step) / cost.step_s)},
       {"of the peak (MFU)", fmt::format("{:.1f} %", 100 * cost.flops / (cost.step_s * plan.peak_flops_per_s))},
       {fmt::format("of {:.1f} MiB of a rank's memory", static_cast<double>(plan.memory_bytes) / 1048576.0),
        fmt::format("{:.1f} MiB", static_cast<double>(cost.most_bytes()) / 1048576.0)}};

@@ -10,6 +10,7 @@
 #include "trireme/parallel/timetable/schedules.h"
 #include "trireme/parallel/timetable/timetable_time.h"
 #include "trireme/train/plan/plan_page.h"
+#include "trireme/train/report/progress.h"
 
 namespace trireme {
 namespace {
@@ -303,7 +304,7 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
                 .machine = plan.machine,
                 .ranks = request.ranks};
   page.headline = {{"a step", ms_text(best.price.total)},
-                   {tokens.unit + " a second", fmt::format("{:.4g}", static_cast<double>(tokens.per_step) / step_s)},
+                   {tokens.unit + " a second", compact_number(static_cast<double>(tokens.per_step) / step_s)},
                    {"of the peak (MFU)", fmt::format("{:.1f} %", 100 * plan.flops / (step_s * plan.peak_flops_per_s))},
                    {fmt::format("of {:.1f} MiB of a rank's memory", static_cast<double>(plan.memory_bytes) / 1048576.0),
                     fmt::format("{:.1f} MiB", static_cast<double>(std::ranges::max(best.stage_bytes)) / 1048576.0)}};

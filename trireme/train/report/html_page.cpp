@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <cctype>
+
 #include "trireme/train/report/report_chart.h"
 #include "trireme/train/report/report_page.h"
 
@@ -53,12 +55,27 @@ std::string html_note(std::string_view text) {
   return fmt::format("<p class=\"note\">{}</p>\n", escape_html(text));
 }
 
+namespace {
+
+// A name of parts, "h.0.mlp", may be broken after its dots.
+std::string breakable(const std::string& cell) {
+  std::string out = escape_html(cell);
+  for (size_t at = out.find('.'); at != std::string::npos; at = out.find('.', at + 1)) {
+    const bool in_name = at > 0 && at + 1 < out.size() && std::isalpha(static_cast<unsigned char>(out[at + 1])) != 0;
+    if (in_name) out.insert(at + 1, "<wbr>");
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows,
                        size_t first_number) {
   const auto row = [&](const std::vector<std::string>& cells, const char* tag) {
     std::string out = "<tr>";
     for (size_t i = 0; i < cells.size(); ++i)
-      out += fmt::format("<{}{}>{}</{}>", tag, i >= first_number ? " class=\"n\"" : "", escape_html(cells[i]), tag);
+      out += fmt::format("<{}{}>{}</{}>", tag, i >= first_number ? " class=\"n\"" : "",
+                         i == 0 ? breakable(cells[i]) : escape_html(cells[i]), tag);
     return out + "</tr>\n";
   };
   std::string out = "<div class=\"wide\"><table class=\"cells\">\n" + row(head, "th");

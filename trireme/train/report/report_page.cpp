@@ -76,6 +76,7 @@ svg .raw { stroke-width: 1; stroke-opacity: 0.28; }
 svg circle { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
 div.wide { overflow-x: auto; }
 svg.timeline { display: block; width: 100%; min-width: 860px; height: auto; }
+svg.timeline.narrow { display: none; min-width: 0; }
 svg.timeline rect, svg.area path { fill: currentColor; }
 svg.timeline g text { fill: #fff; text-anchor: middle; }
 svg.area { width: 100%; height: auto; vertical-align: top; }
@@ -124,6 +125,8 @@ pre { margin: 0 0 12px; padding: 12px 14px; border-radius: 8px; background: var(
 pre:last-child { margin-bottom: 0; }
 pre b { color: var(--k1); font-weight: 600; }
 @media (max-width: 560px) { svg.roomy { display: none; } svg.narrow { display: block; }
+  svg.timeline.roomy { display: none; } svg.timeline.narrow { display: block; }
+  table.cells th { white-space: normal; vertical-align: bottom; }
   main { padding: 20px 10px 32px; } section { padding: 14px 12px; }
   h2 small { display: block; margin: 2px 0 0; }
   dl div.wide { display: block; } .tiles b { font-size: 19px; } table.cells { font-size: 13px; }

@@ -298,7 +298,10 @@ void check_asked(const Compiled& compiled, const CompileOptions& options) {
     require_invariant(compiled.graph, compiled.strategy);
     require_invariant(compiled.partitioned);
   }
-  if (!compiled.graph.updates().empty()) check_keep_rules(compiled.partitioned.graph, options.passes.recompute.rules);
+  if (!compiled.graph.updates().empty()) {
+    check_keep_rules(compiled.partitioned.graph, options.passes.recompute.rules);
+    check_blocks(compiled.partitioned.graph, options.passes.recompute.blocks);
+  }
   if (options.external_parameters) return;
   check_homes(compiled.graph, options.parallel.homes);
   check_host_rules(compiled.graph, options.parallel.on_host.rules);
