@@ -26,8 +26,10 @@ constexpr size_t kUsual = 8;  // ranges of a cover, for which there is room from
 // What ranges cover together, as ranges apart from each other in their order.
 class Cover {
  public:
-  void add(ByteRange range) {
+  // Whether the range was not all in it.
+  bool add(ByteRange range) {
     const auto first = ranges_.begin() + static_cast<std::ptrdiff_t>(first_past(range.begin - 1));
+    if (first != ranges_.end() && first->begin <= range.begin && range.end <= first->end) return false;
     auto last = first;
     for (; last != ranges_.end() && last->begin <= range.end; ++last) {
       range = {std::min(range.begin, last->begin), std::max(range.end, last->end)};
@@ -40,6 +42,7 @@ class Cover {
       *first = range;
       ranges_.erase(first + 1, last);
     }
+    return true;
   }
   bool meets(ByteRange range) const {
     const size_t at = first_past(range.begin);
@@ -120,6 +123,7 @@ class BytesInUse {
     while (int64_t{blocks_} * kBlock < end - begin) blocks_ *= 2;
     throughout_.resize(2 * static_cast<size_t>(blocks_));
     sometime_.resize(2 * static_cast<size_t>(blocks_));
+    changed_in_.assign(2 * static_cast<size_t>(blocks_), 0);
     in_part_.resize(static_cast<size_t>(blocks_));
     seen_in_.assign(2 * static_cast<size_t>(blocks_), 0);
   }
@@ -127,8 +131,8 @@ class BytesInUse {
   void add(const Lifetime& buffer, ByteRange range) {
     if (range.begin == range.end) return;
     ++searches_;
-    const auto add_sometime = [&](int64_t node) {  // also above, where that is not done yet
-      for (; node > 0 && is_new(node); node /= 2) sometime_[static_cast<size_t>(node)].add(range);
+    const auto add_sometime = [&](int64_t node) {  // also above, up to where it is known already
+      while (node > 0 && is_new(node) && sometime_[static_cast<size_t>(node)].add(range)) node /= 2;
     };
     const Span span(*this, buffer);
     for (const int64_t block : span.in_part()) {
@@ -139,6 +143,7 @@ class BytesInUse {
     }
     each_node(span, [&](int64_t node) {
       throughout_[static_cast<size_t>(node)].add(range);
+      changed_in_[static_cast<size_t>(node)] = searches_;
       add_sometime(node);
     });
   }
@@ -170,21 +175,21 @@ class BytesInUse {
     parts_.clear();
     runs_.clear();
     ++searches_;
-    const auto take = [&](const Cover& cover) {
-      if (!cover.ranges().empty()) runs_.emplace_back(cover.ranges());
+    const auto take = [&](std::span<const ByteRange> ranges) {
+      if (!ranges.empty()) runs_.push_back(ranges);
     };
     const auto take_above = [&](int64_t node) {
-      for (; node > 0 && is_new(node); node /= 2) take(throughout_[static_cast<size_t>(node)]);
+      for (; node > 0 && is_new(node); node /= 2) take(throughout_[static_cast<size_t>(node)].ranges());
     };
     const Span span(*this, buffer);
-    for (const int64_t block : span.in_part()) {
-      for (const Part& part : in_part_[static_cast<size_t>(block)]) {
+    for (size_t i = 0; i < span.count; ++i) {
+      for (const Part& part : in_part_[static_cast<size_t>(span.parts[i])]) {
         if (is_beside(part, buffer)) parts_.push_back(part.range);
       }
-      take_above(block + blocks_);
+      take(throughout(span.parts[i], known_[i]));
     }
     each_node(span, [&](int64_t node) {
-      take(sometime_[static_cast<size_t>(node)]);
+      take(sometime_[static_cast<size_t>(node)].ranges());
       take_above(node / 2);
     });
     std::ranges::sort(parts_, {}, &ByteRange::begin);
@@ -199,9 +204,36 @@ class BytesInUse {
     int first = 0, last = 0;
     ByteRange range;
   };
+  struct Throughout {
+    int64_t block = -1;
+    int64_t found_in = -1;  // the search
+    std::vector<ByteRange> ranges;
+  };
 
   // Whether the search meets the node for the first time.
   bool is_new(int64_t node) { return std::exchange(seen_in_[static_cast<size_t>(node)], searches_) != searches_; }
+
+  // What is in use throughout a block: its own, and what all above it know. Most buffers live for less than a block or
+  // two, and those that are placed one after the other live about when each other do, so that it is kept.
+  std::span<const ByteRange> throughout(int64_t block, std::array<Throughout, 8>& all_known) {
+    Throughout& known = all_known[static_cast<size_t>(block) % all_known.size()];
+    int64_t changed = 0;
+    for (int64_t node = block + blocks_; node > 0; node /= 2) {
+      is_new(node);
+      changed = std::max(changed, changed_in_[static_cast<size_t>(node)]);
+    }
+    if (known.block == block && known.found_in > changed) return known.ranges;
+    std::vector<std::span<const ByteRange>> runs;
+    for (int64_t node = block + blocks_; node > 0; node /= 2) {
+      const Cover& cover = throughout_[static_cast<size_t>(node)];
+      if (!cover.ranges().empty()) runs.emplace_back(cover.ranges());
+    }
+    const std::span<const ByteRange> all = runs.empty() ? std::span<const ByteRange>() : merged_.all(runs);
+    known.block = block;
+    known.found_in = searches_;
+    known.ranges.assign(all.begin(), all.end());
+    return known.ranges;
+  }
 
   Period period_of(int64_t node) const {
     int64_t from = node, to = node + 1;
@@ -259,7 +291,9 @@ class BytesInUse {
 
   int64_t begin_ = 0;
   int64_t blocks_ = 1;
-  std::vector<Cover> throughout_, sometime_;  // by node: 1 is the root, and those from blocks_ on are the blocks
+  std::vector<Cover> throughout_, sometime_;        // by node: 1 is the root, and those from blocks_ on are the blocks
+  std::vector<int64_t> changed_in_;                 // by node, the last search that changed `throughout_`
+  std::array<std::array<Throughout, 8>, 2> known_;  // of a search's first and second block in part
   std::vector<std::vector<Part>> in_part_;
   std::vector<ByteRange> parts_;  // of the search
   std::vector<std::span<const ByteRange>> runs_;
@@ -406,16 +440,20 @@ void check_sum(std::span<const Lifetime> buffers, int64_t alignment) {
 }
 
 int64_t most_live(std::span<const Lifetime> buffers, int64_t alignment) {
-  std::vector<std::pair<int, int64_t>> events;  // at a step, bytes that come alive (freed at last + 1)
+  if (buffers.empty()) return 0;
+  const int begin = std::ranges::min_element(buffers, {}, &Lifetime::first)->first;
+  const int end = std::ranges::max_element(buffers, {}, &Lifetime::last)->last;
+  std::vector<int64_t> change(static_cast<size_t>(int64_t{end} - begin) + 2, 0);  // of live bytes, by step
+  const auto change_at = [&](int64_t step) -> int64_t& { return change[static_cast<size_t>(step - begin)]; };
   for (const Lifetime& buffer : buffers) {
-    events.emplace_back(buffer.first, align_buffer(buffer.bytes, alignment));
-    events.emplace_back(buffer.last + 1, -align_buffer(buffer.bytes, alignment));
+    const int64_t bytes = align_buffer(buffer.bytes, alignment);
+    change_at(buffer.first) += bytes;
+    change_at(int64_t{buffer.last} + 1) -= bytes;
   }
-  std::sort(events.begin(), events.end());
   int64_t live = 0;
   int64_t most = 0;
-  for (const auto& [step, bytes] : events) {
-    live += bytes;
+  for (const int64_t each : change) {
+    live += each;
     most = std::max(most, live);
   }
   return most;

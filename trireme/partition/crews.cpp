@@ -282,6 +282,8 @@ class CrewProgram {
   Program run(const std::vector<Step>& steps) {
     to_.graph.take_scopes(from_.graph);
     to_.graph.expect_nodes(steps.size());
+    to_.layouts.reserve(steps.size() + from_.graph.inputs().size());
+    to_.whole.reserve(to_.layouts.capacity());
     add_inputs(steps);
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::kNode) add(step.id);

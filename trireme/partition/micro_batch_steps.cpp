@@ -59,10 +59,10 @@ MicroBatchSteps::AxisSet MicroBatchSteps::differs_along(const Layout& layout) co
   return out;
 }
 
-MicroBatchSteps::AxisSet MicroBatchSteps::differs_along(const Node& node) const {
+MicroBatchSteps::AxisSet MicroBatchSteps::find_differs_along(const Node& node, Kind kind) const {
   AxisSet out = 0;
   for (const ValueId id : node.outputs) out |= differs_along(id);
-  if (kind_of(static_cast<NodeId>(&node - graph_.nodes().data())) == Kind::kOrdinary) {
+  if (kind == Kind::kOrdinary) {
     for (const ValueId id : node.inputs) out |= differs_along(id);
   }
   return out;
@@ -149,6 +149,8 @@ void MicroBatchSteps::classify(NodeId id) {
   for (const ValueId out : node.outputs) level_of_value_[static_cast<size_t>(out)] = after;
   level_of_.push_back(kind == Kind::kGather ? after : level);
   kinds_.push_back(kind);
+  of_nodes_.push_back(find_differs_along(node, kind));
+  summed_over_.push_back(kind == Kind::kSum ? set_of(axes_of(node)) : 0);
   repeats_[static_cast<size_t>(id)] = kind == Kind::kOrdinary && gathers_parameter(node) ? 1 : 0;
 }
 

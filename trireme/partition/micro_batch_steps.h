@@ -24,8 +24,11 @@ class MicroBatchSteps {
   AxisSet differs_along(const Layout& layout) const;
   AxisSet differs_along(ValueId id) const { return of_values_[static_cast<size_t>(id)]; }
   // What the node makes, and what it reads unless it joins or cuts micro-batches.
-  AxisSet differs_along(const Node& node) const;
+  AxisSet differs_along(const Node& node) const {
+    return of_nodes_[static_cast<size_t>(&node - graph_.nodes().data())];
+  }
   std::vector<int> axes_of(const Node& collective) const;
+  AxisSet summed_over(NodeId sum) const { return summed_over_[static_cast<size_t>(sum)]; }
 
   Kind kind_of(NodeId id) const { return kinds_[static_cast<size_t>(id)]; }
   // A weight that is gathered from its slices for one micro-batch, or those that are interleaved, is not kept for the
@@ -64,12 +67,14 @@ class MicroBatchSteps {
   Kind find_kind(const Node& node) const;
   bool gathers_parameter(const Node& node) const;
   void classify(NodeId id);
+  AxisSet find_differs_along(const Node& node, Kind kind) const;
 
   const Program& program_;
   const Graph& graph_;
   std::vector<int> axes_;
-  std::vector<int> chunk_axes_;     // of them
-  std::vector<AxisSet> of_values_;  // which they differ along
+  std::vector<int> chunk_axes_;                // of them
+  std::vector<AxisSet> of_values_, of_nodes_;  // which they differ along
+  std::vector<AxisSet> summed_over_;           // of nodes
   std::vector<Kind> kinds_;
   std::vector<char> repeats_;
   std::vector<int> level_of_;  // of nodes

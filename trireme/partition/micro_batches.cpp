@@ -449,14 +449,15 @@ class Unroll {
   // Adds the term of micro-batch m to those that came before; the last one makes the sum.
   void add_term(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
-    const MicroBatchSteps::AxisSet summed = steps_.set_of(steps_.axes_of(node));
-    const int64_t group = steps_.first_like(m, ~summed);
+    const int64_t group = steps_.first_like(m, ~steps_.summed_over(id));
     const ValueId out = node.outputs[0];
     std::vector<Waiting>& waiting = sums_[{id, group}];
+    int64_t terms = 1;
+    for (const Waiting& each : waiting) terms += each.terms;
     waiting.push_back({find(node.inputs[0], m), 1});
     begin(id, m);
     const Reduction reduction = def_of(node).collective->call(node.attrs).reduction;
-    const bool is_last = ++terms_[{id, group}] == node.attrs.as<CollectiveAttrs>().size;
+    const bool is_last = terms == node.attrs.as<CollectiveAttrs>().size;
     while (waiting.size() > 1 &&
            (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
       const Waiting last = waiting.back();
@@ -481,8 +482,7 @@ class Unroll {
   std::map<ValueId, ValueId> of_all_;                       // inputs that hold all micro-batches
   std::vector<std::vector<NodeId>> made_of_;                // of each node, per micro-batch
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
-  std::map<std::pair<NodeId, int64_t>, int64_t> terms_;  // that came to each
-  std::pair<NodeId, int64_t> sent_{-1, 0};               // the sum whose term of this micro-batch is on its way
+  std::pair<NodeId, int64_t> sent_{-1, 0};  // the sum whose term of this micro-batch is on its way
   Program to_;
   std::vector<TensorType> types_;  // of the results of the node that is added
 };

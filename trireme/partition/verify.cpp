@@ -107,8 +107,7 @@ class LocalShapes {
   explicit LocalShapes(const Mesh& mesh) : mesh_(mesh) {}
 
   const Shape& of(const Shape& whole, const Layout& layout) {
-    Seen& seen = seen_[(reinterpret_cast<uintptr_t>(&whole) / 16 * 31 + reinterpret_cast<uintptr_t>(&layout) / 16) %
-                       seen_.size()];
+    Seen& seen = seen_[place_of(&whole, &layout)];
     if (seen.whole != &whole || seen.layout != &layout) seen = {&whole, &layout, &find(whole, layout)};
     return *seen.local;
   }
@@ -121,6 +120,13 @@ class LocalShapes {
     const Shape* local = nullptr;
   };
 
+  // Neighbours in memory, as those are that are made one after the other, lie apart.
+  static size_t place_of(const Shape* whole, const Layout* layout) {
+    const uint64_t both =
+        reinterpret_cast<uintptr_t>(whole) * 0x9e3779b97f4a7c15U ^ reinterpret_cast<uintptr_t>(layout);
+    return both * 0xd6e8feb86659fd93U >> (64 - kPlacesBits);
+  }
+
   const Shape& find(const Shape& whole, const Layout& layout) {
     std::deque<std::pair<Shape, Shape>>& known = by_layout_[&layout];
     const auto found = std::ranges::find(known, whole, &std::pair<Shape, Shape>::first);
@@ -129,7 +135,8 @@ class LocalShapes {
   }
 
   const Mesh& mesh_;
-  std::array<Seen, 1024> seen_;
+  static constexpr int kPlacesBits = 13;
+  std::vector<Seen> seen_ = std::vector<Seen>(size_t{1} << kPlacesBits);
   std::unordered_map<const Layout*, std::deque<std::pair<Shape, Shape>>> by_layout_;  // whole and local
 };
 

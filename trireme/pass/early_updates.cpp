@@ -24,7 +24,6 @@ class EarlyUpdates {
  public:
   EarlyUpdates(const Program& program, const Rates& rates)
       : graph_(program.graph),
-        rewrite_(program),
         waits_for_(graph_.nodes().size(), 0),
         waited_by_(graph_.nodes().size()),
         readers_(graph_) {
@@ -38,7 +37,9 @@ class EarlyUpdates {
     }
   }
 
-  Program run() {
+  // The nodes in the order in which they are done.
+  std::vector<NodeId> run() {
+    order_.reserve(graph_.nodes().size());
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (is_update(id) && graph_.node(id).inputs.empty()) add_once(id);
     }
@@ -49,7 +50,7 @@ class EarlyUpdates {
         add_once(id);  // what it reads was there from the start
     }
     while (!on_their_way_.empty()) arrive(std::numeric_limits<double>::infinity());
-    return rewrite_.finish();
+    return std::move(order_);
   }
 
  private:
@@ -117,7 +118,7 @@ class EarlyUpdates {
   }
 
   void add(NodeId id) {
-    rewrite_.copy(id);
+    order_.push_back(id);
     if (!is_communication(def_of(graph_.node(id)))) return done(id);
     arrive(starts_[static_cast<size_t>(id)]);
     on_their_way_.push_back(id);
@@ -145,7 +146,7 @@ class EarlyUpdates {
   }
 
   const Graph& graph_;
-  Rewrite rewrite_;
+  std::vector<NodeId> order_;
   std::vector<double> starts_, ends_;      // of nodes, in the modelled step
   std::vector<char> updates_;              // of nodes
   std::vector<int> waits_for_;             // of updates: nodes that are not done yet; -1: it is added
@@ -154,13 +155,22 @@ class EarlyUpdates {
   std::vector<NodeId> on_their_way_;
 };
 
+// Nothing moves where all gradients must be known first.
+Program reordered(Program program, const Rates& rates) {
+  const std::vector<NodeId> order = EarlyUpdates(program, rates).run();
+  if (order.size() == program.graph.nodes().size() && std::ranges::is_sorted(order)) return program;
+  Rewrite rewrite(program);
+  for (const NodeId id : order) rewrite.copy(id);
+  return rewrite.finish();
+}
+
 }  // namespace
 
 namespace pass {
 extern const Pass early_updates{
     .name = "early_updates",
     .doc = "parameters are updated as soon as their gradients are ready",
-    .run = [](Program program, const PassOptions& o) { return EarlyUpdates(program, o.rates).run(); },
+    .run = [](Program program, const PassOptions& o) { return reordered(std::move(program), o.rates); },
 };
 }  // namespace pass
 

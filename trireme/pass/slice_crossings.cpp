@@ -1,5 +1,6 @@
 #include "trireme/pass/slice_crossings.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -31,6 +32,7 @@ class SlicingCrossings {
       rewrite.copy(id, in, node.outputs);
       for (const ValueId made : node.outputs) slice(rewrite, id, made);
     }
+    for (const Update& update : graph_.updates()) update_by_gathered(rewrite, update);
     return rewrite.finish();
   }
 
@@ -106,6 +108,16 @@ class SlicingCrossings {
                      {&here->second, 1});
     }
     return here->second;
+  }
+
+  // A gradient that another crew makes than the one that updates is there as that one has gathered it.
+  void update_by_gathered(Rewrite& rewrite, const Update& update) {
+    const auto found = crossings_.find(update.gradient);
+    if (found == crossings_.end()) return;
+    const auto updated = std::ranges::find(graph_.outputs(), update.parameter, &Output::updates);
+    if (updated == graph_.outputs().end()) return;
+    const auto here = found->second.whole.find(crew_of(updated->value));
+    if (here != found->second.whole.end() && here->second != kNoValue) rewrite.same(update.gradient, here->second);
   }
 
   const Program& program_;

@@ -5,6 +5,7 @@
 // others, so the result is a partial sum. An id outside the whole vocabulary is an error on every
 // piece.
 #include <algorithm>
+#include <vector>
 
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -100,20 +101,20 @@ void kernel(const KernelArgs& args) {
   with_floating("embedding", args.out[0].type.dtype, [&](auto zero) { look_up<decltype(zero)>(args); });
 }
 
-// Rows are added in the order of tokens, so the sums have the same bits every time.
+// Rows are added in the order of tokens, so the sums have the same bits every time; those of bf16 in f32, and rounded
+// once.
 template <class T>
 void scatter(const KernelArgs& args) {
   const auto dy = args.in[1].as<T>();
   const auto dtable = args.out[0].as<T>();
   const auto width = static_cast<size_t>(args.out[0].type.shape[1]);
-  std::fill(dtable.begin(), dtable.end(), store<T>(0));
+  std::vector<Statistic<T>> sums(dtable.size(), 0);
   each_row("embedding_grad", args.in[0], args.attrs.as<EmbeddingGradAttrs>().vocabulary, args.out_start(0, 0),
            args.out[0].type.shape[0], [&](size_t token, size_t row) {
-             for (size_t i = 0; i < width; ++i) {
-               T& sum = dtable[row * width + i];
-               sum = store<T>(load(sum) + load(dy[token * width + i]));
-             }
+             for (size_t i = 0; i < width; ++i)
+               sums[row * width + i] += static_cast<Statistic<T>>(load(dy[token * width + i]));
            });
+  std::ranges::transform(sums, dtable.begin(), [](Statistic<T> sum) { return store<T>(sum); });
 }
 
 void grad_kernel(const KernelArgs& args) {

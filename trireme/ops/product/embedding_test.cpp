@@ -40,6 +40,15 @@ TEST(EmbeddingGrad, AddsTheRowsOfEqualIds) {
   EXPECT_THAT(values(out[0]), ElementsAre(3, 4, 0, 0, 6, 8));
 }
 
+// Sums that were rounded to bf16 at each term would end at 256, to which 1 adds nothing.
+TEST(EmbeddingGrad, SumsOfBf16AreTakenInF32) {
+  const HostTensor dy = HostTensor::of<BFloat16>({300, 1}, std::vector<BFloat16>(300, BFloat16(1.0F)));
+  const auto out = run_op("embedding_grad", {ids(std::vector<int32_t>(300, 1)), dy}, "{vocabulary=2}");
+
+  EXPECT_EQ(static_cast<float>(out[0].as<BFloat16>()[0]), 0.0F);
+  EXPECT_EQ(static_cast<float>(out[0].as<BFloat16>()[1]), 300.0F);
+}
+
 TEST(EmbeddingGrad, OfAPieceOfTheTableKeepsItsOwnRows) {
   const HostTensor dy = HostTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6});
   const std::vector<Place> places{{{4, 2}, {2, 0}}};

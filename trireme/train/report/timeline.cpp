@@ -47,10 +47,10 @@ std::string color_of(const PassSpan& span) {
 }
 
 std::string title_of(const PassSpan& span) {
-  const std::string what =
-      span.micro_batch < 0
-          ? fmt::format("{}, of no micro-batch", trireme::to_string(span.phase))
-          : fmt::format("{} of micro-batch {}, stage {}", trireme::to_string(span.phase), span.micro_batch, span.stage);
+  std::string what(trireme::to_string(span.phase));
+  what += span.micro_batch < 0 ? ", of no micro-batch" : fmt::format(" of micro-batch {}", span.micro_batch);
+  if (span.micro_batch >= 0 && span.stage >= 0)
+    what += fmt::format(", stage {}", span.stage);  // else each makes its own
   return fmt::format("{}: {:.2f} ms from {:.2f} ms on, {:.2f} ms of it computing", what,
                      1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s, 1e3 * span.computed_s);
 }

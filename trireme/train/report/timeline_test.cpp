@@ -42,6 +42,14 @@ TEST(Timeline, is_drawn_with_both_bubbles_and_each_pass) {
   EXPECT_THAT(drawn, Not(HasSubstr("nan")));
 }
 
+// What depends on the batch alone is of no stage: each crew that reads it makes its own.
+TEST(Timeline, a_pass_of_no_stage_names_none) {
+  const Timeline parts{.crews = {{{Phase::kForward, -1, 2, 0, 1, 1}}}};
+  const std::string drawn = timeline_chart(parts, parts);
+  EXPECT_THAT(drawn, HasSubstr("forward of micro-batch 2: 1000.00 ms from 0.00 ms on"));
+  EXPECT_THAT(drawn, Not(HasSubstr("stage -1")));
+}
+
 TEST(Timeline, of_nothing_is_drawn_too) {
   EXPECT_THAT(timeline_chart({.crews = {{}}}, {.crews = {{}}}), Not(HasSubstr("nan")));
 }
