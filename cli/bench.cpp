@@ -473,6 +473,7 @@ void add_bench(CLI::App& app, Action& chosen) {
   bench->require_subcommand(1);
   add_step(*bench, chosen);
   add_collective(*bench, chosen);
+  add_bench_decode(*bench, chosen);
   add_compile(*bench, chosen);
   add_executor(*bench, chosen);
   add_peak(*bench, chosen);

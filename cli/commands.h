@@ -32,6 +32,7 @@ void add_timetable(CLI::App& app, Action& chosen);
 void add_launch(CLI::App& app, Action& chosen);
 void add_scheduler(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
+void add_bench_decode(CLI::App& bench, Action& chosen);  // to the command bench
 void add_help(CLI::App& app, Action& chosen);
 
 // Runs this same command line as `ranks` worker processes and returns the job's exit code.

@@ -55,7 +55,7 @@ void set_image(JobConfig& config, int64_t size, std::string_view command) {
 
 }  // namespace
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
+void add_shape_flags(CLI::App& command, ModelFlags& flags) {
   KeyFlags& keys = flags.keys;
   command
       .add_option("--model", flags.model,
@@ -65,6 +65,11 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   keys.add(command, "--seq", "data.seq", static_cast<int64_t*>(nullptr),
            "For models that take rows of any length: tokens in a sample, or numbers in a row")
       ->default_str("256");
+}
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  KeyFlags& keys = flags.keys;
+  add_shape_flags(command, flags);
   command.add_option("--batch", flags.batch, "Samples of a data parallel rank in a step")->capture_default_str();
   command.add_option("--image", flags.image, "For models of images: height and width")
       ->default_str("224 for named models, else 28");

@@ -19,6 +19,8 @@ struct ModelFlags {
   KeyFlags keys;
 };
 
+// Of the model alone: --model, its sizes and --seq; the others stay at their defaults.
+void add_shape_flags(CLI::App& command, ModelFlags& flags);
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
 // Of a job of `ranks` ranks. Throws kInvalidArgument for what no configuration would say of itself; `command` begins

@@ -14,10 +14,11 @@ CLASSES = {"mlp": 10, "lenet": 10, "resnet50": 1000}
 
 def options(doc):
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-    parser.add_argument("--model", choices=("gpt", "mlp", "lenet", "resnet50"), default="gpt")
+    parser.add_argument("--model", choices=("gpt", "llama", "mlp", "lenet", "resnet50"), default="gpt")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--kv-heads", type=int, default=2, help="key and value heads of llama")
     parser.add_argument("--seq", type=int, default=256)
     parser.add_argument("--batch", type=int, default=16, help="samples of one rank")
     parser.add_argument("--vocab", type=int, default=256)
@@ -38,11 +39,16 @@ def batch(args):
     import numpy
 
     random = numpy.random.default_rng(1)
-    if args.model == "gpt":
+    if args.model in ("gpt", "llama"):
         return tuple(random.integers(args.vocab, size=(2, args.batch, args.seq), dtype=numpy.int32))
     shape = {"mlp": (784,), "lenet": (28, 28, 1), "resnet50": (args.image, args.image, 3)}[args.model]
     images = random.standard_normal((args.batch, *shape), dtype=numpy.float32)
     return images, random.integers(CLASSES[args.model], size=args.batch, dtype=numpy.int32)
+
+
+def llama_mlp_width(args):
+    """8/3 of the width, rounded up to a multiple of 64."""
+    return (8 * args.width + 3 * 64 - 1) // (3 * 64) * 64
 
 
 def mlp_sizes(args):
@@ -124,7 +130,7 @@ def measure(args, step, record, data_parallel=None):
             ms.append((end - begin) * 1e3)
     ms.sort()
     median = ms[len(ms) // 2]
-    units, unit = (args.batch * args.seq, "tokens") if args.model == "gpt" else (args.batch, "samples")
+    units, unit = (args.batch * args.seq, "tokens") if args.model in ("gpt", "llama") else (args.batch, "samples")
     print(json.dumps({
         "model": args.model, "world": args.world, "threads": args.threads, "dtype": args.dtype, "batch": args.batch,
         "ms": median, "min_ms": ms[0], "per_s": units * (data_parallel or args.world) / median * 1e3, "unit": unit,

@@ -87,6 +87,50 @@ def make_gpt(args, dtype):
     return parameters, {}, loss
 
 
+def make_llama(args, dtype):
+    """Grouped heads, rotary positions in halves, RMSNorm, SwiGLU, a head of its own."""
+    d, size, hidden = args.width, args.width // args.heads, common.llama_mlp_width(args)
+    angles = numpy.outer(numpy.arange(args.seq), 10000.0 ** (-numpy.arange(0, size, 2) / size))[None, :, None]
+    cos, sin = numpy.cos(angles).astype(numpy.float32), numpy.sin(angles).astype(numpy.float32)
+    causal = numpy.tril(numpy.ones((args.seq, args.seq), bool))
+
+    def block_parameters():
+        kv = size * args.kv_heads
+        shapes = {"q": (d, d), "k": (d, kv), "v": (d, kv), "o": (d, d), "gate": (d, hidden), "up": (d, hidden), "down": (hidden, d)}
+        return {name: normal(shape, 0.02) for name, shape in shapes.items()} | {"n_1": numpy.ones(d, numpy.float32), "n_2": numpy.ones(d, numpy.float32)}
+
+    def norm(g, x):
+        wide = x.astype(jnp.float32)
+        return (wide * jax.lax.rsqrt(jnp.square(wide).mean(-1, keepdims=True) + 1e-6) * g).astype(x.dtype)
+
+    def turned(x):
+        first, second = jnp.split(x.astype(jnp.float32), 2, -1)
+        return jnp.concatenate((first * cos - second * sin, second * cos + first * sin), -1).astype(x.dtype)
+
+    def block(p, x):
+        b, s, _ = x.shape
+        w = {name: value.astype(x.dtype) for name, value in p.items() if value.ndim == 2}
+        h = norm(p["n_1"], x)
+        q = turned((h @ w["q"]).reshape(b, s, args.heads, size)).reshape(b, s, args.kv_heads, -1, size).transpose(0, 2, 3, 1, 4)
+        k = turned((h @ w["k"]).reshape(b, s, args.kv_heads, size)).swapaxes(1, 2)[:, :, None]
+        v = (h @ w["v"]).reshape(b, s, args.kv_heads, size).swapaxes(1, 2)[:, :, None]
+        scores = jnp.where(causal, (q * size ** -0.5) @ k.swapaxes(-1, -2), -1e9)
+        y = jax.nn.softmax(scores.astype(jnp.float32)).astype(x.dtype) @ v
+        x = x + y.transpose(0, 3, 1, 2, 4).reshape(b, s, d) @ w["o"]
+        h = norm(p["n_2"], x)
+        return x + (jax.nn.silu(h @ w["gate"]) * (h @ w["up"])) @ w["down"]
+
+    def loss(p, running, tokens, targets):
+        x = p["embed"][tokens].astype(dtype)
+        for layer in p["blocks"]:
+            x = (jax.checkpoint(block) if args.recompute else block)(layer, x)
+        return mean_loss(norm(p["norm"], x) @ p["head"].astype(dtype), targets), running
+
+    parameters = {"embed": normal((args.vocab, d), 0.02), "head": normal((d, args.vocab), 0.02), "norm": numpy.ones(d, numpy.float32),
+                  "blocks": [block_parameters() for _ in range(args.layers)]}
+    return parameters, {}, loss
+
+
 def make_mlp(args, dtype):
     sizes = common.mlp_sizes(args)
 
@@ -189,7 +233,7 @@ def run(args):
         jax.distributed.initialize(f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}", args.world, args.rank)
     mesh = jax.sharding.Mesh(jax.devices(), "data")
     everywhere, over_ranks = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
-    make = {"gpt": make_gpt, "mlp": make_mlp, "lenet": make_lenet, "resnet50": make_resnet50}[args.model]
+    make = {"gpt": make_gpt, "llama": make_llama, "mlp": make_mlp, "lenet": make_lenet, "resnet50": make_resnet50}[args.model]
     parameters, running, loss_of = make(args, jnp.bfloat16 if args.dtype == "bf16" else jnp.float32)
     optimizer = make_optimizer(args)
     state = jax.device_put((parameters, running), everywhere)

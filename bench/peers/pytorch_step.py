@@ -81,6 +81,57 @@ def make_gpt(args):
     return Gpt()
 
 
+def make_llama(args):
+    """Grouped heads, rotary positions in halves, RMSNorm, SwiGLU, a head of its own."""
+    size = args.width // args.heads
+    angles = torch.outer(torch.arange(args.seq, dtype=torch.float), 10000.0 ** (-torch.arange(0, size, 2, dtype=torch.float) / size))
+
+    def linear(n_in, n_out):
+        return nn.Linear(n_in, n_out, bias=False)
+
+    def turned(x, cos, sin):
+        first, second = x.chunk(2, -1)
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            d, hidden = args.width, common.llama_mlp_width(args)
+            self.norm_1, self.norm_2 = nn.RMSNorm(d, eps=1e-6), nn.RMSNorm(d, eps=1e-6)
+            self.q, self.k, self.v, self.o = linear(d, d), linear(d, size * args.kv_heads), linear(d, size * args.kv_heads), linear(d, d)
+            self.gate, self.up, self.down = linear(d, hidden), linear(d, hidden), linear(hidden, d)
+
+        def forward(self, x, cos, sin):
+            b, s, d = x.shape
+            h = self.norm_1(x)
+            q, k, v = (part(h).view(b, s, -1, size).transpose(1, 2) for part in (self.q, self.k, self.v))
+            q, k = turned(q, cos, sin).to(v.dtype), turned(k, cos, sin).to(v.dtype)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = x + self.o(y.transpose(1, 2).reshape(b, s, d))
+            h = self.norm_2(x)
+            return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+    class Llama(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(args.vocab, args.width)
+            self.blocks = nn.ModuleList(Block() for _ in range(args.layers))
+            self.norm, self.head = nn.RMSNorm(args.width, eps=1e-6), linear(args.width, args.vocab)
+            self.register_buffer("cos", angles.cos())
+            self.register_buffer("sin", angles.sin())
+            for module in self.modules():
+                if isinstance(module, (nn.Linear, nn.Embedding)):
+                    nn.init.normal_(module.weight, std=0.02)
+
+        def forward(self, tokens, targets):
+            x = self.embed(tokens)
+            for block in self.blocks:
+                x = checkpoint(block, x, self.cos, self.sin, use_reentrant=False) if args.recompute else block(x, self.cos, self.sin)
+            return F.cross_entropy(self.head(self.norm(x)).view(-1, args.vocab), targets.view(-1))
+
+    return Llama()
+
+
 def make_stages(model, args):
     """The parts of the GPT that this rank has, in their order, each with its number: blocks in equal shares."""
     per_rank = 2 if args.schedule in ("interleaved", "zb-h1") else 1
@@ -255,7 +306,7 @@ def run(args):
     torch.manual_seed(1)
     if args.pp > 1:
         return run_pipeline(args)
-    model = make_gpt(args) if args.model == "gpt" else make_classifier(args)
+    model = {"gpt": make_gpt, "llama": make_llama}.get(args.model, make_classifier)(args)
     x, y = (torch.from_numpy(part) for part in common.batch(args))
     if x.dim() == 4:
         x = x.permute(0, 3, 1, 2)  # [b,c,h,w] in channels-last

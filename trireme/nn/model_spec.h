@@ -65,6 +65,9 @@ class ModelSpec {
   virtual std::string_view kind() const = 0;  // of model.kind
   virtual std::string_view doc() const = 0;   // a phrase, for people who choose
   virtual Task task() const = 0;
+  // Whether the model can be asked for the next token alone, and then keeps what it needs of those before
+  // (nn/decoding.h): a token's prediction depends on those before by causal attention and on nothing else.
+  virtual bool can_decode() const { return false; }
   virtual std::vector<Key> keys() = 0;
   // Throws kInvalidArgument for values that do not go together; each key by itself has been checked.
   virtual void check() const {}

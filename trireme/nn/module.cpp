@@ -41,6 +41,12 @@ Tensor Trace::step() {
   return step_;
 }
 
+Tensor Trace::position() {
+  invariant(options_.kept_tokens > 0, "the position of tokens is asked for where whole sequences are read");
+  if (!position_) position_ = {graph_, graph_.add_input("position", {DType::kI32, {}}, Role::kSchedule)};
+  return position_;
+}
+
 Tensor Trace::input(const std::string& name, const TensorType& type, Role role, Init init, Shape saved_as) {
   const auto found = by_name_.find(name);
   if (found != by_name_.end()) {
@@ -60,6 +66,16 @@ Tensor Trace::parameter(const std::string& name, const TensorType& type, Init in
 
 Tensor Trace::buffer(const std::string& name, const TensorType& type, Init init) {
   return input(name, type, Role::kState, init, {});
+}
+
+Tensor Trace::kept(std::string_view name, const TensorType& type) {
+  const std::string full = join(scope_, name);
+  const Tensor made = buffer(full, type, {});
+  for (const auto& [set, value] : buffer_values_) {
+    if (set.id() == made.id())
+      fail(ErrorKind::kUnsupported, "'{}' is kept twice: a module that is called twice cannot keep its tokens", full);
+  }
+  return made;
 }
 
 Tensor Trace::in_compute_type(const Tensor& x) {

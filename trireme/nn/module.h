@@ -27,6 +27,9 @@ struct TraceOptions {
   // f32 or bf16: what layers compute in and hand on. Parameters are f32 whatever it is; layers cast them where they use
   // them, so that gradients reach them in f32.
   DType compute = DType::kF32;
+  // Above 0: tokens are the next ones of a sequence, of which a model keeps what it needs of this many at most
+  // (nn/decoding.h).
+  int64_t kept_tokens = 0;
 };
 
 // While it lives, modules on this thread add to its graph.
@@ -44,6 +47,8 @@ class Trace {
   const TraceOptions& options() const { return options_; }
   // The step number, an i64 scalar that counts from 1: what random ops count with.
   Tensor step();
+  // Where the tokens stand in their sequence, an i32 scalar that counts from 0: of a trace with kept_tokens.
+  Tensor position();
   // A parameter by its full name; made on first use, with the type checked after. `saved_as`: ir/graph.h.
   Tensor parameter(const std::string& name, const TensorType& type, Init init, Shape saved_as = {});
   // x in the type that layers compute in; what is not floating as it is. A parameter is cast once a trace.
@@ -53,6 +58,9 @@ class Trace {
   // State of a module that a step replaces and the optimizer leaves alone (running statistics), by its full name; made
   // on first use. It is kept between steps and saved like a parameter.
   Tensor buffer(const std::string& name, const TensorType& type, Init init);
+  // One of zeros that belongs to the code that runs now: "<scope>.<name>". Throws kUnsupported where it has been set:
+  // by a module that is called twice.
+  Tensor kept(std::string_view name, const TensorType& type);
   // What the buffer is from the next step on.
   void set_buffer(const Tensor& buffer, const Tensor& value) { buffer_values_.emplace_back(buffer, value); }
   const std::vector<std::pair<Tensor, Tensor>>& buffer_values() const { return buffer_values_; }
@@ -77,7 +85,7 @@ class Trace {
   std::map<ValueId, Tensor> cast_parameters_;
   std::vector<Tensor> losses_;
   std::vector<std::pair<Tensor, Tensor>> buffer_values_;
-  Tensor step_;
+  Tensor step_, position_;
 };
 
 class Module {

@@ -214,6 +214,8 @@ BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, cons
 // Rotary position embedding of x[b,s,h,d], d even: elements i and i+d/2 of a head are a pair that is turned by the
 // angle s theta^(-2i/d), s being the position in the whole tensor. Batch, positions and heads may be cut.
 Tensor rotary(const Tensor& x, double theta = 10000);
+// The same where s counts from the number `at` on: of the next tokens of a sequence.
+Tensor rotary_at(const Tensor& x, const Tensor& at, double theta = 10000);
 struct AttentionOptions {
   bool causal = false;  // query i sees keys 0 .. i + t - s
   double scale = 0;     // of the scores; 0: 1/sqrt(d)
@@ -226,6 +228,15 @@ struct Attention {
 // and key heads may be cut.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
 Attention attention_with_lse(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {});
+// Causal attention of the next s tokens of a sequence: q is [b,s,h,d], k and v are [b,s,g,d], and keys and values
+// [b,t,g,d] those of all tokens, of which the first `at`, a number, are there. Gives keys and values with these tokens'
+// too. Key heads may be cut. Has no gradient.
+struct CachedAttention {
+  Tensor out;           // [b,s,h,d]
+  Tensor keys, values;  // [b,t,g,d]
+};
+CachedAttention cached_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& keys,
+                                 const Tensor& values, const Tensor& at);
 
 // -- convolution and pooling ---------------------------------------------------------------------------------
 // Images are [n,h,w,c]. Strides and dilations are [h,w]; padding is [h,w], the same on both sides, or

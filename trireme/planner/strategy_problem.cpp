@@ -67,7 +67,7 @@ StrategyProblem::StrategyProblem(const Graph& graph, const Units& units, Strateg
   for (size_t unit = 0; unit < units_.size(); ++unit) add_unit(unit);
   add_readers();
   for (size_t v = 0; v < graph.values().size(); ++v) add_value(static_cast<ValueId>(v));
-  time_unit_ps_ = search::make_times_fit(problem_);
+  time_unit_ps_ = solver::make_times_fit(problem_);
   check(problem_);
 }
 

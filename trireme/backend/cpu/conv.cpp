@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 
+#include "trireme/backend/cpu/conv_windows.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/onednn.h"
@@ -24,7 +25,6 @@ constexpr int64_t kParts = 8;
 // Of a weight gradient: adding up the parts, each as large as the weight, must take little of the
 // time, so a part has so many positions at least.
 constexpr int64_t kPositionsOfPart = 1024;
-enum class Pass { kForward, kInput, kWeight };
 
 // The three tensors of a convolution, whichever is the result.
 struct Problem {

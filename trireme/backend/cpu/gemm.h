@@ -9,15 +9,17 @@
 namespace trireme::cpu {
 
 // c[m,n] = alpha op(a)[m,k] op(b)[k,n] + beta c. `lda` is the distance of two rows of a as stored.
-struct Gemm {
+template <class T>
+struct GemmOf {
   int64_t m = 0, n = 0, k = 0;
-  const float* a = nullptr;
-  const float* b = nullptr;
+  const T* a = nullptr;
+  const T* b = nullptr;
   float* c = nullptr;
   int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   float alpha = 1, beta = 0;
 };
+using Gemm = GemmOf<float>;
 
 // On the calling thread.
 void gemm(const Gemm& g);

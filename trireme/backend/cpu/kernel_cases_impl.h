@@ -34,6 +34,7 @@ inline std::vector<Example> matmul_cases() {
       add(37, 1, 65);
       add(1, 53, 17);
       add(129, 67, 31);
+      add(1, 301, 77);
     }
   }
   // Cut into blocks: along the terms, the rows, the rows and the columns.
@@ -109,6 +110,22 @@ inline std::vector<Example> more_cases(std::string_view op) {
     return {{.in = {f32_of({1, 1, 1, 2})}, .attrs = Attrs::of(RotaryAttrs{})},
             {.in = {f32_of({3, 37, 5, 34})}, .attrs = Attrs::of(RotaryAttrs{.theta = 500000})},
             {.in = {f32_of({2, 301, 2, 64})}, .attrs = Attrs::of(RotaryAttrs{.inverse = true})}};
+  }
+  if (op == "rotary_at") {
+    return {{.in = {f32_of({3, 37, 5, 34}), i64_of({})},
+             .attrs = Attrs::of(RotaryAttrs{.theta = 500000}),
+             .fill = {{}, whole_numbers(0, 4096)}},
+            {.in = {f32_of({1, 1, 1, 2}), i64_of({})},
+             .attrs = Attrs::of(RotaryAttrs{.inverse = true}),
+             .fill = {{}, whole_numbers(0, 2)}}};
+  }
+  if (op == "cached_attention") {
+    const auto of = [](TensorType q, TensorType k, TensorType keys, double most) {
+      return Example{.in = {q, k, k, keys, keys, i64_of({})}, .fill = {{}, {}, {}, {}, {}, whole_numbers(0, most)}};
+    };
+    return {of(f32_of({1, 1, 8, 64}), f32_of({1, 1, 2, 64}), f32_of({1, 301, 2, 64}), 301),
+            of(f32_of({2, 3, 4, 17}), f32_of({2, 3, 4, 17}), f32_of({2, 37, 4, 17}), 35),
+            of(f32_of({1, 1, 1, 1}), f32_of({1, 1, 1, 1}), f32_of({1, 1, 1, 1}), 1)};
   }
   if (op == "one_hot") {
     return {{.in = {i64_of({301})},

@@ -294,8 +294,6 @@ TEST(Kernels, OnlyWhatTakesNoTimeIsLeftToTheReference) {
 
 TEST(Kernels, WhatRunsOnF32RunsOnBf16) {
   for (const OpDef* op : all_ops()) {
-    // oneDNN's convolutions of bf16 begin with avx512.
-    if (op->name.starts_with("conv2d") && machine_isa() < Isa::kAvx512) continue;
     for (const Example& example : more_cases(op->name)) {
       const std::optional<Example> narrow = in_bf16(op->name, example);
       if (!narrow || chosen_for(*op, example).name == "reference") continue;
@@ -328,6 +326,20 @@ TEST(Kernels, ProductsOfBf16UseTheMachinesInstructionsForThem) {
   const TensorType half{DType::kBF16, {4, 4}};
 
   EXPECT_EQ(chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})}).name, "matmul.bf16");
+}
+
+TEST(Kernels, AConvolutionOfFewChannelsRunsAsProductsOnAvx2) {
+  if (machine_isa() < Isa::kAvx2) GTEST_SKIP() << "this machine has no avx2";
+  set_isa(Isa::kAvx2);
+  const auto chosen = [](int64_t channels, int64_t outputs) {
+    return chosen_for(op("conv2d"),
+                      {.in = {{DType::kF32, {2, 8, 8, channels}}, {DType::kF32, {outputs, 3, 3, channels}}},
+                       .attrs = Attrs::of(Conv2dAttrs{})})
+        .name;
+  };
+  EXPECT_EQ(chosen(6, 16), "conv2d.blocks");
+  EXPECT_EQ(chosen(16, 32), "conv2d.onednn");
+  use_machine_isa();
 }
 
 TEST(Kernels, TheFastestThatCanRunIsChosen) {

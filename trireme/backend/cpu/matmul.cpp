@@ -1,5 +1,5 @@
 // matmul, linear_weight_grad, that onto a sum, and multi_linear in f32 through gemm, in blocks or in leaves, and on
-// bf16 by oneDNN or widened to f32.
+// bf16 by oneDNN or widened to f32; of one row by loops that read the matrix once.
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
@@ -8,6 +8,7 @@
 #include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/product.h"
 #include "trireme/backend/cpu/product_rivals.h"
+#include "trireme/backend/cpu/row_product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 
@@ -59,6 +60,22 @@ std::string_view quickest(const TypeArgs& args) {
   return quickest_way(product_of_call<product>(args));
 }
 
+template <ProductFn product>
+std::string why_no_row(const TypeArgs& args) {
+  std::string reason = first_not_float(args);
+  return reason.empty() ? not_one_row(product_of_call<product>(args)) : reason;
+}
+
+template <ProductFn product>
+int64_t row_bytes(const TypeArgs& args, int) {
+  return args.in[0].dtype == DType::kF32 ? 0 : row_product_scratch(product_of_call<product>(args));
+}
+
+template <ProductFn product, class T>
+void run_row(const KernelArgs& args) {
+  multiply_row(product_of_call<product>(args), matrices_of<T>(args), args);
+}
+
 template <ProductFn product, class C>
 void run_onednn(const KernelArgs& args) {
   const Product p = product_of_call<product>(args);
@@ -78,8 +95,9 @@ void run_widened(const KernelArgs& args) {
   multiply_widened(p, matrices_of<Bf16, C>(args), args);
 }
 
-int64_t widened_bytes(const TypeArgs&, int threads) {
-  return widening_scratch(threads);
+template <ProductFn product, class C>
+int64_t widened_bytes(const TypeArgs& args, int threads) {
+  return widening_scratch<C>(product_of_call<product>(args), threads);
 }
 
 std::string not_bf16(const TypeArgs& args) {
@@ -91,7 +109,7 @@ std::string no_bf16_products(const TypeArgs& args) {
   std::string reason = not_bf16(args);
   if (!reason.empty()) return reason;
   if (isa() >= Isa::kAvx512Bf16 && onednn_has(Isa::kAvx512Bf16)) return "";
-  return fmt::format("{} has no products of bf16; tiles are widened to f32, which takes more than twice as long",
+  return fmt::format("{} has no products of bf16; operands are widened to f32, which takes as long as products of f32",
                      to_string(isa()));
 }
 
@@ -156,6 +174,17 @@ constexpr Kernel f32(std::string_view op, std::string_view name) {
       .rivals = &kRivals<product>,
   };
 }
+template <ProductFn product>
+constexpr Kernel row(std::string_view op, std::string_view name) {
+  return {
+      .op = op,
+      .name = name,
+      .why_not = why_no_row<product>,
+      .scratch = row_bytes<product>,
+      .run = by_storage<run_row<product, float>, run_row<product, Bf16>>,
+      .bits = Bits::kShape,
+  };
+}
 template <ProductFn product, TermsFn terms>
 constexpr Kernel leaves(std::string_view op, std::string_view name, std::string_view factor = "") {
   return {
@@ -185,7 +214,7 @@ constexpr Kernel widened(std::string_view op, std::string_view name) {
       .op = op,
       .name = name,
       .why_not = not_bf16,
-      .scratch = widened_bytes,
+      .scratch = widened_bytes<product, C>,
       .run = run_widened<product, C>,
       .bits = Bits::kShape,
   };
@@ -195,6 +224,7 @@ constexpr Kernel widened(std::string_view op, std::string_view name) {
 
 std::span<const Kernel> matmul_kernels() {
   static constexpr Kernel kAll[] = {
+      row<of_matmul>("matmul", "matmul.row"),
       f32<of_matmul, Way::kSgemm>("matmul", "matmul.sgemm"),
       f32<of_matmul, Way::kBlocks>("matmul", "matmul.blocks"),
       onednn<of_matmul>("matmul", "matmul.bf16"),
@@ -209,6 +239,7 @@ std::span<const Kernel> matmul_kernels() {
       f32<of_weight_grad_onto, Way::kBlocks>("linear_weight_grad_onto", "linear_weight_grad_onto.blocks"),
       onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16"),
       widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened"),
+      row<of_multi_linear>("multi_linear", "multi_linear.row"),
       f32<of_multi_linear, Way::kSgemm>("multi_linear", "multi_linear.sgemm"),
       f32<of_multi_linear, Way::kBlocks>("multi_linear", "multi_linear.blocks"),
       onednn<of_multi_linear>("multi_linear", "multi_linear.bf16"),

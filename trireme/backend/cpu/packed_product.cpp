@@ -180,7 +180,7 @@ int64_t packed_floats(int64_t n, int64_t k) {
 
 void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_t k, float* packed) {
   const LeafRun all{0, k, true};
-  pack_panels({b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
+  pack_panels(PanelSource{b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
 }
 
 void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted) {

@@ -9,9 +9,10 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr int64_t kTermsOfPanel = 384;                // at most
-constexpr int64_t kColumnsOfPart = 1024;              // that are packed as one part
-constexpr int64_t kFloatsOfLine = 16;                 // of the cache
+constexpr int64_t kTermsOfPanel = 384;    // at most
+constexpr int64_t kColumnsOfPart = 1024;  // that are packed as one part
+constexpr int64_t kFloatsOfLine = 16;     // of the cache
+constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kMostRows = 16, kMostColumns = 32;  // of a tile, on any instruction set
 
 int64_t parts_of(int64_t n, int64_t most) {
@@ -48,13 +49,13 @@ class AheadOfPanels {
     const int64_t lines = tile.terms * loops().tile_columns / kFloatsOfLine;
     if (next_panel != nullptr && row_tile * tile.terms < lines) {
       tile.ahead = next_panel + row_tile * tile.terms * kFloatsOfLine;
-      tile.ahead_step = kFloatsOfLine;
+      tile.ahead_step_bytes = kFloatsOfLine * kFloatBytes;
     } else if (taken_ < lines_) {
       tile.ahead = rows_ + taken_++ * kFloatsOfLine;
-      tile.ahead_step = step_;
+      tile.ahead_step_bytes = step_ * kFloatBytes;
     } else {
       tile.ahead = tile.a;
-      tile.ahead_step = 0;
+      tile.ahead_step_bytes = 0;
     }
   }
 
@@ -99,7 +100,7 @@ void multiply_by_panels(const Gemm& g, const float* panels, float* room, bool mo
   const PanelsOf of{g.n, g.k};
   for (int64_t first = 0; first < g.k; first += terms_of(g.k)) {
     const LeafRun run{0, of.terms(first), true};
-    pack_panels({g.a + first, g.lda, false}, g.m, tile_rows, {&run, 1}, run.length, room);
+    pack_panels(PanelSource{g.a + first, g.lda, false}, g.m, tile_rows, {&run, 1}, run.length, room);
     BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0};
     AheadOfPanels ahead(g, first, run.length, more_rows);
     for (int64_t column = 0; column < g.n; column += tile_columns) {

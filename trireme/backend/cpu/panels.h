@@ -9,20 +9,23 @@
 
 namespace trireme::cpu {
 
-// One operand: `lines` of it and their terms.
-struct PanelSource {
-  const float* data;
+// One operand, of f32 or bf16: `lines` of it and their terms.
+template <class T>
+struct PanelSourceOf {
+  const T* data;
   int64_t stride;
   bool lines_beside;  // the lines of a term lie side by side, terms `stride` apart; false: the other way around
 
-  PanelSource from_line(int64_t line) const {
+  PanelSourceOf from_line(int64_t line) const {
     return {data + (lines_beside ? line : line * stride), stride, lines_beside};
   }
 };
+using PanelSource = PanelSourceOf<float>;
 
 // Runs of terms, `length` in all, of some lines, as panels of `width` lines; the last one is filled up with zeros.
-void pack_panels(const PanelSource& from, int64_t lines, int64_t width, std::span<const LeafRun> runs, int64_t length,
-                 float* to);
+template <class T>
+void pack_panels(const PanelSourceOf<T>& from, int64_t lines, int64_t width, std::span<const LeafRun> runs,
+                 int64_t length, float* to);
 
 inline int64_t rounded_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;

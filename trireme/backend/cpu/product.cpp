@@ -199,52 +199,71 @@ bool has_no_terms(const Product& product, const Matrices<Bf16, C>& at) {
   return true;
 }
 
-// Tiles of f32: of a, of b and of c.
-constexpr int64_t kTileRows = 256, kTileColumns = 512, kTileTerms = 512;
-constexpr int64_t kTileFloats = kTileRows * kTileTerms + kTileTerms * kTileColumns + kTileRows * kTileColumns;
+// A block of a result of bf16, which is summed in f32.
+constexpr int64_t kRoundedRows = 512, kRoundedColumns = 512;
 
-// A part of a matrix with rows `stride` apart, as it is stored.
-void widen_rows(const Bf16* from, int64_t rows, int64_t columns, int64_t stride, float* to) {
-  for (int64_t row = 0; row < rows; ++row) loops().bf16.to_f32(columns, from + row * stride, to + row * columns);
+int64_t rounded_block_bytes(const Product& p) {
+  const int64_t m = std::min(kRoundedRows, p.m);
+  const int64_t n = std::min(kRoundedColumns, p.n);
+  return aligned((blocked_floats(m, n, p.k) + m * n) * static_cast<int64_t>(sizeof(float)));
 }
 
-// The tile of c at row i and column j.
-template <class C>
-void multiply_tile(const Product& p, const Matrices<Bf16, C>& at, int64_t i, int64_t j, float* room) {
-  float* a = room;
-  float* b = a + kTileRows * kTileTerms;
-  float* c = b + kTileTerms * kTileColumns;
-  const int64_t m = std::min(kTileRows, p.m - i);
-  const int64_t n = std::min(kTileColumns, p.n - j);
-  if constexpr (std::is_same_v<C, float>) {
-    for (int64_t row = 0; p.onto && row < m; ++row) std::copy_n(at.c + (i + row) * p.n + j, n, c + row * n);
-  }
-  for (int64_t first = 0; first < p.k; first += kTileTerms) {
-    const int64_t k = std::min(kTileTerms, p.k - first);
-    if (p.transpose_a) {
-      widen_rows(at.a + first * p.m + i, k, m, p.m, a);
-    } else {
-      widen_rows(at.a + i * p.k + first, m, k, p.k, a);
+// The block of c at row i and column j, of one product.
+void multiply_and_round(const Product& p, const Matrices<Bf16>& at, int64_t i, int64_t j, float* room) {
+  const int64_t m = std::min(kRoundedRows, p.m - i);
+  const int64_t n = std::min(kRoundedColumns, p.n - j);
+  float* const c = room + blocked_floats(std::min(kRoundedRows, p.m), std::min(kRoundedColumns, p.n), p.k);
+  multiply_in_blocks(GemmOf<Bf16>{.m = m,
+                                  .n = n,
+                                  .k = p.k,
+                                  .a = at.a + (p.transpose_a ? i : i * p.lda()),
+                                  .b = at.b + (p.transpose_b ? j * p.ldb() : j),
+                                  .c = c,
+                                  .lda = p.lda(),
+                                  .ldb = p.ldb(),
+                                  .ldc = n,
+                                  .transpose_a = p.transpose_a,
+                                  .transpose_b = p.transpose_b},
+                     room);
+  for (int64_t row = 0; row < m; ++row) loops().bf16.from_f32(n, c + row * n, at.c + (i + row) * p.n + j);
+}
+
+// A product with a result of f32, block by block. Matrices of bf16 are multiplied by Way::kBlocks alone.
+template <class T>
+void multiply_to_f32(const Product& p, Way way, const Matrices<T, float>& at, std::byte* scratch, ThreadPool* pool) {
+  const Blocks blocks = blocks_of(p, true);
+  std::byte* const rooms = way == Way::kSgemm ? nullptr : align(scratch + aligned(parts_bytes(blocks, p)));
+  // Many small products make one task.
+  const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
+  const int64_t group =
+      blocks.count() > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, p.batch);
+  const int64_t items = p.batch * blocks.count();
+  run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int thread) {
+    for (int64_t item = task * group; item < std::min(items, (task + 1) * group); ++item) {
+      const Place place = place_of(blocks, item);
+      float* c = place.part == 0 ? at.c + place.batch * p.steps.c : part_at(place.part, p, scratch);
+      const GemmOf<T> block{.m = std::min(blocks.m, p.m - place.i),
+                            .n = std::min(blocks.n, p.n - place.j),
+                            .k = std::min(blocks.k, p.k - place.t),
+                            .a = left_of(p, place, at.a),
+                            .b = right_of(p, place, at.b),
+                            .c = c + place.i * p.n + place.j,
+                            .lda = p.lda(),
+                            .ldb = p.ldb(),
+                            .ldc = p.n,
+                            .transpose_a = p.transpose_a,
+                            .transpose_b = p.transpose_b,
+                            .beta = p.onto && place.part == 0 ? 1.0F : 0.0F};
+      if constexpr (std::is_same_v<T, float>) {
+        if (way == Way::kSgemm) {
+          gemm(block);
+          continue;
+        }
+      }
+      multiply_in_blocks(block, reinterpret_cast<float*>(rooms + thread * block_bytes(blocks)));
     }
-    if (p.transpose_b) {
-      widen_rows(at.b + j * p.k + first, n, k, p.k, b);
-    } else {
-      widen_rows(at.b + first * p.n + j, k, n, p.n, b);
-    }
-    gemm({.m = m,
-          .n = n,
-          .k = k,
-          .a = a,
-          .b = b,
-          .c = c,
-          .lda = p.transpose_a ? m : k,
-          .ldb = p.transpose_b ? k : n,
-          .ldc = n,
-          .transpose_a = p.transpose_a,
-          .transpose_b = p.transpose_b,
-          .beta = p.onto || first > 0 ? 1.0F : 0.0F});
-  }
-  for (int64_t row = 0; row < m; ++row) loops_on<C>().from_f32(n, c + row * n, at.c + (i + row) * p.n + j);
+  });
+  add_parts(blocks, p, scratch, at.c, pool);
 }
 
 }  // namespace
@@ -273,38 +292,7 @@ int64_t f32_scratch(const Product& product, Way way, int threads) {
 }
 
 void multiply_f32(const Product& p, Way way, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool) {
-  if (is_empty(p)) return;
-  const Blocks blocks = blocks_of(p, true);
-  std::byte* const rooms = way == Way::kSgemm ? nullptr : align(scratch + aligned(parts_bytes(blocks, p)));
-  // Many small products make one task.
-  const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
-  const int64_t group =
-      blocks.count() > 1 ? 1 : std::clamp<int64_t>(static_cast<int64_t>(1e6 / (flops + 1)), 1, p.batch);
-  const int64_t items = p.batch * blocks.count();
-  run_tasks(pool, (items + group - 1) / group, [&](int64_t task, int thread) {
-    for (int64_t item = task * group; item < std::min(items, (task + 1) * group); ++item) {
-      const Place place = place_of(blocks, item);
-      float* c = place.part == 0 ? at.c + place.batch * p.steps.c : part_at(place.part, p, scratch);
-      const Gemm block{.m = std::min(blocks.m, p.m - place.i),
-                       .n = std::min(blocks.n, p.n - place.j),
-                       .k = std::min(blocks.k, p.k - place.t),
-                       .a = left_of(p, place, at.a),
-                       .b = right_of(p, place, at.b),
-                       .c = c + place.i * p.n + place.j,
-                       .lda = p.lda(),
-                       .ldb = p.ldb(),
-                       .ldc = p.n,
-                       .transpose_a = p.transpose_a,
-                       .transpose_b = p.transpose_b,
-                       .beta = p.onto && place.part == 0 ? 1.0F : 0.0F};
-      if (way == Way::kSgemm) {
-        gemm(block);
-      } else {
-        multiply_in_blocks(block, reinterpret_cast<float*>(rooms + thread * block_bytes(blocks)));
-      }
-    }
-  });
-  add_parts(blocks, p, scratch, at.c, pool);
+  if (!is_empty(p)) multiply_to_f32(p, way, at, scratch, pool);
 }
 
 template <class C>
@@ -322,24 +310,33 @@ void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at, con
   static_cast<const Plan<C>*>(state.get())->run(at, args);
 }
 
-int64_t widening_scratch(int threads) {
-  return threads * kTileFloats * static_cast<int64_t>(sizeof(float));
+template <class C>
+int64_t widening_scratch(const Product& product, int threads) {
+  if (std::is_same_v<C, float>) return f32_scratch(product, Way::kBlocks, threads);
+  return kAlign + threads * rounded_block_bytes(product);
 }
 
 template <class C>
 void multiply_widened(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args) {
   if (has_no_terms(product, at)) return;
-  auto* rooms = reinterpret_cast<float*>(args.scratch.data());
-  const int64_t down = (product.m + kTileRows - 1) / kTileRows;
-  const int64_t across = (product.n + kTileColumns - 1) / kTileColumns;
-  run_tasks(args.pool, product.batch * down * across, [&](int64_t task, int thread) {
-    const int64_t batch = task / across / down;
-    multiply_tile<C>(product,
-                     {at.a + batch * product.steps.a, at.b + batch * product.steps.b, at.c + batch * product.steps.c},
-                     task / across % down * kTileRows, task % across * kTileColumns, rooms + thread * kTileFloats);
-  });
+  if constexpr (std::is_same_v<C, float>) {
+    multiply_to_f32(product, Way::kBlocks, at, args.scratch.data(), args.pool);
+  } else {
+    std::byte* const rooms = align(args.scratch.data());
+    const int64_t down = (product.m + kRoundedRows - 1) / kRoundedRows;
+    const int64_t across = (product.n + kRoundedColumns - 1) / kRoundedColumns;
+    run_tasks(args.pool, product.batch * down * across, [&](int64_t task, int thread) {
+      const int64_t batch = task / across / down;
+      multiply_and_round(
+          product, {at.a + batch * product.steps.a, at.b + batch * product.steps.b, at.c + batch * product.steps.c},
+          task / across % down * kRoundedRows, task % across * kRoundedColumns,
+          reinterpret_cast<float*>(rooms + thread * rounded_block_bytes(product)));
+    });
+  }
 }
 
+template int64_t widening_scratch<Bf16>(const Product&, int);
+template int64_t widening_scratch<float>(const Product&, int);
 template int64_t onednn_scratch<Bf16>(const Product&, int);
 template int64_t onednn_scratch<float>(const Product&, int);
 template void multiply_by_onednn(const Product&, const Matrices<Bf16>&, const KernelArgs&);

@@ -49,8 +49,9 @@ int64_t onednn_scratch(const Product& product, int threads);
 template <class C>
 void multiply_by_onednn(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args);
 
-// In tiles widened to f32.
-int64_t widening_scratch(int threads);
+// The same, widened to f32 where they are packed for products in blocks.
+template <class C>
+int64_t widening_scratch(const Product& product, int threads);
 template <class C>
 void multiply_widened(const Product& product, const Matrices<Bf16, C>& at, const KernelArgs& args);
 

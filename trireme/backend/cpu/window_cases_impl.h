@@ -36,6 +36,9 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   add(f32_of({3, 9, 7, 33}), 40, 3, {.stride = {2, 1}, .padding = {1, 1}});
   add(f32_of({2, 8, 6, 32}), 34, 1, {.stride = {2, 2}});
   add(f32_of({2, 5, 5, 40}), 36, 1, {});
+  // Few channels: positions enough for several sums, and windows that step and reach over edges.
+  add(f32_of({19, 14, 13, 1}), 6, 5, {.padding = {2, 2}});
+  add(f32_of({3, 9, 10, 6}), 16, 5, {.stride = {2, 1}, .padding = {1, 1}});
   return cases;
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/decoding.h"
 #include "trireme/nn/models/language.h"
 
 namespace trireme::nn {
@@ -53,7 +54,7 @@ LatentAttention::LatentAttention(const DeepSeekConfig& config)
 // Pairs are neighbours in the weights of the released models, and half a size apart in the op.
 Tensor LatentAttention::turned(const Tensor& x) const {
   const Shape in_pairs{x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2};
-  return rotary(reshape(swap_dims(reshape(x, in_pairs), 3, 4), x.shape()), config_.rope_theta);
+  return turned_by_position(reshape(swap_dims(reshape(x, in_pairs), 3, 4), x.shape()), config_.rope_theta);
 }
 
 Tensor LatentAttention::queries(const Tensor& x) {
@@ -76,7 +77,7 @@ Tensor LatentAttention::forward(const Tensor& x) {
   // The op's heads have one size, so the values are filled up with zeros.
   const bool fits = c.value_size == size;
   const Tensor v = fits ? parts[1] : pad(parts[1], {0, 0, 0, 0}, {0, 0, 0, size - c.value_size});
-  const Tensor out = attention(q, k, v, {.causal = true});
+  const Tensor out = causal_attention(q, k, v);
   const Tensor values = fits ? out : slice(out, 3, 0, c.value_size);
   return o_proj_(reshape(values, {batch, positions, c.heads * c.value_size}));
 }
@@ -178,6 +179,7 @@ class DeepSeekSpec final : public ModelSpecOf<DeepSeekSpec> {
     return "DeepSeek-V2 and V3, on tokens: latent attention, shared experts and many that tokens are routed to";
   }
   Task task() const override { return Task::kTokens; }
+  bool can_decode() const override { return c_.experts == 0; }
 
   std::vector<Key> keys() override {
     std::vector<Key> out{

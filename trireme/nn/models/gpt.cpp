@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/decoding.h"
 #include "trireme/nn/models/language.h"
 
 namespace trireme::nn {
@@ -63,7 +64,7 @@ Tensor GptBlock::attend(const Tensor& x) {
   const Tensor q = reshape(qkv[0], by_head);
   const Tensor k = reshape(qkv[1], by_head);
   const Tensor v = reshape(qkv[2], by_head);
-  const Tensor out = attention(q, k, v, {.causal = true});
+  const Tensor out = causal_attention(q, k, v);
   return attn_drop_(attn_proj_(reshape(out, x.shape())));
 }
 
@@ -95,10 +96,9 @@ Gpt::Gpt(const GptConfig& config)
 Tensor Gpt::forward(const Tensor& tokens) {
   require(tokens.rank() == 2 && tokens.size(1) <= config_.context,
           "gpt: tokens are {}; they must be [batch, up to {} positions]", to_string(tokens.type()), config_.context);
-  Graph& graph = tokens.graph();
-  const Tensor positions = iota(graph, {DType::kI32, {tokens.size(1)}}, 0);
+  const Tensor places_of_tokens = positions(tokens);
   const Tensor words = wte_(tokens);  // one after the other: the order of the graph must not hang on the compiler's
-  const Tensor places = wpe_(positions);
+  const Tensor places = wpe_(places_of_tokens);
   Tensor x = drop_(add(words, places));
   for (const auto& block : blocks_) x = (*block)(x);
   const Tensor last = ln_f_(x);
@@ -112,6 +112,7 @@ class GptSpec final : public ModelSpecOf<GptSpec> {
   std::string_view kind() const override { return "gpt"; }
   std::string_view doc() const override { return "GPT-2, on tokens"; }
   Task task() const override { return Task::kTokens; }
+  bool can_decode() const override { return c_.experts == 0; }
 
   std::vector<Key> keys() override {
     std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/nn/decoding.h"
 #include "trireme/nn/models/language.h"
 
 namespace trireme::nn {
@@ -71,10 +72,10 @@ Tensor LlamaBlock::attend(const Tensor& x) {
   const auto by_head = [&](const Tensor& t, int64_t heads) {
     return reshape(t, {x.size(0), x.size(1), heads, config_.width / config_.heads});
   };
-  const Tensor q = rotary(by_head(q_proj_(x), config_.heads), config_.rope_theta);
-  const Tensor k = rotary(by_head(k_proj_(x), config_.kv_heads), config_.rope_theta);
+  const Tensor q = turned_by_position(by_head(q_proj_(x), config_.heads), config_.rope_theta);
+  const Tensor k = turned_by_position(by_head(k_proj_(x), config_.kv_heads), config_.rope_theta);
   const Tensor v = by_head(v_proj_(x), config_.kv_heads);
-  const Tensor out = attention(q, k, v, {.causal = true});
+  const Tensor out = causal_attention(q, k, v);
   return o_proj_(reshape(out, x.shape()));
 }
 
@@ -130,6 +131,7 @@ class LlamaSpec final : public ModelSpecOf<LlamaSpec> {
     return "Llama, on tokens: grouped-query attention, rotary positions, SwiGLU";
   }
   Task task() const override { return Task::kTokens; }
+  bool can_decode() const override { return c_.experts == 0; }
 
   std::vector<Key> keys() override {
     std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},

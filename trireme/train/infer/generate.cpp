@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trireme/backend/device.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
-#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/infer/next_token.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/session.h"
 
 namespace trireme {
 namespace {
@@ -49,40 +47,12 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
   require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);
   require(options.temperature >= 0 && std::isfinite(options.temperature),
           "generate: temperature {}; it must be 0 or more, and finite", options.temperature);
-  const int64_t context = fields_of(config)[0].sample.shape[0];
-  const auto model = make_model(config);
-  JobConfig alone = config;  // on one rank, whatever trained it
-  alone.parallel = {};
-  Assembly assembly = assembly_of(alone, *model, 1);
-  assembly.batch = batch_of(alone, 1);
-  CompileOptions how = compile_options(assembly, assembly.options.parallel, 1, pool ? pool->size() : 1);
-  how.external_parameters = true;
-  const Compiled compiled = compile(inference_of(assembly, 1), how);
-  // Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
-  const auto external = [&](std::string_view name) {
-    View view = parameter(name);
-    const Input& input = compiled.graph.input(name);
-    if (input.saved_as.rank() > 0 && view.type.shape == input.saved_as) {
-      view.type.shape = compiled.graph.type(input.value).shape;
-    }
-    return view;
-  };
-  const std::shared_ptr<Device> device = make_device(assembly.options.device);
-  Executor executor(compiled.plan(), {.pool = pool, .device = device.get(), .external = external});
-
+  NextTokens model(config, parameter, pool);
   std::vector<int32_t> tokens = data::encode(options.prompt);
-  HostTensor window(executor.input(assembly.batch.front().name).type);
   const double begin_s = now_s();
   for (int64_t i = 0; i < options.tokens; ++i) {
     if (i > 0 && options.most_seconds > 0 && now_s() - begin_s > options.most_seconds) break;
-    const auto seen = std::min<size_t>(tokens.size(), static_cast<size_t>(context));
-    const auto ids = window.as<int32_t>();
-    std::fill(ids.begin(), ids.end(), 0);
-    std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), ids.begin());
-    executor.write_input(assembly.batch.front().name, window.view());
-    executor.run();
-    const HostPiece prediction = executor.read_output("prediction");
-    const auto logits = prediction.as<float>().subspan((seen - 1) * vocabulary, vocabulary);
+    const std::span<const float> logits = model.logits(tokens);
     require(
         std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); }),
         "generate: what the model predicts is no number; its parameters have run away. Take an older checkpoint, or "

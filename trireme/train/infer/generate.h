@@ -21,7 +21,9 @@ struct GenerateOptions {
 };
 
 // `parameter` gives the memory of a whole parameter by name; `each` gets every byte as it is made. Returns the prompt
-// and what the model wrote. Throws kInvalidArgument when the configuration's model is no language model over bytes.
+// and what the model wrote: each byte from one token and what the model keeps of those before (infer/next_token.h),
+// where it can and they are as many as it was trained on at most. Throws kInvalidArgument when the configuration's
+// model is no language model over bytes.
 std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
                      const GenerateOptions& options, const std::function<void(char)>& each = {});
 

@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/launch/rank/rank_info.h"
+#include "trireme/train/loop/measured_disk.h"
 #include "trireme/train/report/utilisation.h"
 
 namespace trireme {

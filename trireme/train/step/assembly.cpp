@@ -68,6 +68,15 @@ Graph inference_of(const Assembly& assembly, int64_t ranks) {
   return inference(assembly.model, fields, assembly.options.step);
 }
 
+Graph decoding_of(const Assembly& assembly) {
+  std::vector<BatchField> fields = assembly.batch;
+  const int64_t tokens = fields.front().type.shape[1];
+  for (BatchField& field : fields) {
+    for (int dim = 0; dim < field.type.shape.rank(); ++dim) field.type.shape[dim] = 1;
+  }
+  return decoding(assembly.model, fields, tokens, assembly.options.step);
+}
+
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {
   const std::shared_ptr<Device> device = make_device(assembly.options.device);
   const Numerics numerics = assembly.options.step.numerics;

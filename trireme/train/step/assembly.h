@@ -33,6 +33,8 @@ JobGraphs graphs_of(const Assembly& assembly, int64_t ranks);
 Graph evaluation_of(const Assembly& assembly, int64_t ranks);
 // The model alone, of the fields that it reads.
 Graph inference_of(const Assembly& assembly, int64_t ranks);
+// The model of one next token, on one rank, with what it keeps of as many tokens as a sample has (step.h, decoding).
+Graph decoding_of(const Assembly& assembly);
 
 // How the graphs are compiled; `parallel` is that of graphs_of.
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads);

@@ -8,7 +8,7 @@ namespace trireme {
 void log_slow_products(DType compute) {
   if (compute != DType::kBF16 || isa() >= Isa::kAvx512Bf16) return;
   TRIREME_LOG(kWarn, "train",
-              "bf16 is slower than f32 here: '{}' has no products of bf16, so that their operands "
+              "bf16 saves memory here and no time: '{}' has no products of bf16, so that their operands "
               "are widened to f32",
               to_string(isa()));
 }

@@ -100,6 +100,29 @@ Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vect
   return clamp(scale(reciprocal(norm + 1e-6), limit), 0, 1);  // as torch.nn.utils.clip_grad_norm_
 }
 
+void add_buffer_updates(nn::Trace& trace) {
+  Graph& graph = trace.graph();
+  for (const auto& [buffer, next] : trace.buffer_values())
+    graph.add_output(graph.inputs()[static_cast<size_t>(graph.value(buffer.id()).index)].name, next.id(), buffer.id());
+}
+
+// Tokens that are kept: 0 for whole sequences.
+Graph predicting(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options,
+                 int64_t kept_tokens) {
+  Graph graph(options.name + (kept_tokens > 0 ? ".decoding" : ".inference"));
+  const nn::Fields fields = add_batch(graph, batch);
+  nn::Trace trace(graph, {.training = false, .compute = options.compute, .kept_tokens = kept_tokens});
+  for (const auto& [name, y] : predict(model, fields)) graph.add_output(name, y.id());
+  if (kept_tokens > 0) add_buffer_updates(trace);
+  Graph live = without_dead_nodes(graph);
+  const std::vector<int> uses = live.use_counts();
+  std::vector<BatchField> read;  // targets are not there when a model is put to use
+  for (const BatchField& field : batch) {
+    if (uses[static_cast<size_t>(live.input(field.name).value)] > 0) read.push_back(field);
+  }
+  return read.empty() || read.size() == batch.size() ? live : predicting(model, read, options, kept_tokens);
+}
+
 }  // namespace
 
 Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
@@ -178,17 +201,13 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
 }
 
 Graph inference(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options) {
-  Graph graph(options.name + ".inference");
-  const nn::Fields fields = add_batch(graph, batch);
-  nn::Trace trace(graph, {.training = false, .compute = options.compute});
-  for (const auto& [name, y] : predict(model, fields)) graph.add_output(name, y.id());
-  Graph live = without_dead_nodes(graph);
-  const std::vector<int> uses = live.use_counts();
-  std::vector<BatchField> read;  // targets are not there when a model is put to use
-  for (const BatchField& field : batch) {
-    if (uses[static_cast<size_t>(live.input(field.name).value)] > 0) read.push_back(field);
-  }
-  return read.empty() || read.size() == batch.size() ? live : inference(model, read, options);
+  return predicting(model, batch, options, 0);
+}
+
+Graph decoding(const ModelFn& model, const std::vector<BatchField>& batch, int64_t kept_tokens,
+               const StepOptions& options) {
+  require(kept_tokens > 0, "decoding: {} tokens are kept; it must be 1 or more", kept_tokens);
+  return predicting(model, batch, options, kept_tokens);
 }
 
 const Tensor& LossFn::only_of(const nn::Fields& predicted) {

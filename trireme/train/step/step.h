@@ -89,4 +89,10 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
 // Outputs: what the model predicts, "prediction" where it is one tensor. Inputs: the fields that it reads.
 Graph inference(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options = {});
 
+// The same of a language model for the next tokens of a sequence alone, which the batch is of: one token for a field of
+// [b,1]. What the model keeps of up to `kept_tokens` tokens is state, which starts with zeros; the input "position"
+// i32[] is how many of them came before (nn/decoding.h).
+Graph decoding(const ModelFn& model, const std::vector<BatchField>& batch, int64_t kept_tokens,
+               const StepOptions& options = {});
+
 }  // namespace trireme

@@ -34,7 +34,7 @@ void block_tile(const BlockTile& t) {
   for (int i = 0; i < rows; ++i) at[i][0] = at[i][1] = F32{};
   const float* a = t.a;
   const float* b = t.b;
-  const float* ahead = t.ahead;
+  const char* ahead = static_cast<const char*>(t.ahead);
   const auto add_term = [&]() __attribute__((always_inline)) {
     const F32 b0 = load(b);
     const F32 b1 = load(b + kLanes);
@@ -49,7 +49,7 @@ void block_tile(const BlockTile& t) {
     }
     a += kTileRows;
     b += kTileColumns;
-    ahead += t.ahead_step;
+    ahead += t.ahead_step_bytes;
   };
   // A row of the result is asked for with each of the first terms: all at once they would wait for each other.
   int64_t term = 0;

@@ -9,6 +9,7 @@
 
 #include "trireme/backend/cpu/isa/channels.h"
 #include "trireme/backend/cpu/isa/elementwise.h"
+#include "trireme/backend/cpu/isa/matvec.h"
 #include "trireme/backend/cpu/isa/norm.h"
 #include "trireme/backend/cpu/isa/pooling.h"
 #include "trireme/backend/cpu/isa/products.h"
@@ -27,7 +28,9 @@ struct TensorLoops : ElementwiseLoops<T>,
                      NormLoops<T>,
                      ChannelLoops<T>,
                      PoolLoops<T>,
-                     UpdateLoops<T> {};
+                     UpdateLoops<T>,
+                     MatVecLoops<T>,
+                     PackLoops<T> {};
 
 struct Loops : AttentionLoops {
   TensorLoops<float> f32;
@@ -39,10 +42,6 @@ struct Loops : AttentionLoops {
   void (*leaf_tile)(const LeafTile& tile);
   void (*block_tile)(const BlockTile& tile);
   int64_t tile_rows, tile_columns;
-  // to[term][width]: some terms of n lines, filled up with zeros; `width` is tile_rows or tile_columns. In `from`, the
-  // lines of a term lie side by side and terms `stride` apart, or the other way around.
-  void (*pack_beside)(int64_t width, int64_t n, int64_t terms, const float* from, int64_t stride, float* to);
-  void (*pack_apart)(int64_t width, int64_t n, int64_t terms, const float* from, int64_t stride, float* to);
 
   // sums[digit] += the digits of all x^2, on the grids of op/exact_sum.h.
   void (*exact_squares)(int64_t n, const float* x, const double* grids, double limit, int digits, double* sums);

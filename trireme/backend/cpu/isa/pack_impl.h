@@ -1,12 +1,12 @@
-// Packing of a product's operands into panels (cpu/packed_product.h).
+// Packing of a product's operands into panels (cpu/packed_product.h); those of bf16 are widened on the way.
 #pragma once
 
 #include "trireme/backend/cpu/isa/product_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
-template <int width>
-void pack_beside(int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+template <int width, class T>
+void pack_beside(int64_t n, int64_t terms, const T* from, int64_t stride, float* to) {
   for (int64_t t = 0; t < terms; ++t, from += stride, to += width) {
     // Of the panel beside, which is packed next.
     __builtin_prefetch(from + width);
@@ -25,7 +25,8 @@ void pack_beside(int64_t n, int64_t terms, const float* from, int64_t stride, fl
   }
 }
 
-static void pack_beside(int64_t width, int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+template <class T>
+void pack_beside_of(int64_t width, int64_t n, int64_t terms, const T* from, int64_t stride, float* to) {
   if (width == kTileColumns) {
     // Whole panels without a look at n for each term.
     if (n == kTileColumns) return pack_beside<kTileColumns>(kTileColumns, terms, from, stride, to);
@@ -71,8 +72,8 @@ template <int size>
 }
 
 // At most kLanes lines.
-template <int width>
-[[gnu::always_inline]] static inline void pack_square(int64_t n, int64_t terms, const float* from, int64_t stride,
+template <int width, class T>
+[[gnu::always_inline]] static inline void pack_square(int64_t n, int64_t terms, const T* from, int64_t stride,
                                                       float* to, int at) {
   F32 rows[kLanes];
 #pragma GCC unroll 16
@@ -92,8 +93,8 @@ template <int width>
 }
 
 // As many lines and terms as there can be.
-template <int width, int at>
-[[gnu::always_inline]] static inline void pack_whole_square(const float* from, int64_t stride, float* to) {
+template <int width, int at, class T>
+[[gnu::always_inline]] static inline void pack_whole_square(const T* from, int64_t stride, float* to) {
   constexpr int kLines = width - at < kLanes ? width - at : kLanes;
   F32 rows[kLanes];
 #pragma GCC unroll 16
@@ -110,8 +111,8 @@ template <int width, int at>
   }
 }
 
-template <int width>
-void pack_apart(int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+template <int width, class T>
+void pack_apart(int64_t n, int64_t terms, const T* from, int64_t stride, float* to) {
   static_assert(width <= 2 * kLanes);
   int64_t t = 0;
   for (; n == width && t + kLanes <= terms; t += kLanes) {
@@ -124,7 +125,8 @@ void pack_apart(int64_t n, int64_t terms, const float* from, int64_t stride, flo
   }
 }
 
-static void pack_apart(int64_t width, int64_t n, int64_t terms, const float* from, int64_t stride, float* to) {
+template <class T>
+void pack_apart_of(int64_t width, int64_t n, int64_t terms, const T* from, int64_t stride, float* to) {
   if (width == kTileColumns) return pack_apart<kTileColumns>(n, terms, from, stride, to);
   pack_apart<kTileRows>(n, terms, from, stride, to);
 }

@@ -77,9 +77,17 @@ struct BlockTile {
   float* c = nullptr;
   int64_t c_row = 0;
   bool add = false;
-  // Brought nearer meanwhile: a line of memory a term, so many floats apart.
-  const float* ahead = nullptr;
-  int64_t ahead_step = 0;
+  // Brought nearer meanwhile: a line of memory a term, so many bytes apart.
+  const void* ahead = nullptr;
+  int64_t ahead_step_bytes = 0;
+};
+
+// to[term][width]: some terms of n lines in f32, filled up with zeros; `width` is Loops::tile_rows or tile_columns. In
+// `from`, the lines of a term lie side by side and terms `stride` apart, or the other way around.
+template <class T>
+struct PackLoops {
+  void (*pack_beside)(int64_t width, int64_t n, int64_t terms, const T* from, int64_t stride, float* to);
+  void (*pack_apart)(int64_t width, int64_t n, int64_t terms, const T* from, int64_t stride, float* to);
 };
 
 // For measuring: runs `turns` times as many independent multiply-adds of registers as `per_turn` says.

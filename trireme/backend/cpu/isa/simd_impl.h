@@ -62,10 +62,17 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
   __builtin_memcpy(p, &bits, sizeof bits);
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(TRIREME_ISA_EMULATED)
+// From kLanes - n on: a mask of the first n lanes.
+alignas(32) inline constexpr int32_t kFirstLanes[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+#endif
+
 // The first n < kLanes elements; the rest reads as zero and is not written.
 [[gnu::always_inline]] static inline F32 load_n(const float* p, int64_t n) {
 #if defined(__AVX512F__)
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1U << n) - 1U), p);
+#elif defined(__AVX2__) && !defined(TRIREME_ISA_EMULATED)
+  return _mm256_maskload_ps(p, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kFirstLanes + kLanes - n)));
 #else
   F32 x{};
   for (int64_t i = 0; i < n; ++i) x[i] = p[i];
@@ -75,6 +82,20 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 [[gnu::always_inline]] static inline void store_n(float* p, F32 x, int64_t n) {
 #if defined(__AVX512F__)
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1U << n) - 1U), x);
+#elif defined(__AVX2__) && !defined(TRIREME_ISA_EMULATED)
+  // In parts: some CPUs take long for a store with a mask.
+  __m128 part = _mm256_castps256_ps128(x);
+  if ((n & 4) != 0) {
+    _mm_storeu_ps(p, part);
+    part = _mm256_extractf128_ps(x, 1);
+    p += 4;
+  }
+  if ((n & 2) != 0) {
+    _mm_storel_pi(reinterpret_cast<__m64*>(p), part);
+    part = _mm_movehl_ps(part, part);
+    p += 2;
+  }
+  if ((n & 1) != 0) _mm_store_ss(p, part);
 #else
   for (int64_t i = 0; i < n; ++i) p[i] = x[i];
 #endif

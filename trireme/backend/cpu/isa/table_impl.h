@@ -15,8 +15,9 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 
 template <class T>
 constexpr cpu::TensorLoops<T> make_tensor_table() {
-  return {elementwise_loops<T>(), reduce_loops<T>(), row_loops<T>(),   norm_loops<T>(),
-          channel_loops<T>(),     pool_loops<T>(),   update_loops<T>()};
+  return {elementwise_loops<T>(), reduce_loops<T>(),  row_loops<T>(),
+          norm_loops<T>(),        channel_loops<T>(), pool_loops<T>(),
+          update_loops<T>(),      matvec_loops<T>(),  {pack_beside_of<T>, pack_apart_of<T>}};
 }
 
 constexpr cpu::Loops make_table() {
@@ -30,8 +31,6 @@ constexpr cpu::Loops make_table() {
   table.block_tile = block_tile_of<>;
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
-  table.pack_beside = pack_beside;
-  table.pack_apart = pack_apart;
   table.exact_squares = exact_squares;
   table.f32_peak = {multiply_adds_f32, kChains * kLanes};
   table.bf16_peak = kPeakBf16;

@@ -1,0 +1,113 @@
+// trireme bench decode: how quickly a language model writes, and what of the machine's memory it uses for it.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/model_flags.h"
+#include "trireme/backend/cpu/peak.h"
+#include "trireme/base/clock.h"
+#include "trireme/base/error.h"
+#include "trireme/train/infer/next_token.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/step/initialise.h"
+
+namespace trireme::cli {
+namespace {
+
+struct DecodeArgs {
+  ModelFlags model;
+  int threads = 1;
+  int64_t before = -1, tokens = 32;
+  bool json = false;
+};
+
+using Parameters = std::map<std::string, HostTensor, std::less<>>;
+
+// As the model starts.
+Parameters starting_values(const JobConfig& config) {
+  const auto model = make_model(config);
+  Assembly assembly = assembly_of(config, *model, 1);
+  assembly.batch = batch_of(config, 1);
+  const Graph graph = inference_of(assembly, 1);
+  Parameters out;
+  for (const Input& input : graph.inputs()) {
+    if (input.role != Role::kParameter) continue;
+    const TensorType& type = graph.type(input.value);
+    HostTensor& made = out.emplace(input.name, HostTensor(type)).first->second;
+    initialise(made.view(), Box::whole(type.shape), type.shape, input.init, 0, input.name);
+  }
+  return out;
+}
+
+int decode(const DecodeArgs& args) {
+  const JobConfig config = config_of(args.model, 1, "bench decode");
+  const nn::ModelSpec& spec = model_of(config);
+  require(spec.can_decode(),
+          "bench decode: {} is not decoded token by token; gpt, llama and deepseek without experts are",
+          spec.describe());
+  const Job job({.threads = args.threads});
+  const Parameters parameters = starting_values(config);
+  NextTokens model(
+      config, [&](std::string_view name) { return parameters.find(name)->second.view(); }, &job.pool());
+  const int64_t before = args.before >= 0 ? args.before : std::max<int64_t>(0, model.context() - args.tokens);
+  require(args.tokens >= 1 && before + args.tokens <= model.context(),
+          "bench decode: --before {} --tokens {}; the model takes {} tokens (--seq)", before, args.tokens,
+          model.context());
+  std::vector<int32_t> tokens(static_cast<size_t>(before) + 1, 1);
+  if (before > 0) model.logits(std::span(tokens).first(static_cast<size_t>(before)));
+  std::vector<double> ms;
+  for (int64_t i = 0; i < args.tokens; ++i, tokens.push_back(1)) {
+    const double begin = now_s();
+    model.logits(tokens);
+    ms.push_back((now_s() - begin) * 1e3);
+  }
+  std::ranges::sort(ms);
+  const double bytes = model.bytes_read(before + args.tokens / 2);
+  const double triad = measure_peak(job.pool()).triad_bytes_per_s;
+  const double median = ms[ms.size() / 2];
+  const nlohmann::ordered_json line{{"model", args.model.model},
+                                    {"threads", job.pool().size()},
+                                    {"before", before},
+                                    {"tokens", args.tokens},
+                                    {"ms", median},
+                                    {"min_ms", ms.front()},
+                                    {"per_s", 1e3 / median},
+                                    {"bytes", static_cast<int64_t>(bytes)},
+                                    {"gb_per_s", bytes / median / 1e6},
+                                    {"triad_gb_per_s", triad / 1e9},
+                                    {"of_triad_percent", 100 * bytes / median * 1e3 / triad}};
+  if (args.json) {
+    std::printf("%s\n", line.dump().c_str());
+  } else {
+    for (const auto& [key, value] : line.items()) std::printf("%-16s %s\n", key.c_str(), value.dump().c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_decode(CLI::App& bench, Action& chosen) {
+  auto args = std::make_shared<DecodeArgs>();
+  CLI::App* command =
+      bench.add_subcommand("decode", "Time a token that a language model writes, with what it keeps of those before");
+  add_shape_flags(*command, args->model);
+  command->add_option("--threads", args->threads, "Compute threads")->capture_default_str();
+  command->add_option("--before", args->before,
+                      "Tokens before the first one that is timed; as many as fit unless said");
+  command->add_option("--tokens", args->tokens, "To time")->capture_default_str();
+  command->add_flag("--json", args->json, "One line of JSON");
+  command->footer(
+      "bytes: what a token reads and writes, nearly all of it parameters and what is kept of the tokens before.\n"
+      "of_triad_percent: by STREAM triad of as many threads, measured in the same run.");
+  command->callback([=, &chosen] { chosen = [=] { return decode(*args); }; });
+}
+
+}  // namespace trireme::cli

@@ -1,0 +1,108 @@
+#include "trireme/train/infer/next_token.h"
+
+#include <algorithm>
+
+#include "trireme/base/error.h"
+#include "trireme/exec/step_bytes.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+
+namespace trireme {
+namespace {
+
+JobConfig on_one_rank(JobConfig config) {
+  config.parallel = {};
+  config.train.step.compute = DType::kF32;
+  return config;
+}
+
+Assembly assembly_of_one(const JobConfig& config, nn::Module& model) {
+  Assembly assembly = assembly_of(config, model, 1);
+  assembly.batch = batch_of(config, 1);
+  return assembly;
+}
+
+Graph whole_sequence(const Assembly& assembly) {
+  return inference_of(assembly, 1);
+}
+
+// Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
+View as_in(const Graph& graph, std::string_view name, View view) {
+  const Input& input = graph.input(name);
+  if (input.saved_as.rank() > 0 && view.type.shape == input.saved_as) view.type.shape = graph.type(input.value).shape;
+  return view;
+}
+
+}  // namespace
+
+NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool)
+    : parameter_(std::move(parameter)),
+      pool_(pool),
+      model_(make_model(config)),
+      assembly_(assembly_of_one(on_one_rank(config), *model_)),
+      device_(make_device(assembly_.options.device)),
+      tokens_field_(assembly_.batch.front().name),
+      context_(assembly_.batch.front().type.shape[1]),
+      can_decode_(model_of(config).can_decode()),
+      window_({DType::kI32, {1, context_}}) {}
+
+NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Graph (*graph)(const Assembly&)) {
+  if (made) return *made;
+  CompileOptions how = compile_options(assembly_, assembly_.options.parallel, 1, pool_ ? pool_->size() : 1);
+  how.external_parameters = true;
+  made = std::make_unique<Running>(Running{compile(graph(assembly_), how), {}, nullptr});
+  const Graph& compiled = made->compiled.graph;
+  for (const Input& input : compiled.inputs()) {
+    if (input.role != Role::kState) continue;
+    HostTensor& zeros = made->kept.emplace(input.name, HostTensor(compiled.type(input.value))).first->second;
+    std::ranges::fill(zeros.view().raw(), std::byte{0});
+  }
+  const auto external = [this, running = made.get()](std::string_view name) {
+    const auto kept = running->kept.find(name);
+    return kept != running->kept.end() ? kept->second.view() : as_in(running->compiled.graph, name, parameter_(name));
+  };
+  made->executor = std::make_unique<Executor>(
+      made->compiled.plan(), ExecutorOptions{.pool = pool_, .device = device_.get(), .external = external});
+  return *made;
+}
+
+std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
+  Executor& executor = *run_of(whole_, whole_sequence).executor;
+  const size_t count = std::min(tokens.size(), static_cast<size_t>(context_));
+  const auto ids = window_.as<int32_t>();
+  std::ranges::fill(ids, 0);
+  std::ranges::copy(tokens.last(count), ids.begin());
+  executor.write_input(tokens_field_, window_.view());
+  executor.run();
+  const auto all = executor.output("prediction");
+  const auto vocabulary = static_cast<size_t>(all.type.shape[2]);
+  return executor.read_output("prediction").as<float>().subspan((count - 1) * vocabulary, vocabulary);
+}
+
+std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
+  require(!tokens.empty(), "there is no token to predict the next one from");
+  if (!can_decode_ || tokens.size() > static_cast<size_t>(context_)) return after_all(tokens);
+  Executor& executor = *run_of(next_, decoding_of).executor;
+  const bool goes_on = seen_.size() < tokens.size() && std::ranges::equal(seen_, tokens.first(seen_.size()));
+  if (!goes_on) seen_.clear();  // what is kept of later tokens is written over before it is read
+  while (seen_.size() < tokens.size()) {
+    int32_t token = tokens[seen_.size()];
+    executor.write_input(tokens_field_, {reinterpret_cast<std::byte*>(&token), {DType::kI32, {1, 1}}});
+    if (executor.has_input("position")) executor.write_number("position", static_cast<int32_t>(seen_.size()));
+    executor.run();
+    seen_.push_back(token);
+  }
+  return executor.read_output("prediction").as<float>();
+}
+
+double NextTokens::bytes_read(int64_t before) {
+  require(can_decode_ && before >= 0 && before < context_, "a token after {} others, of up to {}, is not decoded",
+          before, context_);
+  const Running& next = run_of(next_, decoding_of);
+  double kept = 0;
+  for (const auto& [name, tensor] : next.kept) kept += static_cast<double>(tensor.type().bytes());
+  const double unseen = 1 - static_cast<double>(before + 1) / static_cast<double>(context_);
+  return step_bytes(next.compiled.program(), next.compiled.plan()).moved - kept * unseen;
+}
+
+}  // namespace trireme

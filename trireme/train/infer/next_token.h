@@ -1,0 +1,67 @@
+// What a language model predicts after some tokens: from its graph of whole sequences, or token by token, where it
+// keeps what it needs of those before.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/thread_pool.h"
+#include "trireme/exec/executor.h"
+#include "trireme/nn/module.h"
+#include "trireme/tensor/host_tensor.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/step/assembly.h"
+
+namespace trireme {
+
+// Gives the memory of a whole parameter by its name.
+using ParametersByName = std::function<View(std::string_view)>;
+
+// One rank's model without a batch's other samples, whatever trained it. It computes in f32, as parameters are: one
+// that was trained in bf16 would have to round them before each token.
+class NextTokens {
+ public:
+  NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool);
+
+  int64_t context() const { return context_; }  // tokens that a prediction may depend on
+  bool can_decode() const { return can_decode_; }
+
+  // Logits [vocabulary] of what follows the last of the tokens, of which the last context() count. From as few
+  // tokens as have not been seen yet, where the model can decode, all fit, and the tokens seen before are still the
+  // first ones; otherwise from all. Valid until the next call.
+  std::span<const float> logits(std::span<const int32_t> tokens);
+
+  // Bytes that the ops of one token after `before` others read and write: parameters, of embeddings the rows that are
+  // looked up, what is kept of those tokens, and little else. Throws kInvalidArgument where it is not decoded.
+  double bytes_read(int64_t before);
+
+ private:
+  // A graph that has been compiled, and what runs it.
+  struct Running {
+    Compiled compiled;
+    std::map<std::string, HostTensor, std::less<>> kept;  // that it keeps between runs
+    std::unique_ptr<Executor> executor;
+  };
+  Running& run_of(std::unique_ptr<Running>& made, Graph (*graph)(const Assembly&));
+  std::span<const float> after_all(std::span<const int32_t> tokens);
+
+  ParametersByName parameter_;
+  ThreadPool* pool_;
+  std::unique_ptr<nn::Module> model_;
+  Assembly assembly_;
+  std::shared_ptr<Device> device_;
+  std::string tokens_field_;
+  int64_t context_;
+  bool can_decode_;
+  std::unique_ptr<Running> whole_, next_;  // made when they are first asked
+  std::vector<int32_t> seen_;              // by next_
+  HostTensor window_;
+};
+
+}  // namespace trireme

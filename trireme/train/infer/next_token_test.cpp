@@ -1,0 +1,140 @@
+#include "trireme/train/infer/next_token.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/step/initialise.h"
+
+namespace trireme::next_token_test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kContext = 6;
+
+JobConfig model_of_kind(const std::string& kind, std::vector<std::string> more = {}) {
+  JobConfig config;
+  std::vector<std::string> keys{"model.kind=" + kind, "model.layers=2", "model.width=8", "model.heads=2",
+                                fmt::format("data.seq={}", kContext)};
+  keys.insert(keys.end(), more.begin(), more.end());
+  set_keys(config, keys);
+  return config;
+}
+
+class Parameters {
+ public:
+  explicit Parameters(const JobConfig& config) {
+    const auto model = make_model(config);
+    Assembly assembly = assembly_of(config, *model, 1);
+    assembly.batch = batch_of(config, 1);
+    const Graph graph = inference_of(assembly, 1);
+    for (const Input& input : graph.inputs()) {
+      if (input.role != Role::kParameter) continue;
+      HostTensor tensor(graph.type(input.value));
+      initialise(tensor.view(), Box::whole(tensor.shape()), tensor.shape(), input.init, 7, input.name);
+      for (float& x : tensor.as<float>()) x *= 3;  // so that a token's prediction is no matter of the last one alone
+      tensors_.emplace(input.name, std::move(tensor));
+    }
+  }
+  ParametersByName by_name() const {
+    return [this](std::string_view name) { return tensors_.find(name)->second.view(); };
+  }
+
+ private:
+  std::map<std::string, HostTensor, std::less<>> tensors_;
+};
+
+std::vector<float> copy(std::span<const float> x) {
+  return {x.begin(), x.end()};
+}
+
+// Logits of whole sequences: of a model that has seen one token more than it can keep.
+std::vector<float> of_whole(const JobConfig& config, const Parameters& parameters, const std::vector<int32_t>& tokens) {
+  const auto model = make_model(config);
+  Assembly assembly = assembly_of(config, *model, 1);
+  assembly.batch = {{"tokens", {DType::kI32, {1, std::ssize(tokens)}}}};
+  CompileOptions how = compile_options(assembly, {}, 1, 1);
+  how.external_parameters = true;
+  const Compiled compiled = compile(inference_of(assembly, 1), how);
+  const auto external = [&](std::string_view name) {
+    View view = parameters.by_name()(name);
+    return view.with({view.type.dtype, compiled.graph.type(compiled.graph.input(name).value).shape});
+  };
+  Executor executor(compiled.plan(), {.external = external});
+  std::ranges::copy(tokens, executor.input("tokens").as<int32_t>().begin());
+  executor.run();
+  const auto logits = executor.read_output("prediction").as<float>();
+  return copy(logits.last(256));
+}
+
+class EveryKind : public testing::TestWithParam<std::vector<std::string>> {
+ protected:
+  JobConfig config() const { return model_of_kind(GetParam().front(), {GetParam().begin() + 1, GetParam().end()}); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EveryKind,
+                         testing::Values(std::vector<std::string>{"gpt"}, std::vector<std::string>{"llama"},
+                                         std::vector<std::string>{"llama", "model.kv_heads=1", "model.tied=true"},
+                                         std::vector<std::string>{"deepseek", "model.experts=0"}));
+
+TEST_P(EveryKind, predicts_token_by_token_what_it_predicts_of_the_whole_sequence) {
+  const Parameters parameters(config());
+  NextTokens model(config(), parameters.by_name(), nullptr);
+  ASSERT_TRUE(model.can_decode());
+  std::vector<int32_t> tokens;
+  for (const int32_t token : {65, 3, 200, 65, 9, 77}) {
+    tokens.push_back(token);
+    const std::vector<float> got = copy(model.logits(tokens));
+    const std::vector<float> want = of_whole(config(), parameters, tokens);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-4) << tokens.size() << " tokens, logit " << i;
+  }
+}
+
+TEST_P(EveryKind, begins_anew_where_the_tokens_do_not_go_on) {
+  const Parameters parameters(config());
+  NextTokens one(config(), parameters.by_name(), nullptr), other(config(), parameters.by_name(), nullptr);
+  one.logits(std::vector<int32_t>{1, 2, 3, 4, 5});
+  EXPECT_EQ(copy(one.logits(std::vector<int32_t>{1, 7, 3})), copy(other.logits(std::vector<int32_t>{1, 7, 3})));
+  EXPECT_EQ(copy(one.logits(std::vector<int32_t>{1, 7, 3})), copy(other.logits(std::vector<int32_t>{1, 7, 3})));
+}
+
+TEST(NextTokens, more_than_fit_are_the_last_ones_from_the_first_position_on) {
+  const JobConfig config = model_of_kind("gpt");
+  const Parameters parameters(config);
+  NextTokens model(config, parameters.by_name(), nullptr);
+  const std::vector<float> got = copy(model.logits(std::vector<int32_t>{9, 8, 1, 2, 3, 4, 5, 6}));
+  const std::vector<float> want = copy(model.logits(std::vector<int32_t>{1, 2, 3, 4, 5, 6}));
+  for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << i;
+}
+
+// Where experts have room for few tokens, a prediction depends on the other tokens of the batch.
+TEST(NextTokens, a_mixture_of_experts_is_asked_for_whole_sequences) {
+  const JobConfig config = model_of_kind("gpt", {"model.experts=2"});
+  const Parameters parameters(config);
+  NextTokens model(config, parameters.by_name(), nullptr);
+  EXPECT_FALSE(model.can_decode());
+  EXPECT_EQ(model.logits(std::vector<int32_t>{1, 2}).size(), 256U);
+  EXPECT_THROW(model.bytes_read(1), Error);
+}
+
+TEST(NextTokens, count_the_bytes_of_a_token) {
+  const JobConfig config = model_of_kind("gpt");
+  const Parameters parameters(config);
+  NextTokens model(config, parameters.by_name(), nullptr);
+  // Of each of two layers a key and a value more, 8 numbers of 4 bytes each.
+  EXPECT_NEAR(model.bytes_read(3) - model.bytes_read(2), 2 * 2 * 8 * 4, 1e-6);
+  // 12 width^2 a layer, and a tied head of 256 rows; the rest is biases, norms and what the ops hand each other.
+  const double matrices = 4 * (2 * 12 * 64 + 256 * 8);
+  EXPECT_GE(model.bytes_read(0), matrices);
+  EXPECT_LE(model.bytes_read(0), 1.5 * matrices);
+}
+
+}  // namespace
+}  // namespace trireme::next_token_test
