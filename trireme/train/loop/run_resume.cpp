@@ -35,6 +35,10 @@ void Run::start() {
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
   const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
   if (!goes_on || !resume()) {
+    if (fit_.resume && !restarted && job_.rank() == 0) {
+      TRIREME_LOG(kWarn, "train", "nothing to resume: there is no checkpoint in '{}'; training begins anew",
+                  options_.out.empty() ? "" : checkpoints());
+    }
     session_.initialise();
     // What lies in the folder when a job starts again is its own.
     if (!restarted && !options_.out.empty()) move_earlier_run_away();
