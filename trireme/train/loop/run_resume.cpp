@@ -178,7 +178,15 @@ void Run::write_strategy() const {
 }
 
 void Run::log_ignored_requests() const {
-  const std::vector<ShardRequest>& asked = session_.compiled().graph.shard_requests();
+  const Graph& graph = session_.compiled().graph;
+  if (!graph.stage_requests().empty() && session_.compiled().crews.size() == 1) {
+    TRIREME_LOG(kWarn, "train",
+                "pipeline_stage() is ignored, of {}, the first '{}': the ranks are one crew; give them "
+                "more by parallel.pipeline.crews (parallel.pp of a job)",
+                counted(static_cast<int64_t>(graph.stage_requests().size()), "module"),
+                graph.stage_requests().front().scope);
+  }
+  const std::vector<ShardRequest>& asked = graph.shard_requests();
   if (options_.mode != Mode::kDataParallel || asked.empty()) return;
   TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'", asked.size(),
               asked.front().scope);
