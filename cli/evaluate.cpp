@@ -40,8 +40,13 @@ void check_keys(const std::vector<std::string>& set) {
   }
 }
 
+struct Evaluated {
+  JobConfig config;
+  bool held_out = false;  // whether its samples are those that the run held out
+};
+
 // The job's configuration, on the ranks of this command: how and where the run that trained it ran does not matter.
-JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_t ranks) {
+Evaluated evaluated(const EvaluateArgs& args, const ckpt::Reader& reader, int64_t ranks) {
   const auto meta = reader.meta().find("config");
   require(meta != reader.meta().end(), "evaluate: '{}' was not written by `trireme train`: it has no configuration",
           reader.path());
@@ -57,6 +62,7 @@ JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   JobConfig out = parse_config(to_toml(trained), reader.path() + " (configuration)", args.set);
   check_keys(args.set);
   check_same_model(trained, out, reader.path());
+  const bool held_out = holds_out_the_same(trained, out, reader.path());
   const bool given = args.batch > 0;
   const int64_t batch = given                          ? args.batch
                         : out.train.fit.eval_batch > 0 ? out.train.fit.eval_batch
@@ -65,7 +71,7 @@ JobConfig config_of(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
           (batch + ranks - 1) / ranks * ranks);
   out.train.fit.batch = (batch + ranks - 1) / ranks * ranks;
   out.train.fit.eval_batch = 0;
-  return out;
+  return {std::move(out), held_out};
 }
 
 // What a run with this configuration holds out; all samples where it holds none out.
@@ -76,15 +82,13 @@ data::SourcePtr samples_of(const JobConfig& config) {
   return split.validation ? split.validation : split.train;
 }
 
-void print(const EvaluateArgs& args, const JobConfig& config, const ckpt::Reader& reader,
-           const EvaluationResult& found) {
-  const bool held_out = config.data.validation > 0;
-  const bool classes = predicts_classes(config);
+void print(const EvaluateArgs& args, const Evaluated& what, const ckpt::Reader& reader, const EvaluationResult& found) {
+  const bool classes = predicts_classes(what.config);
   if (args.json) {
     nlohmann::ordered_json line{{"checkpoint", reader.path()},
                                 {"step", reader.step()},
                                 {"samples", found.samples},
-                                {"held_out", held_out},
+                                {"held_out", what.held_out},
                                 {"loss", found.loss}};
     if (classes) line["accuracy"] = found.accuracy;
     if (!classes) line["perplexity"] = std::exp(found.loss);
@@ -99,7 +103,7 @@ void print(const EvaluateArgs& args, const JobConfig& config, const ckpt::Reader
     std::printf(", perplexity %.4g", std::exp(found.loss));
   }
   std::printf(", of %lld %s\n", static_cast<long long>(found.samples),
-              held_out ? "samples that were held out" : "samples");
+              what.held_out ? "samples that were held out" : "samples");
 }
 
 int evaluate(const EvaluateArgs& args) {
@@ -107,12 +111,13 @@ int evaluate(const EvaluateArgs& args) {
   const std::string of_run = args.checkpoint + "/checkpoints";
   const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
   const bool worker = is_worker();
-  const JobConfig config =
-      config_of(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is reported before ranks start
+  const Evaluated what =
+      evaluated(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is reported before ranks start
+  const JobConfig& config = what.config;
   if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = config.parallel.transport, .threads = args.threads});
   const EvaluationResult found = evaluate_checkpoint(reader, config, samples_of(config), job);
-  if (job.rank() == 0) print(args, config, reader, found);
+  if (job.rank() == 0) print(args, what, reader, found);
   return 0;
 }
 

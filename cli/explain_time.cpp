@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/log.h"
 #include "trireme/exec/virtual_time.h"
 #include "trireme/train/report/trace.h"
 
@@ -101,9 +102,12 @@ VirtualTime modelled_step(const CrewPlans& crews, const Rates& rates, const Unli
 
 std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualTime& time, bool by_rank) {
   const size_t ranks = time.ranks.size();
-  std::string out =
-      fmt::format("modelled step of {} rank{}: {} ms, by the rates of '{}'\n", ranks, ranks == 1 ? "" : "s",
-                  ms(time.makespan_s), rates.machine ? rates.machine->name : Machine::this_host().name);
+  const Machine machine = rates.machine ? *rates.machine : Machine::this_host();
+  if (const std::string remark = remark_on_ranks(machine, static_cast<int64_t>(ranks)); !remark.empty()) {
+    TRIREME_LOG(kWarn, "cli", "{}", remark);
+  }
+  std::string out = fmt::format("modelled step of {} rank{}: {} ms, by the rates of {}\n", ranks, ranks == 1 ? "" : "s",
+                                ms(time.makespan_s), named_rates(machine));
   out += lanes_table(time);
   double exposed_s = 0, waiting_s = 0, busy_s = 0;
   for (const RankTime& rank : time.ranks) {

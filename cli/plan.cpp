@@ -220,6 +220,9 @@ int run(const PlanArgs& args) {
   const JobPlan plan = plan_job(request);
   request.on_way = {};
   if (shows) std::fprintf(stderr, "\r\033[K");
+  if (const std::string remark = remark_on_ranks(plan.machine, args.ranks); !remark.empty()) {
+    TRIREME_LOG(kWarn, "cli", "plan: {}", remark);
+  }
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(plan_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
   const Answers more = answers(args, request, plan, rule);

@@ -200,6 +200,7 @@ void add_simulate(CLI::App& app, Action& chosen) {
   args->job.takes_models = true;
   add_job_flags(*command, args->job);
   leave_run_out_of_help(*command);
+  command->get_option("--steps")->group(command->get_option("--ranks")->get_group());  // how long the run is
   command->add_option("--machine", args->machine,
                       "File of the machine to run on, like machines/h100x8.toml; without it this host");
   command

@@ -98,7 +98,8 @@ int show(const TimetableArgs& args) {
   const auto longest = std::ranges::max_element(time.crews, {}, [](const auto& crew) { return crew.end - crew.begin; });
   const double span = longest->end - longest->begin;
   std::printf(
-      "\nTakes %.4g; the crew that takes longest idles %.1f %% of its time. One forward pass takes %.4g, input "
+      "\nTakes %.4g; the crew that takes longest idles %.1f %% of the time from its first unit to its last. One "
+      "forward pass takes %.4g, input "
       "gradients %.4g, weight gradients %.4g, a transfer %.4g.\n",
       time.makespan, 100 * longest->bubble() / span, costs.forward, costs.input_grad, costs.weight_grad,
       costs.transfer);

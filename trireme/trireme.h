@@ -3,6 +3,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/comm.h"
 #include "trireme/data/source.h"
 #include "trireme/exec/execution_plan.h"

@@ -280,6 +280,12 @@ TEST_F(RunsTest, EvaluateFindsWhatTheRunFoundOnAnyRanks) {
       all.out,
       ContainsRegex(
           "^run/checkpoints/step-0000[0-9]+, step [0-9]+\nLoss [0-9.]+, accuracy [0-9.]+ %, of 107 samples\n$"));
+  for (const char* other : {"train.seed=5", "data.validation=0.5"}) {
+    EXPECT_THAT(error_line(run({"evaluate", "run", "--set", other})),
+                HasSubstr("others that are held out of the same data are samples that it was trained on"));
+  }
+  const Outcome elsewhere = run({"evaluate", "run", "--json", "--set", "data.samples=200"});
+  EXPECT_THAT(elsewhere.out, HasSubstr("\"held_out\":false")) << elsewhere.err;
   EXPECT_EQ(error_line(run({"evaluate", "run", "-n", "2", "--batch", "7"})),
             "evaluate: --batch 7 does not divide over 2 ranks; use 8");
   EXPECT_THAT(error_line(run({"evaluate", "gone"})), HasSubstr("there is no checkpoint 'gone'"));

@@ -206,8 +206,21 @@ TEST(VerifyPlan, live_buffers_that_share_bytes_are_found) {
   ExecutionPlan plan = small_plan();
   const int a = plan.values[static_cast<size_t>(plan.input("x").value)].buffer;
   const int b = plan.values[static_cast<size_t>(plan.input("w").value)].buffer;
-  plan.buffers[static_cast<size_t>(a)].offset = plan.buffers[static_cast<size_t>(b)].offset;
-  EXPECT_THAT(verify(plan), Contains(HasSubstr("share bytes at 0 while both are live")));
+  Buffer &of_a = plan.buffers[static_cast<size_t>(a)], &of_b = plan.buffers[static_cast<size_t>(b)];
+  of_a.offset = of_b.offset;
+  for (const Tier tier : kEveryTier) {
+    of_a.tier = of_b.tier = tier;
+    EXPECT_THAT(verify(plan), Contains(HasSubstr("share bytes at 0 while both are live"))) << to_string(tier);
+  }
+}
+
+TEST(VerifyPlan, a_value_of_no_buffer_is_found) {
+  ExecutionPlan plan = small_plan();
+  const size_t buffers = plan.buffers.size();
+  plan.values[0].buffer = static_cast<int>(buffers);
+  EXPECT_THAT(verify(plan), Contains(fmt::format("value 0 lies in buffer {}; the plan has {}", buffers, buffers)));
+  plan.values[0].buffer = -1;
+  EXPECT_THAT(verify(plan), Contains(fmt::format("value 0 lies in buffer -1; the plan has {}", buffers)));
 }
 
 TEST(VerifyPlan, a_buffer_past_the_arena_is_found) {
@@ -236,7 +249,7 @@ TEST(VerifyPlan, a_wait_for_what_is_no_earlier_communication_is_found) {
 TEST(VerifyPlan, a_value_larger_than_its_buffer_is_found) {
   ExecutionPlan plan = small_plan();
   plan.buffers[static_cast<size_t>(plan.values[0].buffer)].bytes = 8;
-  EXPECT_THAT(verify(plan), Contains("value 0 of 64 bytes is larger than its buffer"));
+  EXPECT_THAT(verify(plan), Contains("value 0 of 64 bytes at 0 does not lie inside its buffer of 8"));
 }
 
 TEST(PlanText, reads_back_identical) {

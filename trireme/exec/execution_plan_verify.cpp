@@ -68,7 +68,23 @@ void verify_buffers(const ExecutionPlan& plan, Found& out) {
     if (buffer.offset < 0 || end <= bytes) continue;
     out.push_back(fmt::format("buffer {} ends at {}, past the arena of {} bytes", i, end, bytes));
   }
-  for (const Tier tier : {Tier::kDevice, Tier::kHost}) LiveBuffers(plan, tier, out).run();
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) LiveBuffers(plan, tier, out).run();
+}
+
+// Whether each value lies inside of a buffer; what follows goes by where they lie.
+bool verify_values(const ExecutionPlan& plan, Found& out) {
+  const size_t before = out.size();
+  for (size_t id = 0; id < plan.values.size(); ++id) {
+    const PlanValue& value = plan.values[id];
+    if (value.buffer < 0 || value.buffer >= static_cast<int>(plan.buffers.size())) {
+      out.push_back(fmt::format("value {} lies in buffer {}; the plan has {}", id, value.buffer, plan.buffers.size()));
+    } else if (const int64_t room = plan.buffers[static_cast<size_t>(value.buffer)].bytes;
+               value.offset < 0 || value.type.bytes() > room - value.offset) {
+      out.push_back(fmt::format("value {} of {} bytes at {} does not lie inside its buffer of {}", id,
+                                value.type.bytes(), value.offset, room));
+    }
+  }
+  return out.size() == before;
 }
 
 // Goes through the actions in their order, and knows which of those in the background are under way, and what they use.
@@ -222,17 +238,12 @@ std::vector<std::string> verify(const ExecutionPlan& plan) {
     out.push_back(fmt::format("is of crew {} of {}", plan.crew, plan.crews));
   }
   verify_buffers(plan, out);
+  if (!verify_values(plan, out)) return out;
   Flights(plan, out).run();
   verify_moves(plan, out);
   verify_host_ops(plan, out);
   verify_parts(plan, out);
   verify_calls(plan, out);
-  for (size_t id = 0; id < plan.values.size(); ++id) {
-    const PlanValue& value = plan.values[id];
-    if (value.type.bytes() > plan.buffers[static_cast<size_t>(value.buffer)].bytes - value.offset) {
-      out.push_back(fmt::format("value {} of {} bytes is larger than its buffer", id, value.type.bytes()));
-    }
-  }
   return out;
 }
 

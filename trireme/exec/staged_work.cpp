@@ -48,16 +48,17 @@ int64_t staging_bytes(std::span<const int64_t> buffers) {
 Staging stage(std::span<const View> in, std::span<const View> out, std::span<std::byte> scratch, int64_t work_bytes) {
   std::vector<Staged> places = places_of(in, out);
   int64_t end = 0;
+  size_t last = 0;  // of the places so far, the one that reaches farthest in device memory; others may lie inside it
+  const auto end_of = [](const Staged& place) { return place.bytes.data + place.bytes.bytes(); };
   for (size_t i = 0; i < places.size(); ++i) {
     Staged& place = places[i];
     // A gap of one alignment keeps apart what is apart (joined in collective.h).
     place.offset = i == 0 ? 0 : end + kBufferAlignment;
-    if (i > 0) {
-      const Staged& before = places[i - 1];
-      const int64_t distance = place.bytes.data - before.bytes.data;
-      if (distance - before.bytes.bytes() < kBufferAlignment) place.offset = before.offset + distance;
+    if (i > 0 && place.bytes.data - end_of(places[last]) < kBufferAlignment) {
+      place.offset = places[last].offset + (place.bytes.data - places[last].bytes.data);
     }
-    end = align_buffer(place.offset + place.bytes.bytes());
+    end = std::max(end, align_buffer(place.offset + place.bytes.bytes()));
+    if (end_of(place) > end_of(places[last])) last = i;
   }
   const auto all = static_cast<int64_t>(scratch.size());
   invariant(end + work_bytes <= all, "{} bytes are to be staged, and {} used besides, in {}", end, work_bytes, all);

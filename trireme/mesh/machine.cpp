@@ -13,6 +13,7 @@
 #include <thread>
 #include <type_traits>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/toml_text.h"
@@ -157,6 +158,17 @@ Machine Machine::this_host() {
   out.achievable = 0.9;
   out.levels = {{"host", cores, 1.5e-6, 5e9}};
   return out;
+}
+
+std::string named_rates(const Machine& machine) {
+  const bool is_assumed = machine == Machine::this_host();
+  return fmt::format("'{}'{}", machine.name, is_assumed ? " (usual ones, not measured: see trireme calibrate)" : "");
+}
+
+std::string remark_on_ranks(const Machine& machine, int64_t ranks) {
+  if (ranks <= machine.devices()) return "";
+  return fmt::format("{} ranks share the {} of '{}'; the times told are those of ranks that have a core each", ranks,
+                     counted(machine.devices(), "device"), machine.name);
 }
 
 void check(const Machine& machine, std::string_view where) {

@@ -65,6 +65,11 @@ struct Machine {
   static Machine this_host();
 };
 
+// The name in quotes, and that its rates are only the usual ones where nobody measured this host.
+std::string named_rates(const Machine& machine);
+// What to tell who reads times predicted for so many ranks: empty, or that they have to share the machine's cores.
+std::string remark_on_ranks(const Machine& machine, int64_t ranks);
+
 // Throws kInvalidArgument naming the key, its value and what would be right. `where` is the file's
 // name in the text of errors.
 Machine parse_machine(std::string_view text, std::string_view where = "machine");

@@ -1,7 +1,6 @@
 #include "trireme/parallel/batch_layouts.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
@@ -102,9 +101,11 @@ void BatchLayouts::cut_batch(const Input& input, Layout& layout) const {
   const int64_t parts = mesh_.size_of(layout.dims[0]);
   if (shape[0] % parts == 0) return;
   const int64_t below = shape[0] / parts * parts;
+  int64_t fewer = parts;  // the most ranks that share it alike
+  while (shape[0] % fewer != 0) --fewer;
   fail(ErrorKind::kInvalidArgument, "the batch of {} ('{}' {}) does not divide over {} ranks; use {}{} samples, or {}",
        counted(shape[0], "sample"), input.name, to_string(graph_.type(input.value)), parts,
-       below > 0 ? fmt::format("{} or ", below) : "", below + parts, counted(std::gcd(shape[0], parts), "rank"));
+       below > 0 ? fmt::format("{} or ", below) : "", below + parts, counted(fewer, "rank"));
 }
 
 }  // namespace trireme

@@ -72,8 +72,10 @@ std::string search_text(const Graph& graph, const Strategy& strategy, const Step
                         SearchKind kind) {
   const auto ms = [](int64_t ps) { return static_cast<double>(ps) * 1e-9; };
   std::string out = fmt::format("auto_parallel by {} over mesh '{}'\n", to_string(kind), to_string(strategy.mesh));
-  out += fmt::format("  a step is predicted to take {:.4g} ms: {:.4g} computing, {:.4g} moving values between ranks\n",
-                     ms(price.price.time_ps), ms(price.price.time_ps - price.moved_ps), ms(price.moved_ps));
+  out += fmt::format(
+      "  a step is predicted to take {:.4g} ms before fusion and overlap (explain --stage time: after them): "
+      "{:.4g} computing, {:.4g} moving values between ranks\n",
+      ms(price.price.time_ps), ms(price.price.time_ps - price.moved_ps), ms(price.moved_ps));
   if (found.bound_ps > 0 && price.price == found.price) {
     out += fmt::format("  no other of the ways to give {} to the ops takes less than {:.4g} ms\n",
                        kind == SearchKind::kRecursiveProgramming ? "the mesh's last axis" : "the mesh's axes",

@@ -41,7 +41,8 @@ int64_t MemoryStore::add(std::string_view key, int64_t amount) {
     const auto parsed = std::from_chars(text.data(), end, value);
     require(parsed.ec == std::errc{} && parsed.ptr == end,
             "store: key '{}' holds '{}', which is not a number to add to", key, text);
-    value += amount;
+    require(!__builtin_add_overflow(value, amount, &value),
+            "store: key '{}' holds '{}'; with {} it is more than an int64 holds", key, text, amount);
     text = std::to_string(value);
   }
   changed_.notify_all();

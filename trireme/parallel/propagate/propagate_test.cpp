@@ -64,8 +64,8 @@ TEST(DataParallel, a_batch_that_does_not_divide_is_refused_with_batches_that_wou
   };
   EXPECT_EQ(error_of(30, 8),
             "the batch of 30 samples ('image' f32[30,4]) does not divide over 8 ranks; use 24 or "
-            "32 samples, or 2 ranks");
-  EXPECT_THAT(error_of(3, 4), HasSubstr("use 4 samples, or 1 rank"));
+            "32 samples, or 6 ranks");
+  EXPECT_THAT(error_of(3, 4), HasSubstr("use 4 samples, or 3 ranks"));
   EXPECT_THAT(error_of(4, 0), HasSubstr("parallel over 0 ranks; it must be 1 or more"));
 }
 

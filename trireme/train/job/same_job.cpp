@@ -1,5 +1,7 @@
 #include "trireme/train/job/same_job.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "trireme/backend/cpu/cpu_model.h"
@@ -148,6 +150,29 @@ void check_same_model(const JobConfig& trained, const JobConfig& now, const std:
             "checkpoint '{}' was trained with {} = {}; with {} it would be taken for another model. Leave {} out",
             checkpoint, old_key.name, old_value, new_value, old_key.name);
   }
+}
+
+bool holds_out_the_same(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint) {
+  static constexpr std::string_view kOfTheSplit[] = {"data.validation", "data.validation_blocks", "train.seed"};
+  JobConfig before = trained, after = now;
+  if (after.data.validation == 0) return false;
+  const std::vector<ConfigKey> new_keys = config_keys(after);
+  std::vector<std::string> others;  // of the split
+  for (const ConfigKey& old_key : config_keys(before)) {
+    const bool is_of_split = std::ranges::find(kOfTheSplit, old_key.name) != std::end(kOfTheSplit);
+    if (!is_of_split && old_key.section() != "data.") continue;
+    const auto same = std::ranges::find(new_keys, old_key.name, &ConfigKey::name);
+    const std::string old_value = value_text(old_key.target);
+    if (same != new_keys.end() && value_text(same->target) == old_value) continue;
+    if (!is_of_split) return false;
+    others.push_back(fmt::format("{} = {}", old_key.name, old_value));
+  }
+  require(
+      others.empty(),
+      "the run of checkpoint '{}' held out by {}; others that are held out of the same data are samples that it was "
+      "trained on. Leave that key out, or set data.validation=0 to take all samples",
+      checkpoint, fmt::join(others, ", "));
+  return true;
 }
 
 }  // namespace trireme

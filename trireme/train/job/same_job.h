@@ -26,4 +26,9 @@ std::vector<std::string> check_same_job(const std::map<std::string, std::string>
 // other keys of the section [model], or another meaning of what it makes. Other data are fine.
 void check_same_model(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint);
 
+// Whether the samples that `now` holds out are those that the run held out: not where it holds out none, or has other
+// data. Throws kInvalidArgument, naming the key, where they are others of the same data, since the run was trained on
+// some of them.
+bool holds_out_the_same(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint);
+
 }  // namespace trireme

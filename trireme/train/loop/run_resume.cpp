@@ -35,6 +35,10 @@ void Run::start() {
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
   const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
   if (!goes_on || !resume()) {
+    if (fit_.resume && !restarted && job_.rank() == 0) {
+      TRIREME_LOG(kWarn, "train", "nothing to resume: there is no checkpoint in '{}'; training begins anew",
+                  options_.out.empty() ? "" : checkpoints());
+    }
     session_.initialise();
     // What lies in the folder when a job starts again is its own.
     if (!restarted && !options_.out.empty()) move_earlier_run_away();
@@ -174,7 +178,15 @@ void Run::write_strategy() const {
 }
 
 void Run::log_ignored_requests() const {
-  const std::vector<ShardRequest>& asked = session_.compiled().graph.shard_requests();
+  const Graph& graph = session_.compiled().graph;
+  if (!graph.stage_requests().empty() && session_.compiled().crews.size() == 1) {
+    TRIREME_LOG(kWarn, "train",
+                "pipeline_stage() is ignored, of {}, the first '{}': the ranks are one crew; give them "
+                "more by parallel.pipeline.crews (parallel.pp of a job)",
+                counted(static_cast<int64_t>(graph.stage_requests().size()), "module"),
+                graph.stage_requests().front().scope);
+  }
+  const std::vector<ShardRequest>& asked = graph.shard_requests();
   if (options_.mode != Mode::kDataParallel || asked.empty()) return;
   TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'", asked.size(),
               asked.front().scope);

@@ -27,6 +27,8 @@ class Trainer {
       : Trainer(model_of(net), LossFn(std::move(loss)), std::move(optimizer), std::move(options)) {}
   ~Trainer();
 
+  // Each call is a run of its own, from new weights; with options.resume from those of the newest checkpoint in
+  // `out`, on which it goes to options.epochs or options.steps in all.
   FitResult fit(const data::SourcePtr& train, const FitOptions& options);
 
  private:

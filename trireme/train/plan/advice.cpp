@@ -187,8 +187,10 @@ class Adviser {
       return;
     }
     const bool is_used = technique.is_used(chosen_.way, facts_.ranks);
-    const WaysAnswer other =
-        search_.best_of([&](const Way& way) { return technique.is_used(way, facts_.ranks) != is_used; });
+    // What --auto finds may use it as well, so that says nothing of going without.
+    const WaysAnswer other = search_.best_of([&](const Way& way) {
+      return technique.is_used(way, facts_.ranks) != is_used && !(is_used && way.is_searched);
+    });
     const bool is_open = chosen_.way.is_searched && !is_used;
     std::string out = fmt::format("{}: {}", technique.name, is_used ? "yes" : is_open ? "as --auto finds" : "no");
     if (is_used) out += degree_text(technique, chosen_.way, facts_);

@@ -89,8 +89,8 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
 }
 
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
-  std::string out = fmt::format("plan for {} by the rates of '{}', {:.1f} MiB of memory a rank\n",
-                                counted(ranks, "rank"), plan.machine.name, exact_mib(plan.memory_bytes));
+  std::string out = fmt::format("plan for {} by the rates of {}, {:.1f} MiB of memory a rank\n", counted(ranks, "rank"),
+                                named_rates(plan.machine), exact_mib(plan.memory_bytes));
   if (plan.best.empty()) {
     out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())

@@ -166,7 +166,6 @@ WayCost cost_of(const Compiled& compiled) {
   out.step_s = time.makespan_s;
   const auto ranks = static_cast<double>(time.ranks.size());
   for (const RankTime& rank : time.ranks) {
-    out.waiting_s += rank.waiting_s / ranks;
     for (int lane = 1; lane < kLanes; ++lane) {
       out.moving_s += rank.lanes[static_cast<size_t>(lane)].busy_s / ranks;
       out.exposed_s += rank.lanes[static_cast<size_t>(lane)].exposed_s / ranks;
@@ -177,7 +176,15 @@ WayCost cost_of(const Compiled& compiled) {
     const Arena& arena = crew.plan.arena();
     out.memory.push_back({arena.bytes, arena.persistent, bytes_by_holding(crew.plan)});
   }
+  // A rank that does not compute waits for what is on its way, or for others to send it.
+  const double idle_s = out.step_s - out.forward_s - out.backward_s - out.again_s - out.update_s;
+  out.exposed_s = std::clamp(out.exposed_s, 0.0, std::max(0.0, idle_s));
+  out.waiting_s = std::max(0.0, idle_s - out.exposed_s);
   return out;
+}
+
+int64_t WayCost::Memory::gaps() const {
+  return arena - std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
 }
 
 int64_t WayCost::most_bytes() const {

@@ -34,6 +34,7 @@ struct WayCost {
   struct Memory {
     int64_t arena = 0, persistent = 0;
     std::vector<int64_t> kinds;  // at the fullest moment, by Holding
+    int64_t gaps() const;        // what is left of the arena
   };
   std::vector<Memory> memory;
 

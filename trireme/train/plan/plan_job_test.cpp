@@ -49,6 +49,10 @@ TEST(PlanJob, finds_the_ways_that_fit_in_order_of_their_time) {
   for (size_t i = 0; i < found.best.size(); ++i) {
     EXPECT_GE(found.best[i].cost.step_s, found.bound_s);
     EXPECT_LE(found.best[i].cost.most_bytes(), found.memory_bytes);
+    const WayCost& cost = found.best[i].cost;
+    EXPECT_NEAR(cost.forward_s + cost.backward_s + cost.again_s + cost.update_s + cost.exposed_s + cost.waiting_s,
+                cost.step_s, 1e-9 * cost.step_s)
+        << found.best[i].way.text();
     if (i > 0) EXPECT_LE(found.best[i - 1].cost.step_s, found.best[i].cost.step_s);
   }
   const std::string text = plan_text(found, 2, 8 * 16, "tokens");

@@ -170,13 +170,11 @@ void add_memory(const TimedStep& step, const WayCost& cost, PlanPage& page) {
     while (end < crews && cost.memory[end].arena == memory.arena && cost.memory[end].kinds == memory.kinds) ++end;
     PlanPage::Memory& out = page.memory.emplace_back(PlanPage::Memory{
         .of = stages_name("crew", crew, end, crews), .bytes = memory.arena, .over_time = memory_chart(step, crew)});
-    int64_t sum = 0;
     for (int kind = 0; kind < kHoldings; ++kind) {
       const int64_t bytes = memory.kinds[static_cast<size_t>(kind)];
-      sum += bytes;
       if (bytes > 0) out.kinds.emplace_back(to_string(static_cast<Holding>(kind)), bytes);
     }
-    if (memory.arena > sum) out.kinds.emplace_back("gaps", memory.arena - sum);
+    if (memory.gaps() > 0) out.kinds.emplace_back("gaps", memory.gaps());
     out.over_time.limit = static_cast<double>(page.memory_limit);
   }
 }

@@ -47,8 +47,8 @@ std::string infeasible_text(const JobPlan& plan) {
 }  // namespace
 
 std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
-  std::string out = fmt::format("plan for {} rank{} by the rates of '{}', {:.1f} MiB of memory a rank\n", ranks,
-                                ranks == 1 ? "" : "s", plan.machine.name, mib(plan.memory_bytes));
+  std::string out = fmt::format("plan for {} rank{} by the rates of {}, {:.1f} MiB of memory a rank\n", ranks,
+                                ranks == 1 ? "" : "s", named_rates(plan.machine), mib(plan.memory_bytes));
   const PlanLedger& ledger = plan.ledger;
   const auto finish = [&] {
     out += fmt::format(
@@ -84,6 +84,7 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
       const int64_t bytes = memory.kinds[static_cast<size_t>(kind)];
       if (bytes > 0) out += fmt::format(", {} {:.1f} MiB", to_string(static_cast<Holding>(kind)), mib(bytes));
     }
+    if (memory.gaps() > 0) out += fmt::format(", gaps {:.1f} MiB", mib(memory.gaps()));
     out += "\n";
   }
   for (size_t i = 1; i < plan.best.size(); ++i) {

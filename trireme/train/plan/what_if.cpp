@@ -71,7 +71,9 @@ std::string why_not_text(const JobPlan& chosen, const JobPlan& kept, const WayRu
   const PlanLedger& ledger = kept.ledger;
   std::string out = fmt::format("why not {}: ", rule.text());
   if (ledger.ways == 0)
-    return out + "each of it can be asked for, but no way has all of it: pp, tp, cp and ep together divide the ranks\n";
+    return out +
+           "each of it can be asked for, but no way has all of it: pp, tp, cp and ep together divide the "
+           "ranks, and zero needs ranks that they leave for data\n";
   if (!kept.best.empty() && !chosen.best.empty()) {
     const PlannedWay &best = chosen.best.front(), &asked = kept.best.front();
     if (best.way.text() == asked.way.text()) return out + "the best way keeps it\n";
