@@ -216,9 +216,13 @@ struct Rest {
 
 template <class Body>
 [[gnu::always_inline]] static inline void for_each_vector(int64_t n, Body&& body) {
+#if defined(TRIREME_ISA_EMULATED)  // where whole vectors are worth no code of their own
+  for (int64_t i = 0; i < n; i += kLanes) body(Rest{i, n - i < kLanes ? n - i : kLanes});
+#else
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) body(Whole{i});
   if (i < n) body(Rest{i, n - i});
+#endif
 }
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
