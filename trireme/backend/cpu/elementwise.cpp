@@ -1,5 +1,6 @@
 // Elementwise ops on f32 and bf16, and casts between the two.
 #include <algorithm>
+#include <array>
 
 #include "trireme/backend/cpu/broadcast.h"
 #include "trireme/backend/cpu/kernels.h"
@@ -21,6 +22,27 @@ void map(const KernelArgs& args, Unary kind, double p, double q) {
   });
 }
 
+// Of runs of a few elements, all with the same b: a loop takes many of them, beside as many copies of it.
+constexpr int64_t kShortRun = 64, kOfCopies = 512;
+
+bool is_short_beside_all(const Runs& runs) {
+  return runs.outer == 1 && runs.a_moves && runs.b_moves && runs.length <= kShortRun && runs.a_step[0] == runs.length &&
+         runs.b_step[0] == 0;
+}
+
+template <class T, class Loop>
+void map_beside_copies(const KernelArgs& args, const Runs& runs, Loop&& loop, const T* a, const T* b, T* y) {
+  std::array<T, kOfCopies> copies;
+  const int64_t together = kOfCopies / runs.length;
+  for (int64_t i = 0; i < together; ++i) std::copy_n(b, runs.length, copies.begin() + i * runs.length);
+  for_range(args, runs.count, rows_per_task(runs.length), [&](int64_t run, int64_t end) {
+    for (; run < end; run += together) {
+      const int64_t at = run * runs.length;
+      loop(std::min(together, end - run) * runs.length, a + at, copies.data(), y + at);
+    }
+  });
+}
+
 template <class T>
 void map(const KernelArgs& args, Binary kind) {
   const T* a = data_of<T>(args.in[0]);
@@ -30,6 +52,7 @@ void map(const KernelArgs& args, Binary kind) {
   const Runs runs = runs_of(args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape);
   const auto& forms = loops_on<T>().binary[static_cast<int>(kind)];
   const auto loop = runs.a_moves && runs.b_moves ? forms[0] : runs.a_moves ? forms[2] : forms[1];
+  if (is_short_beside_all(runs)) return map_beside_copies(args, runs, loop, a, b, y);
   // Long runs are cut, short ones are put together.
   const int64_t pieces = (runs.length + kGrain - 1) / kGrain;
   const int64_t items = runs.count * pieces;

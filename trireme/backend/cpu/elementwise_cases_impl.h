@@ -19,6 +19,8 @@ inline std::vector<Example> binary_cases() {
           {.in = {f32_of({17}), f32_of({17})}, .fill = away},
           {.in = {f32_of({5, 7001}), f32_of({5, 7001})}, .fill = away},
           {.in = {f32_of({257, 129}), f32_of({129})}, .fill = away},
+          {.in = {f32_of({7, 1031, 6}), f32_of({6})}, .fill = away},  // short runs beside one
+          {.in = {f32_of({301, 64}), f32_of({64})}, .fill = away},
           {.in = {f32_of({31, 33}), f32_of({31, 1})}, .fill = away},
           {.in = {f32_of({1, 33}), f32_of({31, 1})}, .fill = away},
           {.in = {f32_of({3, 1, 5, 7}), f32_of({4, 1, 7})}, .fill = away},
