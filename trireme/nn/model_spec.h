@@ -42,11 +42,11 @@ struct Cut {
 
 // What ranks may share by the ready-made strategy, and the sizes that they must divide.
 struct Cuttable {
-  bool weights = false;     // over tp
-  bool positions = false;   // over cp, and over tp with sp
-  bool vocabulary = false;  // embedding, head and loss over tp
-  bool mixture = false;     // experts over ep
-  int64_t heads = 0;        // that attention may be cut by, and the key that says how many
+  bool weights = false;    // over tp
+  bool positions = false;  // over cp, and over tp with sp
+  int64_t vocabulary = 0;  // tokens by which embedding, head and loss are cut over tp; 0: they are not
+  bool mixture = false;    // experts over ep
+  int64_t heads = 0;       // that attention may be cut by, and the key that says how many
   std::string heads_key = {};
   int64_t experts = 0;
   int64_t expert_groups = 1;
@@ -85,6 +85,10 @@ class ModelSpec {
 
   virtual Cuttable cuttable() const { return {}; }
   virtual std::vector<Cut> cuts(const CutRequest&) const { return {}; }
+
+  // Keys of [model] by which it has one block of each kind that it has, in their order, and what stands before and
+  // after them as it is: "layers=1". For specs with a key `layers`.
+  virtual std::vector<std::string> one_block_of_each_kind() const { return {"layers=1"}; }
 
   virtual std::string describe() const = 0;  // for a run's report: "gpt, 4 layers of width 256, 4 heads"
 };

@@ -263,7 +263,7 @@ class DeepSeekSpec final : public ModelSpecOf<DeepSeekSpec> {
   Cuttable cuttable() const override {
     return {.weights = true,
             .positions = true,
-            .vocabulary = true,
+            .vocabulary = c_.vocabulary,
             .mixture = has_experts(),
             .heads = c_.heads,
             .heads_key = "model.heads",
@@ -303,6 +303,11 @@ class DeepSeekSpec final : public ModelSpecOf<DeepSeekSpec> {
     if (!has_experts()) return rules;
     for (Cut& cut : mixture_cuts("model.layers.*.moe", c_.expert_groups, true)) rules.push_back(std::move(cut));
     return rules;
+  }
+
+  std::vector<std::string> one_block_of_each_kind() const override {
+    if (!has_experts() || dense_blocks() == 0) return {"layers=1"};
+    return {"layers=2", "dense_layers=1"};
   }
 
   std::string describe() const override {

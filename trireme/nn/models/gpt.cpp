@@ -149,7 +149,7 @@ class GptSpec final : public ModelSpecOf<GptSpec> {
   Cuttable cuttable() const override {
     return {.weights = true,
             .positions = true,
-            .vocabulary = true,
+            .vocabulary = c_.vocabulary,
             .mixture = true,
             .heads = c_.heads,
             .heads_key = "model.heads",

@@ -178,7 +178,7 @@ class LlamaSpec final : public ModelSpecOf<LlamaSpec> {
   Cuttable cuttable() const override {
     return {.weights = true,
             .positions = true,
-            .vocabulary = true,
+            .vocabulary = c_.vocabulary,
             .mixture = true,
             .heads = key_heads(),
             .heads_key = "model.kv_heads",

@@ -219,7 +219,7 @@ class T5Spec final : public ModelSpecOf<T5Spec> {
   }
 
   Cuttable cuttable() const override {
-    return {.weights = true, .vocabulary = true, .heads = c_.heads, .heads_key = "model.heads"};
+    return {.weights = true, .vocabulary = c_.vocabulary, .heads = c_.heads, .heads_key = "model.heads"};
   }
   std::vector<Cut> cuts(const CutRequest& request) const override {
     std::vector<Cut> rules;

@@ -30,6 +30,7 @@ struct CertifiedPart {
 struct CertifiedCut {
   int64_t tp = 1, cp = 1, ep = 1, dp = 1;
   bool sp = false;
+  bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
   std::string recompute = "none";
@@ -39,15 +40,17 @@ struct CertifiedCut {
 // What the parts take by one cut.
 struct CertifiedTable {
   CertifiedCut cut;
-  bool is_refused = false;  // the compiler does not take the cut; then without figures
-  int64_t crossing = 0;     // ps: activations over one boundary of stages, and their gradients back
-  CertifiedPart before, block, after;
+  bool is_refused = false;           // the compiler does not take the cut; then without figures
+  bool is_joined = false;            // micro-batches depend on each other, so that no pipeline runs them in turn
+  int64_t crossing = 0;              // ps: activations over one boundary of stages, and their gradients back
+  std::vector<CertifiedPart> parts;  // what stands before the blocks, a block of each kind, what stands after
   friend bool operator==(const CertifiedTable&, const CertifiedTable&) = default;
 };
 
 struct CertifiedWay {
   int64_t pp = 1, micro_batches = 1;
   std::string schedule = "1f1b";
+  int64_t virtual_stages = 1;  // of each crew: crew c has the stages c, c + pp, c + 2 pp and so on
   CertifiedCut cut;
   friend auto operator<=>(const CertifiedWay&, const CertifiedWay&) = default;
 };
@@ -56,7 +59,7 @@ struct CertifiedPlan {
   CertifiedWay way;
   std::vector<int64_t> begins;  // the first part of each stage; part 0 stands before the blocks
   int64_t step_ps = 0;
-  std::vector<int64_t> stage_bytes;
+  std::vector<int64_t> crew_bytes;  // of a rank of each crew
   friend bool operator==(const CertifiedPlan&, const CertifiedPlan&) = default;
 };
 
@@ -67,16 +70,24 @@ struct CertifiedLedger {
 };
 
 struct CertifiedModel {
-  int64_t layers = 0;     // blocks, all alike
-  int64_t heads = 0;      // that tp divides; 0: any
-  int64_t experts = 0;    // that ep cuts; 0: none
-  int64_t weights = 0;    // 1: tp cuts them
-  int64_t positions = 0;  // 1: cp and sp cut them
-  int64_t sequence = 1;   // positions of a sample
-  int64_t batch = 1;      // samples of a step
+  int64_t layers = 0;      // blocks
+  int64_t heads = 0;       // that tp divides; 0: any
+  int64_t experts = 0;     // that ep cuts; 0: none
+  int64_t weights = 0;     // 1: tp cuts them
+  int64_t positions = 0;   // 1: cp and sp cut them
+  int64_t vocabulary = 0;  // that tp cuts where it divides; 0: it does not
+  int64_t sequence = 1;    // positions of a sample
+  int64_t batch = 1;       // samples of a step
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
   friend bool operator==(const CertifiedModel&, const CertifiedModel&) = default;
+};
+
+// Blocks of one kind that follow each other.
+struct CertifiedRun {
+  int64_t kind = 0;  // numbered in the order in which they first come
+  int64_t blocks = 0;
+  friend bool operator==(const CertifiedRun&, const CertifiedRun&) = default;
 };
 
 struct Certificate {
@@ -87,6 +98,7 @@ struct Certificate {
   CertifiedModel model;
   std::vector<std::string> before, after;  // scopes that stand before and after the blocks
   std::string blocks;                      // "h", of "h.0", "h.1"
+  std::vector<CertifiedRun> runs;          // of the blocks
   int64_t top = 1;                         // how many ways were asked for
   std::vector<CertifiedPlan> best;         // by time; fewer than asked for: no other fits
   CertifiedLedger ledger;

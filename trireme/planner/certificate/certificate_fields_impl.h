@@ -14,6 +14,7 @@ inline constexpr int64_t kCertifiedMost = int64_t{1} << 60;  // a few of them ca
 inline constexpr int64_t kCertifiedRanks = 65'536;
 inline constexpr int64_t kCertifiedBatch = int64_t{1} << 31;
 inline constexpr int64_t kCertifiedLayers = 10'000;
+inline constexpr int64_t kCertifiedKinds = 8;  // of blocks
 
 inline constexpr size_t kCertifiedPassFields = 6;  // times of a micro-batch
 inline constexpr std::array kCertifiedPartFields{
@@ -25,12 +26,13 @@ inline constexpr std::array kCertifiedPartFields{
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;
 
-inline constexpr CertifiedNames<CertifiedModel, 10> kCertifiedModelNames{
+inline constexpr CertifiedNames<CertifiedModel, 11> kCertifiedModelNames{
     {{"layers", &CertifiedModel::layers},
      {"heads", &CertifiedModel::heads},
      {"experts", &CertifiedModel::experts},
      {"weights", &CertifiedModel::weights},
      {"positions", &CertifiedModel::positions},
+     {"vocabulary", &CertifiedModel::vocabulary},
      {"sequence", &CertifiedModel::sequence},
      {"batch", &CertifiedModel::batch},
      {"parameter_bytes", &CertifiedModel::parameter_bytes},

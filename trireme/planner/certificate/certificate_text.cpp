@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 2";
+constexpr std::string_view kCertificateLine = "trireme certificate 3";
 
 std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;
@@ -20,10 +20,14 @@ std::string part_numbers(const CertifiedPart& part) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
+std::string_view part_name(size_t part, size_t parts) {
+  return part == 0 ? "before" : part + 1 == parts ? "after" : "block";
+}
+
 // The cut of a table of one data parallel rank has no dp and zero of its own.
 std::string cut_words(const CertifiedCut& cut, bool is_alone) {
-  std::string out = fmt::format("tp={} cp={} ep={} sp={} rows={} recompute={}", cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0,
-                                cut.rows, cut.recompute);
+  std::string out = fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={}", cut.tp, cut.cp, cut.ep,
+                                cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute);
   if (!is_alone) out += fmt::format(" dp={} zero={}", cut.dp, cut.zero);
   return out;
 }
@@ -35,8 +39,10 @@ void add_tables(const std::vector<CertifiedTable>& tables, bool is_alone, std::s
       out += " refused\n";
       continue;
     }
-    out += fmt::format(" crossing={} before={} block={} after={}\n", table.crossing, part_numbers(table.before),
-                       part_numbers(table.block), part_numbers(table.after));
+    out += fmt::format(" joined={} crossing={}", table.is_joined ? 1 : 0, table.crossing);
+    for (size_t part = 0; part < table.parts.size(); ++part)
+      out += fmt::format(" {}={}", part_name(part, table.parts.size()), part_numbers(table.parts[part]));
+    out += "\n";
   }
 }
 
@@ -149,6 +155,7 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   out.cp = reader.number_from("cp", 1, kCertifiedRanks);
   out.ep = reader.number_from("ep", 1, kCertifiedRanks);
   out.sp = reader.number_from("sp", 0, 1) == 1;
+  out.vocabulary = reader.number_from("vocabulary", 0, 1) == 1;
   out.rows = reader.number_from("rows", 1, kCertifiedBatch);
   out.recompute = reader.value("recompute");
   if (is_alone) return out;
@@ -157,7 +164,8 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   return out;
 }
 
-std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_alone) {
+// Each of a table of what stands before the blocks, so many kinds of blocks, and what stands after.
+std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_alone, size_t kinds) {
   const std::string_view kind = is_alone ? "alone" : "prices";
   std::vector<CertifiedTable> out;
   while (reader.next_kind() == kind) {
@@ -168,10 +176,11 @@ std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_alone
       reader.wrong(fmt::format("the tables '{}' are not in ascending order of their cuts, each once", kind));
     table.is_refused = reader.takes("refused");
     if (!table.is_refused) {
+      table.is_joined = reader.number_from("joined", 0, 1) == 1;
       table.crossing = reader.number("crossing");
-      read_part(reader, "before", table.before);
-      read_part(reader, "block", table.block);
-      read_part(reader, "after", table.after);
+      table.parts.resize(kinds + 2);
+      for (size_t part = 0; part < table.parts.size(); ++part)
+        read_part(reader, part_name(part, table.parts.size()), table.parts[part]);
     }
     reader.end_line();
     out.push_back(std::move(table));
@@ -185,10 +194,11 @@ CertifiedPlan read_plan(CertificateReader& reader) {
   out.way.pp = reader.number_from("pp", 1, kCertifiedRanks);
   out.way.micro_batches = reader.number_from("micro_batches", 1, kCertifiedBatch);
   out.way.schedule = reader.value("schedule");
+  out.way.virtual_stages = reader.number_from("virtual_stages", 1, kCertifiedLayers);
   out.way.cut = read_cut(reader, false);
   out.step_ps = reader.number("step_ps");
   out.begins = reader.numbers("begins");
-  out.stage_bytes = reader.numbers("stage_bytes");
+  out.crew_bytes = reader.numbers("crew_bytes");
   reader.end_line();
   return out;
 }
@@ -217,6 +227,30 @@ void read_model(CertificateReader& reader, CertifiedModel& model) {
   if (model.batch < 1 || model.batch > kCertifiedBatch || model.sequence < 1)
     reader.wrong(fmt::format("a batch of {} samples of {} positions", model.batch, model.sequence));
   if (model.weights > 1 || model.positions > 1) reader.wrong("weights and positions must be 0 or 1");
+}
+
+// "0x3,1x58": three blocks of one kind, then 58 of another. Each run is as long as it can be.
+std::vector<CertifiedRun> read_runs(CertificateReader& reader, int64_t layers) {
+  reader.line_of("runs");
+  std::vector<CertifiedRun> out;
+  int64_t kinds = 0, blocks = 0;
+  for (std::string_view list = reader.word(); !list.empty();) {
+    const std::string_view run = list.substr(0, list.find(','));
+    list.remove_prefix(std::min(list.size(), run.size() + 1));
+    const size_t times = std::min(run.find('x'), run.size());
+    const CertifiedRun read{reader.number_in(run.substr(0, times)),
+                            reader.number_in(run.substr(std::min(times + 1, run.size())))};
+    const bool is_longer = !out.empty() && out.back().kind == read.kind;
+    if (read.kind > kinds || read.kind >= kCertifiedKinds || is_longer || read.blocks < 1 || read.blocks > layers)
+      reader.wrong(fmt::format("the run '{}' of blocks is none that may stand there", run));
+    out.push_back(read);
+    kinds = std::max(kinds, read.kind + 1);
+    blocks += read.blocks;
+    if (blocks > layers) break;
+  }
+  if (blocks != layers) reader.wrong(fmt::format("the runs have other than the model's {} layers", layers));
+  reader.end_line();
+  return out;
 }
 
 std::vector<std::string> read_scopes(CertificateReader& reader, std::string_view kind) {
@@ -258,13 +292,16 @@ std::string to_string(const Certificate& c) {
                   c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory);
   out += "model" + named_numbers(c.model, kCertifiedModelNames) + "\n";
   for (const std::string& scope : c.before) out += fmt::format("before {}\n", scope);
-  out += fmt::format("blocks {}\n", c.blocks);
+  std::vector<std::string> runs;
+  for (const CertifiedRun& run : c.runs) runs.push_back(fmt::format("{}x{}", run.kind, run.blocks));
+  out += fmt::format("blocks {}\nruns {}\n", c.blocks, fmt::join(runs, ","));
   for (const std::string& scope : c.after) out += fmt::format("after {}\n", scope);
   out += fmt::format("top {}\n", c.top);
   for (const CertifiedPlan& plan : c.best) {
-    out += fmt::format("best pp={} micro_batches={} schedule={} {} step_ps={} begins={} stage_bytes={}\n", plan.way.pp,
-                       plan.way.micro_batches, plan.way.schedule, cut_words(plan.way.cut, false), plan.step_ps,
-                       fmt::join(plan.begins, ","), fmt::join(plan.stage_bytes, ","));
+    out += fmt::format(
+        "best pp={} micro_batches={} schedule={} virtual_stages={} {} step_ps={} begins={} crew_bytes={}\n",
+        plan.way.pp, plan.way.micro_batches, plan.way.schedule, plan.way.virtual_stages, cut_words(plan.way.cut, false),
+        plan.step_ps, fmt::join(plan.begins, ","), fmt::join(plan.crew_bytes, ","));
   }
   out += "ledger" + named_numbers(c.ledger, kCertifiedLedgerNames) + "\n";
   add_tables(c.alone, true, out);
@@ -287,14 +324,17 @@ Certificate parse_certificate(std::string_view text) {
   read_model(reader, out.model);
   out.before = read_scopes(reader, "before");
   out.blocks = read_word(reader, "blocks");
+  out.runs = read_runs(reader, out.model.layers);
   out.after = read_scopes(reader, "after");
+  size_t kinds = 0;
+  for (const CertifiedRun& run : out.runs) kinds = std::max(kinds, static_cast<size_t>(run.kind) + 1);
   out.top = read_number(reader, "top", 1, kCertifiedBatch);
   while (reader.next_kind() == "best") out.best.push_back(read_plan(reader));
   reader.line_of("ledger");
   reader.named_numbers(out.ledger, kCertifiedLedgerNames);
   reader.end_line();
-  out.alone = read_tables(reader, true);
-  out.prices = read_tables(reader, false);
+  out.alone = read_tables(reader, true, kinds);
+  out.prices = read_tables(reader, false, kinds);
   if (!reader.is_at_end()) {
     reader.next_line();
     reader.wrong("it should be a table, and those of one data parallel rank come first");

@@ -9,8 +9,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::array kCertifiedParts{&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after};
-
 // What each row adds to: fewer rows are no faster, one by one, and keep no less.
 bool is_of_rows(size_t field) {
   const auto each = kCertifiedPartFields[field];
@@ -52,21 +50,22 @@ std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
 }
 
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few) {
-  for (const auto part : kCertifiedParts) {
+  for (size_t part = 0; part < table.parts.size(); ++part) {
     for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})
-      (table.*part).*field = std::max((table.*part).*field, (few.*part).*field);
+      table.parts[part].*field = std::max(table.parts[part].*field, few.parts[part].*field);
   }
   return table;
 }
 
 CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model) {
   CertifiedTable out{.cut = cut};
+  out.parts.resize(alone.parts.size());
   const bool is_whole = cut.rows == alone.cut.rows && cut.recompute == alone.cut.recompute && cut.zero == 0;
-  for (const auto part : kCertifiedParts) {
+  for (size_t part = 0; part < alone.parts.size(); ++part) {
     for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
       const auto field = kCertifiedPartFields[i];
-      const int64_t of_alone = (alone.*part).*field;
-      int64_t& to = (out.*part).*field;
+      const int64_t of_alone = alone.parts[part].*field;
+      int64_t& to = out.parts[part].*field;
       if (is_of_rows(i)) {
         to = exact_product(of_alone, cut.rows) / alone.cut.rows;
       } else if (field == &CertifiedPart::persistent) {
@@ -80,13 +79,14 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
 }
 
 void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
-  for (const auto part : kCertifiedParts) {
+  for (size_t part = 0; part < least.parts.size(); ++part) {
     for (const auto field : kCertifiedPartFields) {
       const CertifiedCut& cut = table.cut;
-      require((table.*part).*field >= (least.*part).*field,
-              "certificate: the prices of tp={} cp={} ep={} dp={} sp={} zero={} rows={} recompute={} are less than the "
-              "ones that they are bounded by",
-              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+      require(table.parts[part].*field >= least.parts[part].*field,
+              "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} are "
+              "less than the ones that they are bounded by",
+              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows,
+              cut.recompute);
     }
   }
 }

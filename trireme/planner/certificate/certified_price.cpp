@@ -21,149 +21,238 @@ int64_t once_of(const CertifiedPart& part) {
   return exact_sum(part.update, part.sync);
 }
 
-// How many of the parts from `begin` up to `end` are blocks; part 0 is none, nor is the last.
-int64_t blocks_in(int64_t begin, int64_t end, int64_t layers) {
-  return std::max<int64_t>(0, std::min(end, layers + 1) - std::max<int64_t>(begin, 1));
-}
-
 }  // namespace
 
-CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, int64_t layers, int64_t memory)
-    : way_(way), table_(table), layers_(layers), memory_(memory) {}
+CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table,
+                               const std::vector<CertifiedRun>& runs, int64_t memory)
+    : way_(way), table_(table), runs_(runs), memory_(memory), parts_(2) {
+  for (const CertifiedRun& run : runs) parts_ = exact_sum(parts_, run.blocks);
+}
+
+template <class Value>
+int64_t CertifiedPrice::of_all(Value value) const {
+  int64_t out = exact_sum(value(table_.parts.front()), value(table_.parts.back()));
+  for (const CertifiedRun& run : runs_)
+    out = exact_sum(out, exact_product(value(table_.parts[static_cast<size_t>(run.kind) + 1]), run.blocks));
+  return out;
+}
+
+// The slowest crew takes its share of all parts, or the longest part.
+template <class Value>
+int64_t CertifiedPrice::share_of_crew(Value value) const {
+  int64_t out = exact_sum(of_all(value), way_.pp - 1) / way_.pp;
+  for (const CertifiedPart& part : table_.parts) out = std::max(out, value(part));
+  return out;
+}
 
 // 1F1B's stage s has run pp - s forward passes when its first gradient comes. A crew of zb-h1, which puts off weight
 // gradients, has those of s micro-batches to do as well, and of one more when it has just put off one. One of zb-h2
 // runs as far ahead again, and puts off up to two more.
-int64_t CertifiedPrice::activations(int64_t stage, int64_t kept, int64_t waiting) const {
+int64_t CertifiedPrice::bytes_of_stage(int64_t stage, const Sum& sum) const {
   const int64_t whole = way_.pp - stage;
-  if (way_.schedule == "1f1b") return exact_product(kept, whole);
   const auto of = [&](int64_t in_flight, int64_t put_off) {
-    return exact_sum(exact_product(kept, in_flight), exact_product(waiting, put_off));
+    return exact_sum(exact_product(sum.kept, in_flight), exact_product(sum.waiting, put_off));
   };
-  if (way_.schedule == "zb-h1") return std::max(of(whole, stage), of(whole - 1, stage + 1));
-  const int64_t ahead = 2 * whole - 1, more = std::min<int64_t>(ahead, 2);
-  return std::max(of(ahead, 2 * stage), of(ahead - more, 2 * stage + more));
+  int64_t activations = of(whole, 0);
+  if (way_.schedule == "zb-h1") activations = std::max(of(whole, stage), of(whole - 1, stage + 1));
+  if (way_.schedule == "zb-h2") {
+    const int64_t ahead = 2 * whole - 1, more = std::min<int64_t>(ahead, 2);
+    activations = std::max(of(ahead, 2 * stage), of(ahead - more, 2 * stage + more));
+  }
+  return exact_sum(sum.persistent, exact_sum(activations, sum.work));
+}
+
+// Micro-batches go through a crew's stages pp at a time, forward from the first on, back from the last on. A crew runs
+// so many forward passes ahead, and from then on a backward and a forward pass in turn; what it keeps is the same every
+// pp micro-batches.
+int64_t CertifiedPrice::bytes_of_crew(int64_t crew, const std::vector<Sum>& stages) const {
+  const int64_t turns = way_.pp * way_.virtual_stages;
+  const int64_t later = way_.pp - 1 - crew;
+  const int64_t ahead =
+      (way_.virtual_stages - 1) * way_.pp + (way_.schedule == "interleaved" ? 2 * later + 1 : later + 1);
+  const auto stage_of = [&](int64_t turn) -> const Sum& {
+    return stages[static_cast<size_t>(crew + turn % turns / way_.pp * way_.pp)];
+  };
+  int64_t persistent = 0, work = 0, kept = 0;
+  for (int64_t stage = crew; stage < turns; stage += way_.pp) {
+    persistent = exact_sum(persistent, stages[static_cast<size_t>(stage)].persistent);
+    work = std::max(work, stages[static_cast<size_t>(stage)].work);
+  }
+  for (int64_t forward = 0; forward < ahead; ++forward) kept = exact_sum(kept, stage_of(forward).kept);
+  int64_t most = kept;
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    kept = exact_sum(kept, stage_of(ahead + turn).kept - stage_of(turns - 1 - turn).kept);
+    most = std::max(most, kept);
+  }
+  return exact_sum(persistent, exact_sum(most, work));
 }
 
 // What the pipeline idles: pp - 1 times a stage's forward pass and its input gradients; and weight gradients on top,
-// which zb-h1 has idle crews compute instead. With zb-h2 they run forward passes while they wait for gradients.
+// which zb-h1 has idle crews compute instead. With zb-h2 they run forward passes while they wait for gradients. Of
+// several stages a crew each is shorter by so much.
 int64_t CertifiedPrice::idle(int64_t weight_grads) const {
-  const auto of_all = [&](auto value) {
-    return exact_sum(exact_sum(value(table_.before), value(table_.after)), exact_product(value(table_.block), layers_));
-  };
   const int64_t waited =
       way_.schedule == "zb-h2" ? of_all(forward_of) : exact_sum(of_all(forward_of), of_all(backward_of));
-  const int64_t sum = way_.schedule == "1f1b"    ? exact_sum(waited, weight_grads)
-                      : way_.schedule == "zb-h1" ? exact_sum(waited, -weight_grads)
-                                                 : waited;
-  return std::max<int64_t>(0, exact_product(sum, way_.pp - 1)) / way_.pp;
+  int64_t sum = exact_sum(waited, weight_grads);
+  if (way_.schedule == "zb-h1") sum = exact_sum(waited, -weight_grads);
+  if (way_.schedule == "zb-h2") sum = waited;
+  return std::max<int64_t>(0, exact_product(sum, way_.pp - 1)) / exact_product(way_.pp, way_.virtual_stages);
 }
 
 int64_t CertifiedPrice::fill() const {
-  return idle(exact_sum(exact_sum(table_.before.weight_grad, table_.after.weight_grad),
-                        exact_product(table_.block.weight_grad, layers_)));
+  return idle(of_all([](const CertifiedPart& part) { return part.weight_grad; }));
+}
+
+// Messages that are waited for, of which two are a crossing there and back. Filling and emptying takes one from stage
+// to stage and one back; crews of zb-h2 have weight gradients left while these come back. While a pipeline is full a
+// crew that runs as few micro-batches ahead as can be waits for each result to go to the next crew and for its gradient
+// to come back, pp - 1 such pairs in turn for every pp micro-batches. One that runs ahead as far again waits for none,
+// nor does one that computes weight gradients meanwhile, which starts later by one such pair for each crew.
+int64_t CertifiedPrice::crossings() const {
+  if (way_.pp == 1) return 0;
+  const int64_t next = way_.pp - 1;
+  int64_t once = exact_product(2, exact_product(way_.pp, way_.virtual_stages) - 1), more = 0;
+  if (way_.schedule == "1f1b") {
+    once = 2 * (next - 1);
+    more = 2 * next;
+  } else if (way_.schedule == "zb-h1") {
+    once = 4 * next;
+  } else if (way_.schedule == "zb-h2") {
+    once = next;
+  } else if (way_.schedule == "interleaved-delayed") {
+    once = 2 * (next + way_.virtual_stages - 2);
+    more = exact_product(2 * next, way_.virtual_stages);
+  }
+  const int64_t all = exact_sum(exact_product(once, way_.pp), exact_product(more, way_.micro_batches));
+  return exact_product(table_.crossing, all) / (2 * way_.pp);
 }
 
 int64_t CertifiedPrice::step_of(int64_t slowest, int64_t once) const {
-  return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), fill()),
-                   exact_sum(exact_product(table_.crossing, way_.pp - 1), once));
+  return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), fill()), exact_sum(crossings(), once));
 }
 
-CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t stage, int64_t begin, int64_t end) const {
+CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
   Sum out;
-  int64_t kept = 0, waiting = 0, work = 0;
   const auto add = [&](const CertifiedPart& part, int64_t times) {
-    if (times == 0) return;
+    if (times <= 0) return;
     out.pass = exact_sum(out.pass, exact_product(pass_of(part), times));
     out.once = exact_sum(out.once, exact_product(once_of(part), times));
-    out.bytes = exact_sum(out.bytes, exact_product(exact_sum(part.persistent, part.gradients), times));
-    kept = exact_sum(kept, exact_product(part.kept, times));
-    waiting = exact_sum(waiting, exact_product(part.waiting, times));
-    work = std::max(work, part.work);
+    out.persistent = exact_sum(out.persistent, exact_product(exact_sum(part.persistent, part.gradients), times));
+    out.kept = exact_sum(out.kept, exact_product(part.kept, times));
+    out.waiting = exact_sum(out.waiting, exact_product(part.waiting, times));
+    out.work = std::max(out.work, part.work);
   };
-  add(table_.before, begin == 0 ? 1 : 0);
-  add(table_.block, blocks_in(begin, end, layers_));
-  add(table_.after, end == layers_ + 2 ? 1 : 0);
-  out.bytes = exact_sum(out.bytes, exact_sum(activations(stage, kept, waiting), work));
+  add(table_.parts.front(), begin == 0 ? 1 : 0);
+  int64_t at = 1;  // the run's first block
+  for (const CertifiedRun& run : runs_) {
+    const int64_t after = at + run.blocks;
+    add(table_.parts[static_cast<size_t>(run.kind) + 1], std::min(end, after) - std::max(begin, at));
+    at = after;
+  }
+  add(table_.parts.back(), end == parts_ ? 1 : 0);
   return out;
 }
 
-CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) const {
-  require(static_cast<int64_t>(begins.size()) == way_.pp && begins.front() == 0,
-          "certificate: the best way has {} stages, and {} are given, from part {} on", way_.pp, begins.size(),
-          begins.front());
+std::vector<CertifiedPrice::Sum> CertifiedPrice::stages_of(const std::vector<int64_t>& begins) const {
+  std::vector<Sum> out;
+  for (size_t stage = 0; stage < begins.size(); ++stage)
+    out.push_back(sum_of(begins[stage], stage + 1 < begins.size() ? begins[stage + 1] : parts_));
+  return out;
+}
+
+CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const {
   Cut out;
   int64_t slowest = 0, once = 0;
-  for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const int64_t begin = begins[stage];
-    const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : layers_ + 2;
-    require(begin < end, "certificate: stage {} of the best way has the parts from {} up to {}: none", stage, begin,
-            end);
-    const Sum sum = sum_of(static_cast<int64_t>(stage), begin, end);
-    slowest = std::max(slowest, sum.pass);
-    once = std::max(once, sum.once);
-    out.stage_bytes.push_back(sum.bytes);
+  for (int64_t crew = 0; crew < way_.pp; ++crew) {
+    int64_t pass = 0, at_end = 0;
+    for (auto stage = static_cast<size_t>(crew); stage < stages.size(); stage += static_cast<size_t>(way_.pp)) {
+      pass = exact_sum(pass, stages[stage].pass);
+      at_end = exact_sum(at_end, stages[stage].once);
+    }
+    slowest = std::max(slowest, pass);
+    once = std::max(once, at_end);
+    out.crew_bytes.push_back(way_.virtual_stages == 1 ? bytes_of_stage(crew, stages[static_cast<size_t>(crew)])
+                                                      : bytes_of_crew(crew, stages));
   }
   out.step_ps = step_of(slowest, once);
   return out;
 }
 
-// The slowest stage takes its share of all parts, or the longest part.
-int64_t CertifiedPrice::slowest_share() const {
-  const int64_t all = exact_sum(exact_sum(pass_of(table_.before), pass_of(table_.after)),
-                                exact_product(pass_of(table_.block), layers_));
-  return std::max(
-      {pass_of(table_.before), pass_of(table_.block), pass_of(table_.after), exact_sum(all, way_.pp - 1) / way_.pp});
-}
-
-int64_t CertifiedPrice::once_share() const {
-  const int64_t all = exact_sum(exact_sum(once_of(table_.before), once_of(table_.after)),
-                                exact_product(once_of(table_.block), layers_));
-  return std::max(
-      {once_of(table_.before), once_of(table_.block), once_of(table_.after), exact_sum(all, way_.pp - 1) / way_.pp});
+CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) const {
+  require(static_cast<int64_t>(begins.size()) == way_.pp * way_.virtual_stages && begins.front() == 0,
+          "certificate: the best way has {} stages, and {} are given, from part {} on", way_.pp * way_.virtual_stages,
+          begins.size(), begins.front());
+  for (size_t stage = 0; stage < begins.size(); ++stage) {
+    const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
+    require(begins[stage] < end, "certificate: stage {} of the best way has the parts from {} up to {}: none", stage,
+            begins[stage], end);
+  }
+  if (way_.virtual_stages > 1) {
+    const auto even = even_cuts_of_parts();
+    require(std::ranges::find(even, begins) != even.end(),
+            "certificate: the stages of the best way, {} of each crew, are not even", way_.virtual_stages);
+  }
+  return cut_of(stages_of(begins));
 }
 
 int64_t CertifiedPrice::least_of_cuts() const {
-  return step_of(slowest_share(), once_share());
+  return step_of(share_of_crew(pass_of), share_of_crew(once_of));
 }
 
 // Longer weight gradients fill idle crews. As long as all stages have room below the slowest one they cost nothing; so
 // that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
 // least pp micro-batches, and fills (pp - 1) * d / pp.
 int64_t CertifiedPrice::least_of_longer_passes() const {
-  const int64_t slowest = slowest_share();
-  const auto of_all = [&](auto value) {
-    return exact_sum(exact_sum(value(table_.before), value(table_.after)), exact_product(value(table_.block), layers_));
-  };
+  const int64_t slowest = share_of_crew(pass_of);
   const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
   const int64_t waits = way_.schedule == "zb-h1" ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : fill();
   return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits),
-                   exact_sum(exact_product(table_.crossing, way_.pp - 1), once_share()));
+                   exact_sum(crossings(), share_of_crew(once_of)));
+}
+
+// Stages of as many parts, or one more, the first and the last part of all counted as one or not.
+std::vector<std::vector<int64_t>> CertifiedPrice::even_cuts_of_parts() const {
+  const int64_t stages = way_.pp * way_.virtual_stages;
+  std::vector<std::vector<int64_t>> out;
+  for (int64_t uncounted = 0; uncounted < 4; ++uncounted) {
+    const int64_t before = uncounted / 2, counted = parts_ - before - uncounted % 2;
+    if (counted < stages) continue;
+    std::vector<int64_t> begins(static_cast<size_t>(stages), 0);
+    for (int64_t stage = 1; stage < stages; ++stage)
+      begins[static_cast<size_t>(stage)] = before + counted * stage / stages;
+    out.push_back(std::move(begins));
+  }
+  return out;
 }
 
 // As many parts in each stage, or one more: the usual answer, and a quick one.
 bool CertifiedPrice::even_cut_fits() const {
-  const int64_t parts = layers_ + 2;
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
-    const int64_t begin = stage * parts / way_.pp, end = (stage + 1) * parts / way_.pp;
-    if (sum_of(stage, begin, end).bytes > memory_) return false;
+    const int64_t begin = stage * parts_ / way_.pp, end = (stage + 1) * parts_ / way_.pp;
+    if (bytes_of_stage(stage, sum_of(begin, end)) > memory_) return false;
   }
   return true;
 }
 
 bool CertifiedPrice::fits() const {
-  const int64_t parts = layers_ + 2;
-  if (parts < way_.pp) return false;
+  if (parts_ < way_.pp) return false;
+  if (way_.virtual_stages > 1) {
+    for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
+      const Cut cut = cut_of(stages_of(begins));
+      if (*std::ranges::max_element(cut.crew_bytes) <= memory_) return true;
+    }
+    return false;
+  }
   if (even_cut_fits()) return true;
-  std::vector<char> ends(static_cast<size_t>(parts) + 1, 0);  // where the stages so far can end
+  std::vector<char> ends(static_cast<size_t>(parts_) + 1, 0);  // where the stages so far can end
   ends[0] = 1;
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
     std::vector<char> next(ends.size(), 0);
     int64_t reached = stage;  // a later begin has room for as many parts or more
-    for (int64_t begin = stage; begin < parts; ++begin) {
+    for (int64_t begin = stage; begin < parts_; ++begin) {
       if (ends[static_cast<size_t>(begin)] == 0) continue;
-      for (int64_t end = std::max(reached, begin) + 1; end <= parts; ++end) {
-        if (sum_of(stage, begin, end).bytes > memory_) break;
+      for (int64_t end = std::max(reached, begin) + 1; end <= parts_; ++end) {
+        if (bytes_of_stage(stage, sum_of(begin, end)) > memory_) break;
         next[static_cast<size_t>(end)] = 1;
         reached = end;
       }
@@ -176,12 +265,8 @@ bool CertifiedPrice::fits() const {
 // Sums of neighbours' updates and sums of gradients, each once.
 std::vector<int64_t> CertifiedPrice::onces_of_stages() const {
   std::vector<int64_t> out;
-  for (int64_t blocks = 0; blocks <= layers_; ++blocks) {
-    const int64_t inside = exact_product(once_of(table_.block), blocks);
-    out.push_back(inside);
-    out.push_back(exact_sum(inside, once_of(table_.before)));
-    out.push_back(exact_sum(inside, once_of(table_.after)));
-    out.push_back(exact_sum(out.back(), once_of(table_.before)));
+  for (int64_t begin = 0; begin < parts_; ++begin) {
+    for (int64_t end = begin + 1; end <= parts_; ++end) out.push_back(sum_of(begin, end).once);
   }
   std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
@@ -191,19 +276,19 @@ std::vector<int64_t> CertifiedPrice::onces_of_stages() const {
 // The least that the slowest stage can take, within these limits of every stage: stage by stage, by where each ends.
 std::optional<int64_t> CertifiedPrice::least_slowest(int64_t most_pass, int64_t most_once) const {
   constexpr int64_t kNone = -1;
-  const int64_t parts = layers_ + 2;
-  if (parts < way_.pp) return std::nullopt;
-  std::vector<int64_t> least(static_cast<size_t>(parts) + 1, kNone);
+  if (parts_ < way_.pp) return std::nullopt;
+  std::vector<int64_t> least(static_cast<size_t>(parts_) + 1, kNone);
   least[0] = 0;
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
     std::vector<int64_t> next(least.size(), kNone);
-    const int64_t last_end = parts - (way_.pp - 1 - stage);
+    const int64_t last_end = parts_ - (way_.pp - 1 - stage);
     for (int64_t begin = stage; begin < last_end; ++begin) {
       const int64_t so_far = least[static_cast<size_t>(begin)];
       if (so_far == kNone) continue;
       for (int64_t end = begin + 1; end <= last_end; ++end) {
-        const Sum sum = sum_of(stage, begin, end);
-        if (sum.pass > most_pass || sum.once > most_once || sum.bytes > memory_) break;  // nor do longer stages
+        const Sum sum = sum_of(begin, end);
+        if (sum.pass > most_pass || sum.once > most_once || bytes_of_stage(stage, sum) > memory_)
+          break;  // nor do longer stages
         int64_t& to = next[static_cast<size_t>(end)];
         const int64_t slowest = std::max(so_far, sum.pass);
         if (to == kNone || slowest < to) to = slowest;
@@ -215,9 +300,20 @@ std::optional<int64_t> CertifiedPrice::least_slowest(int64_t most_pass, int64_t 
   return least.back();
 }
 
+std::optional<int64_t> CertifiedPrice::least_even_cut_below(int64_t limit) const {
+  int64_t least = limit;
+  for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
+    const Cut cut = cut_of(stages_of(begins));
+    if (*std::ranges::max_element(cut.crew_bytes) <= memory_) least = std::min(least, cut.step_ps);
+  }
+  if (least >= limit) return std::nullopt;
+  return least;
+}
+
 // A lower limit on what is done once makes the slowest stage no faster. So of limits whose slowest stages take as long
 // at both ends the lowest is the best, and the rest is halved.
 std::optional<int64_t> CertifiedPrice::least_below(int64_t limit) const {
+  if (way_.virtual_stages > 1) return least_even_cut_below(limit);
   const std::vector<int64_t> onces = onces_of_stages();
   int64_t least = limit;
   const int64_t beside = step_of(0, 0);

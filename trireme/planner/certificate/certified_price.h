@@ -11,17 +11,19 @@ namespace trireme {
 
 class CertifiedPrice {
  public:
-  // The parts are `before`, so many times `block`, and `after`. `table` has to outlive it.
-  CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, int64_t layers, int64_t memory);
+  // The parts are what stands before, the blocks of these runs, and what stands after. `table` and `runs` have to
+  // outlive it.
+  CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, const std::vector<CertifiedRun>& runs,
+                 int64_t memory);
 
   struct Cut {
     int64_t step_ps = 0;
-    std::vector<int64_t> stage_bytes;
+    std::vector<int64_t> crew_bytes;
   };
-  // Throws where these are no stages: not ascending from 0 on.
+  // Throws where these are no stages: not ascending from 0 on, or of several stages a crew no even cut.
   Cut of_cut(const std::vector<int64_t>& begins) const;
 
-  // No cut takes less, whatever memory there is: the slowest stage has its share of all passes at least.
+  // No cut takes less, whatever memory there is: the slowest crew has its share of all passes at least.
   int64_t least_of_cuts() const;
   // The same for every table whose passes are these or longer.
   int64_t least_of_longer_passes() const;
@@ -32,24 +34,37 @@ class CertifiedPrice {
   std::optional<int64_t> least_below(int64_t limit) const;
 
  private:
-  // Of the parts from `begin` up to but not `end`.
   struct Sum {
-    int64_t pass = 0, once = 0, bytes = 0;
+    int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0;
   };
-  Sum sum_of(int64_t stage, int64_t begin, int64_t end) const;
-  int64_t activations(int64_t stage, int64_t kept, int64_t waiting) const;
+  // Of the parts from `begin` up to but not `end`.
+  Sum sum_of(int64_t begin, int64_t end) const;
+  template <class Value>
+  int64_t of_all(Value value) const;
+  template <class Value>
+  int64_t share_of_crew(Value value) const;
+
+  // Of a crew that has this stage alone.
+  int64_t bytes_of_stage(int64_t stage, const Sum& sum) const;
+  // Of a crew with several.
+  int64_t bytes_of_crew(int64_t crew, const std::vector<Sum>& stages) const;
+  std::vector<Sum> stages_of(const std::vector<int64_t>& begins) const;
+  Cut cut_of(const std::vector<Sum>& stages) const;
+
   int64_t idle(int64_t weight_grads) const;
   int64_t fill() const;
+  int64_t crossings() const;
   int64_t step_of(int64_t slowest, int64_t once) const;
-  int64_t slowest_share() const;
-  int64_t once_share() const;
+  std::vector<std::vector<int64_t>> even_cuts_of_parts() const;
   bool even_cut_fits() const;
   std::vector<int64_t> onces_of_stages() const;
   std::optional<int64_t> least_slowest(int64_t most_pass, int64_t most_once) const;
+  std::optional<int64_t> least_even_cut_below(int64_t limit) const;
 
   const CertifiedWay& way_;
   const CertifiedTable& table_;
-  int64_t layers_, memory_;
+  const std::vector<CertifiedRun>& runs_;
+  int64_t memory_, parts_;
 };
 
 }  // namespace trireme

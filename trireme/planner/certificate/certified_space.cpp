@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kCertifiedMostRows = 8;
 constexpr int64_t kCertifiedFewestPositions = 1024;
 constexpr std::array kCertifiedSchedules{"1f1b", "zb-h1", "zb-h2"};
+constexpr std::array kCertifiedInterleaved{"interleaved", "interleaved-delayed"};
 constexpr std::array kCertifiedRecompute{"none", "selective", "full"};
 
 // All values from 1 to `of` that divide it and that `is_allowed`.
@@ -44,11 +45,18 @@ class SpaceOf {
     for (const int64_t cp : dividing(left, may_cp)) {
       for (const int64_t ep : dividing(left / cp, [&](int64_t v) { return v == 1 || model_.experts > 0; })) {
         CertifiedWay way{.pp = pp, .cut = {.tp = tp, .cp = cp, .ep = ep, .dp = left / cp / ep}};
-        add_rows(way);
+        add_vocabulary(way);
         way.cut.sp = true;
-        if (tp > 1 && model_.positions == 1) add_rows(way);
+        if (tp > 1 && model_.positions == 1) add_vocabulary(way);
       }
     }
+  }
+
+  // Where tp cuts it without rest.
+  void add_vocabulary(CertifiedWay way) {
+    add_rows(way);
+    way.cut.vocabulary = way.cut.tp > 1 && model_.vocabulary > 0 && model_.vocabulary % way.cut.tp == 0;
+    if (way.cut.vocabulary) add_rows(way);
   }
 
   void add_rows(CertifiedWay way) {
@@ -65,15 +73,29 @@ class SpaceOf {
   }
 
   void add_rest(CertifiedWay way) {
-    const bool has_copies = ranks_ / way.pp > way.cut.tp;
     for (const char* const schedule : kCertifiedSchedules) {
       if (way.pp == 1 && schedule != kCertifiedSchedules.front()) continue;
       way.schedule = schedule;
-      for (way.cut.zero = 0; way.cut.zero <= (has_copies ? 3 : 0); ++way.cut.zero) {
-        for (const char* const recompute : kCertifiedRecompute) {
-          way.cut.recompute = recompute;
-          out_.push_back(way);
-        }
+      add_slices(way);
+    }
+    if (way.pp == 1) return;
+    // Stages of a crew are alike where their number divides the blocks of the crew with the most.
+    const int64_t most = (model_.layers + way.pp - 1) / way.pp;
+    for (way.virtual_stages = 2; way.virtual_stages <= most; ++way.virtual_stages) {
+      if (most % way.virtual_stages != 0 || way.virtual_stages * way.pp > model_.layers + 2) continue;
+      for (const char* const schedule : kCertifiedInterleaved) {
+        way.schedule = schedule;
+        add_slices(way);
+      }
+    }
+  }
+
+  void add_slices(CertifiedWay way) {
+    const bool has_copies = ranks_ / way.pp > way.cut.tp;
+    for (way.cut.zero = 0; way.cut.zero <= (has_copies ? 3 : 0); ++way.cut.zero) {
+      for (const char* const recompute : kCertifiedRecompute) {
+        way.cut.recompute = recompute;
+        out_.push_back(way);
       }
     }
   }
@@ -90,9 +112,9 @@ std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t r
 }
 
 std::string certified_space_text() {
-  return "pp, tp, cp and ep that divide the ranks, sp, zero 0 to 3, recomputation, 1f1b, zb-h1 and zb-h2, 1 to 8 rows "
-         "of a "
-         "micro-batch, and every cut of the parts into stages";
+  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, 1f1b, "
+         "zb-h1 and zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
+         "even cuts";
 }
 
 int64_t certified_most_rows_of_ways() {
@@ -100,7 +122,8 @@ int64_t certified_most_rows_of_ways() {
 }
 
 bool certified_way_divides(const CertifiedWay& way) {
-  if (way.schedule == "zb-h2") return way.micro_batches > 2 * (way.pp - 1);  // it runs ahead by so many
+  if (way.schedule == "zb-h2") return way.micro_batches > 2 * (way.pp - 1);     // it runs ahead by so many
+  if (way.virtual_stages > 1 && way.micro_batches % way.pp != 0) return false;  // they go in groups of so many
   return way.micro_batches >= way.pp;
 }
 
@@ -115,9 +138,10 @@ int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& mod
 }
 
 int64_t certified_arithmetic_ps(const CertifiedWay& way, const CertifiedModel& model) {
-  if (way.schedule != "1f1b") return model.arithmetic_ps;
+  if (way.schedule.starts_with("zb-")) return model.arithmetic_ps;
   // The first stage's first pass, and the last one's last, have the others wait.
-  return exact_sum(model.arithmetic_ps, exact_product(model.arithmetic_ps, way.pp - 1) / way.micro_batches);
+  const int64_t passes = exact_product(way.micro_batches, way.virtual_stages);
+  return exact_sum(model.arithmetic_ps, exact_product(model.arithmetic_ps, way.pp - 1) / passes);
 }
 
 }  // namespace trireme

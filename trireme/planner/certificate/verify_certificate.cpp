@@ -24,9 +24,17 @@ template <class... Args>
 
 std::string certified_way_text(const CertifiedWay& way) {
   const CertifiedCut& cut = way.cut;
-  std::string out = fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} zero={} rows={} recompute={}", way.pp, cut.tp,
-                                cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+  std::string out =
+      fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
+                  cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
   if (way.pp > 1) out += " schedule=" + way.schedule;
+  if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
+  return out;
+}
+
+CertifiedTable nothing_of(const CertifiedTable& table) {
+  CertifiedTable out{.cut = table.cut};
+  out.parts.resize(table.parts.size());
   return out;
 }
 
@@ -72,7 +80,7 @@ class CertificateVerifier {
       const auto few = certified_few_ranks(cut);
       const auto found = few ? prices_.find(*few) : prices_.end();
       if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
-        check_no_less(*table, with_moved({.cut = cut}, *found->second));
+        check_no_less(*table, with_moved(nothing_of(*table), *found->second));
     }
     for (const auto& [cut, table] : alone_) {
       const CertifiedCut most = certified_most_rows(cut);
@@ -91,10 +99,10 @@ class CertificateVerifier {
     const auto found = alone_.find(certified_without_again(certified_most_rows(table.cut)));
     if (found == alone_.end() || table.is_refused || found->second->is_refused) return;
     const CertifiedTable least = certified_least(*found->second, table.cut, c_.model);
-    CertifiedTable passes{.cut = table.cut};
-    for (const auto part : {&CertifiedTable::before, &CertifiedTable::block, &CertifiedTable::after}) {
+    CertifiedTable passes = nothing_of(table);
+    for (size_t part = 0; part < passes.parts.size(); ++part) {
       for (size_t i = 0; i < kCertifiedPassFields; ++i)
-        (passes.*part).*kCertifiedPartFields[i] = (least.*part).*kCertifiedPartFields[i];
+        passes.parts[part].*kCertifiedPartFields[i] = least.parts[part].*kCertifiedPartFields[i];
     }
     check_no_less(table, passes);
   }
@@ -106,17 +114,19 @@ class CertificateVerifier {
     for (const CertifiedPlan& plan : c_.best) {
       const std::string text = certified_way_text(plan.way);
       if (ways.count(plan.way) == 0) not_proven("{} of {} ranks is no way in its space", text, c_.ranks);
-      if (!certified_way_divides(plan.way)) not_proven("{} has fewer micro-batches than stages", text);
+      if (!certified_way_divides(plan.way))
+        not_proven("{} has too few micro-batches, or no multiple of its crews", text);
       if (!best_.emplace(plan.way, &plan).second) not_proven("{} stands in it twice", text);
       const CertifiedTable& table = table_of(prices_, plan.way.cut, plan.way);
       if (table.is_refused) not_proven("{} is refused by the compiler", text);
-      const auto cut = CertifiedPrice(plan.way, table, c_.model.layers, c_.memory).of_cut(plan.begins);
+      if (table.is_joined && plan.way.pp > 1) not_proven("micro-batches of {} depend on each other", text);
+      const auto cut = CertifiedPrice(plan.way, table, c_.runs, c_.memory).of_cut(plan.begins);
       if (cut.step_ps != plan.step_ps)
         not_proven("{} takes {} ps by its prices, not the {} that it says", text, cut.step_ps, plan.step_ps);
-      if (cut.stage_bytes != plan.stage_bytes) not_proven("the stages of {} hold other bytes than it says", text);
-      for (size_t stage = 0; stage < cut.stage_bytes.size(); ++stage) {
-        if (cut.stage_bytes[stage] > c_.memory)
-          not_proven("stage {} of {} holds {} bytes, more than the {} of a rank", stage, text, cut.stage_bytes[stage],
+      if (cut.crew_bytes != plan.crew_bytes) not_proven("the crews of {} hold other bytes than it says", text);
+      for (size_t crew = 0; crew < cut.crew_bytes.size(); ++crew) {
+        if (cut.crew_bytes[crew] > c_.memory)
+          not_proven("crew {} of {} holds {} bytes, more than the {} of a rank", crew, text, cut.crew_bytes[crew],
                      c_.memory);
       }
       if (plan.step_ps < before) not_proven("its best ways are not in the order of their time");
@@ -144,9 +154,11 @@ class CertificateVerifier {
   bool is_ruled_out(const CertifiedWay& way) {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
     if (is_slower(way, certified_without_again(most)) || is_slower(way, most) || is_too_large(way, most)) return true;
-    if (table_of(alone_, own, way).is_refused) {
+    const CertifiedTable& table = table_of(alone_, own, way);
+    if (table.is_refused || (table.is_joined && way.pp > 1)) {
       ++ledger_.do_not_divide;
-      check_not_best(way, "the compiler refuses it for one data parallel rank");
+      check_not_best(way, table.is_refused ? "the compiler refuses it for one data parallel rank"
+                                           : "its micro-batches depend on each other");
       return true;
     }
     return is_slower(way, own) || is_too_large(way, own) || is_slower_than_few(way, own);
@@ -201,7 +213,7 @@ class CertificateVerifier {
   }
 
   CertifiedPrice price(const CertifiedWay& way, const CertifiedTable& table) const {
-    return {way, table, c_.model.layers, c_.memory};
+    return {way, table, c_.runs, c_.memory};
   }
 
   void check_solved(const CertifiedWay& way, const CertifiedPrice& priced) const {
@@ -284,7 +296,7 @@ std::string proven_text(const Certificate& c) {
   };
   if (c.best.empty()) return out + "proven: no way in its space fits in the memory of a rank\n" + counts();
   const CertifiedPlan& best = c.best.front();
-  const int64_t most = *std::ranges::max_element(best.stage_bytes);
+  const int64_t most = *std::ranges::max_element(best.crew_bytes);
   out += fmt::format("plan {} micro_batches={}\n", certified_way_text(best.way), best.way.micro_batches);
   out += fmt::format("proven: by its tables it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n",
                      certified_mib(most), certified_ms(best.step_ps), best.step_ps);

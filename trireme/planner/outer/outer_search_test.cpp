@@ -31,13 +31,24 @@ class RandomTables {
 
   StageProblem problem() {
     StageProblem out{.micro_batches = number(1, 6), .crossing = number(0, 5), .memory = number(5, 150)};
-    const int64_t parts = number(1, 7), stages = number(1, 4);
+    const int64_t parts = number(1, 7), crews = number(1, 4);
     for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
-    out.shape = {number(0, 4), number(0, 4), number(-4, 4), {}};
-    for (int64_t s = 0; s < stages; ++s) {
-      const int64_t whole = number(1, 4);
-      out.shape.held.push_back({{.whole = whole}});
-      if (number(0, 1) == 1) out.shape.held.back().push_back({.whole = whole - 1, .waiting = number(1, 3)});
+    out.shape = {.idle_forward = number(0, 4), .idle_input = number(0, 4), .idle_weight = number(-4, 4)};
+    out.shape.transfers = crews > 1 ? number(0, 6) : 0;
+    out.shape.more_transfers = crews > 1 ? number(0, 6) : 0;
+    if (crews > 1 && number(0, 3) == 0) {
+      out.shape.chunks = number(2, 3);
+      out.shape.idle_weight = number(0, 4);
+    }
+    for (int64_t crew = 0; crew < crews; ++crew) out.shape.held.push_back(moments(out.shape.chunks));
+    return out;
+  }
+
+  std::vector<HeldMoment> moments(int64_t chunks) {
+    std::vector<HeldMoment> out(static_cast<size_t>(number(1, 2)));
+    for (size_t i = 0; i < out.size(); ++i) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        out[i].push_back({.whole = number(1, 4), .waiting = i == 0 ? 0 : number(1, 3)});
     }
     return out;
   }
@@ -46,37 +57,62 @@ class RandomTables {
   std::mt19937_64 random_;
 };
 
+// Whether stages differ by one of the parts that count, in the order in which rounding down has them.
+bool is_even(const std::vector<int64_t>& begins, int64_t parts) {
+  const auto stages = static_cast<int64_t>(begins.size());
+  for (const int64_t counted : {parts, parts - 1, parts - 2}) {
+    for (int64_t uncounted_before = 0; uncounted_before <= std::min<int64_t>(1, parts - counted); ++uncounted_before) {
+      if (counted < stages || parts - counted - uncounted_before > 1) continue;
+      bool is = true;
+      for (int64_t stage = 1; stage < stages; ++stage)
+        is = is && begins[static_cast<size_t>(stage)] == uncounted_before + stage * counted / stages;
+      if (is) return true;
+    }
+  }
+  return false;
+}
+
 // Of all cuts the least total, with nothing but loops; -1: none fits.
 int64_t least_of_all_cuts(const StageProblem& problem) {
   const auto parts = static_cast<int64_t>(problem.parts.size());
   const int64_t stages = problem.shape.stages();
+  const auto crews = static_cast<size_t>(problem.shape.crews()), chunks = static_cast<size_t>(problem.shape.chunks);
   int64_t least = -1;
   for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {  // bit i: a stage begins with part i + 1
     if (__builtin_popcountll(static_cast<uint64_t>(mask)) != stages - 1) continue;
-    int64_t slowest = 0, once = 0, fill = 0, stage = 0;
-    int64_t pass_sum = 0, once_sum = 0, held = 0, kept = 0, waiting = 0, work = 0;
-    bool fits = true;
+    std::vector<int64_t> begins{0};
+    int64_t fill = 0;
+    std::vector<int64_t> pass(crews), once(crews), held(crews), work(crews);
+    std::vector<std::vector<int64_t>> kept(crews, std::vector<int64_t>(chunks)), waiting = kept;
     for (int64_t i = 0; i < parts; ++i) {
       const PartPrice& p = problem.parts[static_cast<size_t>(i)];
-      pass_sum += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
-      once_sum += p.update + p.sync;
-      held += p.persistent + p.gradients;
-      kept += p.kept;
-      waiting += p.waiting;
-      work = std::max(work, p.work);
+      const size_t stage = begins.size() - 1, crew = stage % crews, chunk = stage / crews;
+      pass[crew] += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
+      once[crew] += p.update + p.sync;
+      held[crew] += p.persistent + p.gradients;
+      kept[crew][chunk] += p.kept;
+      waiting[crew][chunk] += p.waiting;
+      work[crew] = std::max(work[crew], p.work);
       fill += problem.shape.idle_forward * (p.forward + p.moving_forward) +
               problem.shape.idle_input * (p.input_grad + p.again + p.moving_backward) +
               problem.shape.idle_weight * p.weight_grad;
-      if (i + 1 < parts && (mask >> i & 1) == 0) continue;
-      for (const HeldMicroBatches& moment : problem.shape.held[static_cast<size_t>(stage)])
-        fits = fits && held + kept * moment.whole + waiting * moment.waiting + work <= problem.memory;
-      slowest = std::max(slowest, pass_sum);
-      once = std::max(once, once_sum);
-      pass_sum = once_sum = held = kept = waiting = work = 0;
-      ++stage;
+      if (i + 1 < parts && (mask >> i & 1) != 0) begins.push_back(i + 1);
     }
-    const int64_t total =
-        problem.micro_batches * slowest + std::max<int64_t>(fill, 0) / stages + problem.crossing * (stages - 1) + once;
+    if (chunks > 1 && !is_even(begins, parts)) continue;
+    bool fits = true;
+    for (size_t crew = 0; crew < crews; ++crew) {
+      for (const HeldMoment& moment : problem.shape.held[crew]) {
+        int64_t bytes = held[crew] + work[crew];
+        for (size_t chunk = 0; chunk < chunks; ++chunk)
+          bytes += kept[crew][chunk] * moment[chunk].whole + waiting[crew][chunk] * moment[chunk].waiting;
+        fits = fits && bytes <= problem.memory;
+      }
+    }
+    const auto all_crews = static_cast<int64_t>(crews);
+    const int64_t transfers =
+        problem.shape.transfers * all_crews + problem.shape.more_transfers * problem.micro_batches;
+    const int64_t total = problem.micro_batches * std::ranges::max(pass) + std::max<int64_t>(fill, 0) / stages +
+                          problem.crossing * transfers / (2 * all_crews) + std::ranges::max(once);
     if (fits && (least < 0 || total < least)) least = total;
   }
   return least;
@@ -84,20 +120,30 @@ int64_t least_of_all_cuts(const StageProblem& problem) {
 
 TEST(StageProblem, the_best_cut_is_the_best_of_all) {
   RandomTables tables(1);
-  int fit = 0, too_large = 0;
+  int fit = 0, too_large = 0, interleaved = 0;
   for (int i = 0; i < 20'000; ++i) {
     const StageProblem problem = tables.problem();
     const int64_t least = least_of_all_cuts(problem);
     const auto cut = best_cut(problem);
     ASSERT_EQ(cut.has_value(), least >= 0) << i;
+    ASSERT_EQ(some_cut_fits(problem), least >= 0) << i;
+    StageProblem narrow = problem;
+    if (const auto fewest = fewest_bytes_of_cuts(problem)) {
+      narrow.memory = *fewest;
+      ASSERT_TRUE(some_cut_fits(narrow)) << i;
+      --narrow.memory;
+      ASSERT_EQ(least_of_all_cuts(narrow), -1) << i;
+    }
+    interleaved += cut && problem.shape.chunks > 1 ? 1 : 0;
     ++(cut ? fit : too_large);
     if (!cut) continue;
     ASSERT_EQ(price_of_cut(problem, *cut).total, least) << i;
     ASSERT_LE(bound_of_cuts(problem), least) << i;
-    for (const int64_t bytes : bytes_of_stages(problem, *cut)) ASSERT_LE(bytes, problem.memory);
+    for (const int64_t bytes : bytes_of_crews(problem, *cut)) ASSERT_LE(bytes, problem.memory);
   }
   EXPECT_GT(fit, 3'000);
   EXPECT_GT(too_large, 3'000);
+  EXPECT_GT(interleaved, 300);
 }
 
 // What bounds rest on: with longer passes and more bytes no cut is faster than the bound, and none fits that did not.
@@ -224,33 +270,92 @@ TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
 // What a timetable of equal stages takes, to the unit where passes take about as long as each other.
 TEST(PipelineShape, says_what_timetables_take) {
   RandomTables tables(4);
-  for (const char* const schedule : {"1f1b", "zb-h1", "zb-h2"}) {
+  const std::pair<const char*, int64_t> schedules[] = {{"1f1b", 1},
+                                                       {"zb-h1", 1},
+                                                       {"zb-h2", 1},
+                                                       {"interleaved", 2},
+                                                       {"interleaved", 3},
+                                                       {"interleaved", 5},
+                                                       {"interleaved", 8},
+                                                       {"interleaved-delayed", 2},
+                                                       {"interleaved-delayed", 4}};
+  for (const auto& [schedule, chunks] : schedules) {
     for (const int64_t crews : {2, 3, 4, 8}) {
-      const PipelineShape shape = shape_of_schedule(schedule, crews);
-      ASSERT_EQ(shape.stages(), crews);
+      const PipelineShape shape = shape_of_schedule(schedule, crews, chunks);
+      ASSERT_EQ(shape.crews(), crews);
+      ASSERT_EQ(shape.stages(), crews * chunks);
       for (int i = 0; i < 20; ++i) {
         const int64_t fewest = std::string_view(schedule) == "zb-h2" ? 2 * crews - 1 : crews;
-        const int64_t micro_batches = fewest + tables.number(0, 3 * crews);
+        const bool in_rounds = chunks > 1 || tables.number(0, 1) == 1;
+        const int64_t micro_batches = in_rounds ? ((fewest + crews - 1) / crews + tables.number(0, 4)) * crews
+                                                : fewest + tables.number(0, 3 * crews);
         const int64_t f = tables.number(98, 102), in = tables.number(103, 106), w = tables.number(92, 97);
-        const Timetable timetable = make_timetable(
-            schedule,
-            {.crews = static_cast<int>(crews), .stages_per_crew = 1, .micro_batches = static_cast<int>(micro_batches)});
+        const Timetable timetable = make_timetable(schedule, {.crews = static_cast<int>(crews),
+                                                              .stages_per_crew = static_cast<int>(chunks),
+                                                              .micro_batches = static_cast<int>(micro_batches)});
+        const int64_t transfer = in_rounds && !std::string_view(schedule).starts_with("zb") ? tables.number(0, 20) : 0;
         const TimetableTime time = time_of(timetable, {.forward = static_cast<double>(f),
                                                        .input_grad = static_cast<double>(in),
-                                                       .weight_grad = static_cast<double>(w)});
+                                                       .weight_grad = static_cast<double>(w),
+                                                       .transfer = static_cast<double>(transfer)});
         const int64_t idle = shape.idle_forward * f + shape.idle_input * in + shape.idle_weight * w;
-        EXPECT_EQ(static_cast<int64_t>(time.makespan), micro_batches * (f + in + w) + idle)
-            << schedule << " of " << crews << " crews and " << micro_batches << " micro-batches";
-        for (size_t crew = 0; crew < time.crews.size(); ++crew)
-          EXPECT_LE(time.crews[crew].live, shape.held[crew].front().whole + shape.held[crew].front().waiting)
-              << schedule;
+        const int64_t transfers = shape.transfers + shape.more_transfers * micro_batches / crews;
+        EXPECT_EQ(static_cast<int64_t>(time.makespan),
+                  micro_batches * chunks * (f + in + w) + idle + (transfer > 0 ? transfers * transfer : 0))
+            << schedule << " of " << crews << " crews of " << chunks << " and " << micro_batches << " micro-batches";
+        for (size_t crew = 0; crew < time.crews.size(); ++crew) {
+          int64_t held = 0;
+          for (const HeldMicroBatches& each : shape.held[crew].front()) held += each.whole + each.waiting;
+          EXPECT_LE(time.crews[crew].live, held) << schedule;
+        }
       }
     }
   }
-  EXPECT_EQ(shape_of_schedule("1f1b", 4), (PipelineShape{3, 3, 3, {{{4, 0}}, {{3, 0}}, {{2, 0}}, {{1, 0}}}}));
+  const auto moment = [](std::vector<HeldMicroBatches> of) { return HeldMoment(std::move(of)); };
+  using Moments = std::vector<HeldMoment>;
+  const PipelineShape four = shape_of_schedule("1f1b", 4);
+  EXPECT_EQ(four.idle_forward, 3);
+  EXPECT_EQ(four.idle_input, 3);
+  EXPECT_EQ(four.idle_weight, 3);
+  EXPECT_EQ(four.transfers, 4);
+  EXPECT_EQ(four.more_transfers, 6);
+  EXPECT_EQ(four.held,
+            (std::vector<Moments>{{moment({{4, 0}})}, {moment({{3, 0}})}, {moment({{2, 0}})}, {moment({{1, 0}})}}));
   EXPECT_EQ(shape_of_schedule("zb-h1", 2).held,
-            (std::vector<std::vector<HeldMicroBatches>>{{{2, 0}, {1, 1}}, {{1, 1}, {0, 2}}}));
-  EXPECT_EQ(shape_of_schedule("1f1b", 1), (PipelineShape{0, 0, 0, {{{1, 0}}}}));
+            (std::vector<Moments>{{moment({{2, 0}}), moment({{1, 1}})}, {moment({{1, 1}}), moment({{0, 2}})}}));
+  const PipelineShape one = shape_of_schedule("1f1b", 1);
+  EXPECT_EQ(one.held, (std::vector<Moments>{{moment({{1, 0}})}}));
+  EXPECT_EQ(one.idle_forward + one.idle_input + one.idle_weight + one.transfers + one.more_transfers, 0);
+}
+
+// What a crew of several stages keeps: every moment of long timetables, with all stages' weights drawn.
+TEST(PipelineShape, has_the_fullest_moment_of_interleaved_crews_whatever_stages_keep) {
+  RandomTables tables(7);
+  for (const char* const schedule : {"interleaved", "interleaved-delayed"}) {
+    for (int i = 0; i < 200; ++i) {
+      const int64_t crews = tables.number(2, 5), chunks = tables.number(2, 4);
+      const PipelineShape shape = shape_of_schedule(schedule, crews, chunks);
+      const Timetable timetable = make_timetable(schedule, {.crews = static_cast<int>(crews),
+                                                            .stages_per_crew = static_cast<int>(chunks),
+                                                            .micro_batches = static_cast<int>(6 * crews)});
+      std::vector<int64_t> kept;
+      for (int64_t chunk = 0; chunk < chunks; ++chunk) kept.push_back(tables.number(0, 9));
+      for (size_t crew = 0; crew < timetable.crews.size(); ++crew) {
+        int64_t now = 0, most = 0, said = 0;
+        for (const Unit& unit : timetable.crews[crew]) {
+          const int64_t of = kept[static_cast<size_t>(unit.stage) / timetable.crews.size()];
+          now += unit.pass == Unit::Pass::kForward ? of : -of;
+          most = std::max(most, now);
+        }
+        for (const HeldMoment& moment : shape.held[crew]) {
+          int64_t sum = 0;
+          for (size_t chunk = 0; chunk < moment.size(); ++chunk) sum += kept[chunk] * moment[chunk].whole;
+          said = std::max(said, sum);
+        }
+        ASSERT_EQ(said, most) << schedule << " of " << crews << " crews of " << chunks << ", crew " << crew;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -17,63 +17,101 @@ constexpr UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96}
 // Beside the passes of all micro-batches.
 int64_t idle_of(const Timetable& timetable, const UnitCosts& costs) {
   const double passes = costs.forward + costs.input_grad + costs.weight_grad;
-  return std::llround(time_of(timetable, costs).makespan - passes * timetable.micro_batches);
+  const auto chunks = timetable.stages / static_cast<int>(timetable.crews.size());
+  return std::llround(time_of(timetable, costs).makespan - passes * timetable.micro_batches * chunks);
 }
 
-// The fullest moments of a crew that works through these units, with most whole ones first.
-std::vector<HeldMicroBatches> held_by(const std::vector<Unit>& crew) {
-  std::vector<HeldMicroBatches> all;
-  HeldMicroBatches now;
-  for (const Unit& unit : crew) {
-    now.whole += unit.pass == Unit::Pass::kForward ? 1 : unit.pass == Unit::Pass::kWeightGrad ? 0 : -1;
-    now.waiting += unit.pass == Unit::Pass::kInputGrad ? 1 : unit.pass == Unit::Pass::kWeightGrad ? -1 : 0;
-    all.push_back(now);
+bool holds_no_more(const HeldMoment& a, const HeldMoment& b) {
+  for (size_t chunk = 0; chunk < a.size(); ++chunk) {
+    if (a[chunk].whole > b[chunk].whole || a[chunk].waiting > b[chunk].waiting) return false;
   }
-  std::ranges::sort(all, std::greater<>());
-  std::vector<HeldMicroBatches> out;
-  for (const HeldMicroBatches& each : all) {
-    if (out.empty() || each.waiting > out.back().waiting) out.push_back(each);
+  return true;
+}
+
+HeldMoment change_of(const HeldMoment& from, const HeldMoment& to) {
+  HeldMoment out(from.size());
+  for (size_t chunk = 0; chunk < from.size(); ++chunk)
+    out[chunk] = {to[chunk].whole - from[chunk].whole, to[chunk].waiting - from[chunk].waiting};
+  return out;
+}
+
+// What a crew holds after each of its forward passes, and after each other pass where weight gradients wait. Of moments
+// that follow each other by the same change the ends are enough: whatever stages keep, one of them has as much.
+std::vector<HeldMoment> moments_of(const std::vector<Unit>& crew, int crews, size_t chunks) {
+  std::vector<HeldMoment> out;
+  HeldMoment now(chunks), change;
+  for (const Unit& unit : crew) {
+    HeldMicroBatches& of_stage = now[static_cast<size_t>(unit.stage / crews)];
+    of_stage.whole += unit.pass == Unit::Pass::kForward ? 1 : unit.pass == Unit::Pass::kWeightGrad ? 0 : -1;
+    of_stage.waiting += unit.pass == Unit::Pass::kInputGrad ? 1 : unit.pass == Unit::Pass::kWeightGrad ? -1 : 0;
+    if (unit.pass == Unit::Pass::kBackward) continue;
+    HeldMoment step = out.empty() ? HeldMoment() : change_of(out.back(), now);
+    if (out.size() >= 2 && step == change) out.pop_back();
+    change = std::move(step);
+    out.push_back(now);
   }
   return out;
 }
 
-std::vector<std::vector<HeldMicroBatches>> held_by_crews(const Timetable& timetable) {
-  std::vector<std::vector<HeldMicroBatches>> out;
-  for (const std::vector<Unit>& crew : timetable.crews) out.push_back(held_by(crew));
+// The fullest moments, with most whole ones of the first stage first.
+std::vector<HeldMoment> held_by(const std::vector<Unit>& crew, int crews, size_t chunks) {
+  std::vector<HeldMoment> all = moments_of(crew, crews, chunks);
+  std::ranges::sort(all, std::greater<>());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::vector<HeldMoment> out;
+  for (const HeldMoment& each : all) {
+    const bool is_held = std::ranges::any_of(
+        all, [&](const HeldMoment& other) { return &other != &each && holds_no_more(each, other); });
+    if (!is_held) out.push_back(each);
+  }
+  return out;
+}
+
+std::vector<std::vector<HeldMoment>> held_by_crews(const Timetable& timetable) {
+  const auto crews = static_cast<int>(timetable.crews.size());
+  std::vector<std::vector<HeldMoment>> out;
+  for (const std::vector<Unit>& crew : timetable.crews)
+    out.push_back(held_by(crew, crews, static_cast<size_t>(timetable.stages / crews)));
   return out;
 }
 
 }  // namespace
 
-PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews) {
-  if (crews == 1) return {.held = {{{.whole = 1}}}};
+PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_t chunks) {
+  if (crews == 1) {
+    PipelineShape out;
+    out.held.push_back({HeldMoment{HeldMicroBatches{.whole = 1}}});
+    return out;
+  }
   const auto timetable = [&](int64_t micro_batches) {
     return make_timetable(schedule, {.crews = static_cast<int>(crews),
-                                     .stages_per_crew = 1,
+                                     .stages_per_crew = static_cast<int>(chunks),
                                      .micro_batches = static_cast<int>(micro_batches),
                                      .seq_chunks = 1});
   };
-  const Timetable few = timetable(2 * crews);
-  const int64_t idle = idle_of(few, kAlike);
-  const Timetable longer = timetable(3 * crews);
-  const int64_t more = idle_of(longer, kAlike);
-  if (held_by_crews(few) != held_by_crews(longer)) {
+  const int64_t fewest = (chunks > 1 ? 3 : 2) * crews;
+  const Timetable few = timetable(fewest), longer = timetable(fewest + crews);
+  const int64_t idle = idle_of(few, kAlike), more = idle_of(longer, kAlike);
+  PipelineShape out{.held = held_by_crews(few), .chunks = chunks};
+  if (out.held != held_by_crews(longer)) {
     fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more the more micro-batches there are", schedule);
   }
   if (idle != more) {
     fail(ErrorKind::kUnsupported,
          "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule, idle,
-         2 * crews, more, 3 * crews);
+         fewest, more, fewest + crews);
   }
-  const auto one_more = [&](double UnitCosts::*cost) {
+  const auto one_more = [&](const Timetable& of, double UnitCosts::*cost) {
     UnitCosts costs = kAlike;
     costs.*cost += 1;
-    return idle_of(few, costs) - idle;
+    return idle_of(of, costs) - idle;
   };
-  PipelineShape out{.idle_forward = one_more(&UnitCosts::forward),
-                    .idle_input = one_more(&UnitCosts::input_grad),
-                    .idle_weight = one_more(&UnitCosts::weight_grad)};
-  out.held = held_by_crews(few);
+  out.idle_forward = one_more(few, &UnitCosts::forward);
+  out.idle_input = one_more(few, &UnitCosts::input_grad);
+  out.idle_weight = one_more(few, &UnitCosts::weight_grad);
+  const int64_t transfers = one_more(few, &UnitCosts::transfer);
+  out.more_transfers = one_more(longer, &UnitCosts::transfer) - transfers;
+  out.transfers = transfers - fewest / crews * out.more_transfers;
   return out;
 }
 

@@ -24,14 +24,21 @@ int64_t fill_of(const StageProblem& problem) {
   return std::max<int64_t>(0, sum) / shape.stages();
 }
 
-// Of the slowest stage: its share of all parts, or the longest part.
-int64_t least_of_a_stage(const StageProblem& problem, int64_t (PartPrice::*value)() const) {
+// One way of all messages that are waited for, of which two are a crossing there and back.
+int64_t crossings_of(const StageProblem& problem) {
+  const PipelineShape& shape = problem.shape;
+  const int64_t crews = shape.crews();
+  return problem.crossing * (shape.transfers * crews + shape.more_transfers * problem.micro_batches) / (2 * crews);
+}
+
+// Of the slowest crew: its share of all parts, or the longest part.
+int64_t least_of_a_crew(const StageProblem& problem, int64_t (PartPrice::*value)() const) {
   int64_t all = 0, longest = 0;
   for (const PartPrice& part : problem.parts) {
     all += (part.*value)();
     longest = std::max(longest, (part.*value)());
   }
-  return std::max(longest, divided_up(all, problem.shape.stages()));
+  return std::max(longest, divided_up(all, problem.shape.crews()));
 }
 
 // One stage, part by part.
@@ -45,12 +52,43 @@ struct StageSum {
     waiting += part.waiting;
     work = std::max(work, part.work);
   }
-  int64_t bytes(const std::vector<HeldMicroBatches>& held) const {
+  // Of a crew that has this stage alone.
+  int64_t bytes(const std::vector<HeldMoment>& held) const {
     int64_t most = 0;
-    for (const HeldMicroBatches& each : held) most = std::max(most, each.whole * kept + each.waiting * waiting);
+    for (const HeldMoment& each : held)
+      most = std::max(most, each.front().whole * kept + each.front().waiting * waiting);
     return persistent + most + work;
   }
 };
+
+std::vector<StageSum> sums_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  std::vector<StageSum> out(begins.size());
+  for (size_t stage = 0; stage < begins.size(); ++stage) {
+    const auto end =
+        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
+    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) out[stage].add(problem.parts[i]);
+  }
+  return out;
+}
+
+// What a crew's stages hold together at the fullest of its moments.
+int64_t bytes_of_crew(const std::vector<StageSum>& stages, size_t crew, size_t crews,
+                      const std::vector<HeldMoment>& held) {
+  int64_t persistent = 0, work = 0, most = 0;
+  for (size_t stage = crew; stage < stages.size(); stage += crews) {
+    persistent += stages[stage].persistent;
+    work = std::max(work, stages[stage].work);
+  }
+  for (const HeldMoment& each : held) {
+    int64_t now = 0;
+    for (size_t chunk = 0; chunk < each.size(); ++chunk) {
+      const StageSum& stage = stages[crew + chunk * crews];
+      now += each[chunk].whole * stage.kept + each[chunk].waiting * stage.waiting;
+    }
+    most = std::max(most, now);
+  }
+  return persistent + most + work;
+}
 
 // Whether there is a cut whose stages take no more than so much: by how many parts so many stages can have, for each
 // number of stages. The longest first stage is not always right: what it leaves may be too large for the second, which
@@ -104,12 +142,37 @@ std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value val
 
 }  // namespace
 
+namespace {
+
+bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  return std::ranges::max(bytes_of_crews(problem, begins)) <= problem.memory;
+}
+
+std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
+  std::optional<std::vector<int64_t>> best;
+  CutPrice best_price;
+  for (std::vector<int64_t>& begins : even_cuts(static_cast<int64_t>(problem.parts.size()), problem.shape.stages())) {
+    if (!cut_fits(problem, begins)) continue;
+    const CutPrice price = price_of_cut(problem, begins);
+    if (best && std::pair(price.total, price.slowest) >= std::pair(best_price.total, best_price.slowest)) continue;
+    best = std::move(begins);
+    best_price = price;
+  }
+  return best;
+}
+
+}  // namespace
+
 void check_range(const StageProblem& problem) {
   constexpr double kMost = 0x1p61;
   const PipelineShape& shape = problem.shape;
   int64_t held = 0;  // micro-batches
-  for (const auto& stage : shape.held) {
-    for (const HeldMicroBatches& each : stage) held = std::max(held, each.whole + each.waiting);
+  for (const auto& crew : shape.held) {
+    for (const HeldMoment& moment : crew) {
+      int64_t now = 0;
+      for (const HeldMicroBatches& each : moment) now += each.whole + each.waiting;
+      held = std::max(held, now);
+    }
   }
   const auto idle =
       static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) + std::abs(shape.idle_weight));
@@ -121,8 +184,10 @@ void check_range(const StageProblem& problem) {
     bytes +=
         static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
   }
-  const double step = passes * (static_cast<double>(problem.micro_batches) + idle) + once +
-                      static_cast<double>(problem.crossing) * static_cast<double>(shape.stages());
+  const auto crews = static_cast<double>(shape.crews()), micro_batches = static_cast<double>(problem.micro_batches);
+  const double transfers =
+      static_cast<double>(shape.transfers) * crews + static_cast<double>(shape.more_transfers) * micro_batches;
+  const double step = passes * (micro_batches + idle) + once + static_cast<double>(problem.crossing) * transfers;
   require(step < kMost && bytes + kept * static_cast<double>(held) < kMost,
           "a step of {} micro-batches takes more than 26 days by the prices of its parts, or a stage more than 2 EiB; "
           "take a smaller batch (train.batch counts samples, not tokens)",
@@ -130,34 +195,48 @@ void check_range(const StageProblem& problem) {
 }
 
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  CutPrice out{.fill = fill_of(problem), .crossings = problem.crossing * (problem.shape.stages() - 1)};
-  for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const auto end =
-        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
-    StageSum sum;
-    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
-    out.slowest = std::max(out.slowest, sum.pass);
-    out.once = std::max(out.once, sum.once);
+  CutPrice out{.fill = fill_of(problem), .crossings = crossings_of(problem)};
+  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const auto crews = static_cast<size_t>(problem.shape.crews());
+  for (size_t crew = 0; crew < crews; ++crew) {
+    int64_t pass = 0, once = 0;
+    for (size_t stage = crew; stage < stages.size(); stage += crews) {
+      pass += stages[stage].pass;
+      once += stages[stage].once;
+    }
+    out.slowest = std::max(out.slowest, pass);
+    out.once = std::max(out.once, once);
   }
   out.total = problem.micro_batches * out.slowest + out.fill + out.crossings + out.once;
   return out;
 }
 
-std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins) {
+std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const size_t crews = problem.shape.held.size();
   std::vector<int64_t> out;
-  for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const auto end =
-        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
-    StageSum sum;
-    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) sum.add(problem.parts[i]);
-    out.push_back(sum.bytes(problem.shape.held[stage]));
+  for (size_t crew = 0; crew < crews; ++crew)
+    out.push_back(bytes_of_crew(stages, crew, crews, problem.shape.held[crew]));
+  return out;
+}
+
+std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
+  std::vector<std::vector<int64_t>> out;
+  for (const int64_t before : {1, 0}) {  // whether the first part counts
+    for (const int64_t after : {1, 0}) {
+      const int64_t count = parts - 2 + before + after;
+      if (count < stages) continue;
+      std::vector<int64_t> begins{0};
+      for (int64_t stage = 1; stage < stages; ++stage) begins.push_back(stage * count / stages + 1 - before);
+      if (std::ranges::find(out, begins) == out.end()) out.push_back(std::move(begins));
+    }
   }
   return out;
 }
 
 int64_t bound_of_cuts(const StageProblem& problem) {
-  return problem.micro_batches * least_of_a_stage(problem, &PartPrice::pass) + fill_of(problem) +
-         problem.crossing * (problem.shape.stages() - 1) + least_of_a_stage(problem, &PartPrice::once);
+  return problem.micro_batches * least_of_a_crew(problem, &PartPrice::pass) + fill_of(problem) + crossings_of(problem) +
+         least_of_a_crew(problem, &PartPrice::once);
 }
 
 // Longer passes make the fill longer, but for weight gradients, which may fill idle crews: as many as leave the slowest
@@ -165,7 +244,7 @@ int64_t bound_of_cuts(const StageProblem& problem) {
 // micro-batches.
 int64_t bound_of_longer_parts(const StageProblem& problem) {
   const PipelineShape& shape = problem.shape;
-  const int64_t slowest = least_of_a_stage(problem, &PartPrice::pass);
+  const int64_t slowest = least_of_a_crew(problem, &PartPrice::pass);
   int64_t fill = fill_of(problem);
   if (shape.idle_weight < 0) {
     int64_t idle = 0, others = 0;
@@ -176,25 +255,50 @@ int64_t bound_of_longer_parts(const StageProblem& problem) {
     idle += shape.idle_weight * (shape.stages() * slowest - others);
     fill = -shape.idle_weight > problem.micro_batches ? 0 : std::max<int64_t>(0, idle) / shape.stages();
   }
-  return problem.micro_batches * slowest + fill + problem.crossing * (shape.stages() - 1) +
-         least_of_a_stage(problem, &PartPrice::once);
+  return problem.micro_batches * slowest + fill + crossings_of(problem) + least_of_a_crew(problem, &PartPrice::once);
 }
 
 bool some_cut_fits(const StageProblem& problem) {
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
   const auto parts = static_cast<int64_t>(problem.parts.size());
   if (parts < problem.shape.stages()) return false;
+  if (problem.shape.chunks > 1) {
+    return std::ranges::any_of(even_cuts(parts, problem.shape.stages()),
+                               [&](const std::vector<int64_t>& begins) { return cut_fits(problem, begins); });
+  }
   std::vector<int64_t> even;  // the usual answer, and a quick one
   for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
     even.push_back(stage * parts / problem.shape.stages());
-  return std::ranges::max(bytes_of_stages(problem, even)) <= problem.memory ||
-         WithinCaps(problem).cut(kAny, kAny).has_value();
+  return cut_fits(problem, even) || WithinCaps(problem).cut(kAny, kAny).has_value();
+}
+
+std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
+  const auto parts = static_cast<int64_t>(problem.parts.size());
+  if (parts < problem.shape.stages()) return std::nullopt;
+  std::optional<int64_t> fewest;
+  for (const std::vector<int64_t>& begins : even_cuts(parts, problem.shape.stages())) {
+    const int64_t bytes = std::ranges::max(bytes_of_crews(problem, begins));
+    if (!fewest || bytes < *fewest) fewest = bytes;
+  }
+  if (problem.shape.chunks > 1) return fewest;
+  StageProblem within = problem;
+  int64_t low = 0;  // no cut fits in it, but for one of no bytes
+  while (low < *fewest) {
+    within.memory = low + (*fewest - low) / 2;
+    if (some_cut_fits(within)) {
+      fewest = within.memory;
+    } else {
+      low = within.memory + 1;
+    }
+  }
+  return fewest;
 }
 
 std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem) {
   require(problem.shape.stages() >= 1 && problem.micro_batches >= 1, "a cut into {} stages of {} micro-batches",
           problem.shape.stages(), problem.micro_batches);
   if (static_cast<int64_t>(problem.parts.size()) < problem.shape.stages()) return std::nullopt;
+  if (problem.shape.chunks > 1) return best_even_cut(problem);
   const WithinCaps within(problem);
   const std::vector<int64_t> passes = sums_of_runs(problem.parts, [](const PartPrice& p) { return p.pass(); });
   const std::vector<int64_t> onces = sums_of_runs(problem.parts, [](const PartPrice& p) { return p.once(); });

@@ -25,18 +25,26 @@ struct PartPrice {
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };
 
-// Micro-batches that a crew holds at a moment: those in flight, and those whose weight gradients alone are to come.
+// Micro-batches that a crew holds of a stage at a moment: those in flight, and those whose weight gradients alone are
+// to come.
 struct HeldMicroBatches {
   int64_t whole = 0, waiting = 0;
   friend auto operator<=>(const HeldMicroBatches&, const HeldMicroBatches&) = default;
 };
+using HeldMoment = std::vector<HeldMicroBatches>;  // of each of a crew's stages, in their order
 
-// A schedule with so many crews: a step of micro-batches of a forward, an input gradient's and a weight gradient's pass
-// takes their sum for each micro-batch, and these multiples of them on top.
+// A schedule with so many crews, each of `chunks` stages: crew c has the stages c, c + crews, c + 2 * crews and so on.
+// A step takes for each micro-batch what the crew's stages take, and on top these multiples of a stage's forward pass,
+// its input gradients and its weight gradients.
 struct PipelineShape {
   int64_t idle_forward = 0, idle_input = 0, idle_weight = 0;
-  std::vector<std::vector<HeldMicroBatches>> held;  // of each stage: at no moment more than at one of these
-  int64_t stages() const { return static_cast<int64_t>(held.size()); }
+  // Messages from one crew to another that are waited for: so many, and as many as `more_transfers` for every `crews()`
+  // micro-batches. The others arrive before they are needed.
+  int64_t transfers = 0, more_transfers = 0;
+  std::vector<std::vector<HeldMoment>> held;  // of each crew: at no moment more than at one of these
+  int64_t chunks = 1;
+  int64_t crews() const { return static_cast<int64_t>(held.size()); }
+  int64_t stages() const { return crews() * chunks; }
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
 
@@ -51,10 +59,10 @@ struct StageProblem {
 
 // What the step takes: micro_batches * slowest + fill + crossings + once.
 struct CutPrice {
-  int64_t slowest = 0;    // of the stages, for one micro-batch
+  int64_t slowest = 0;    // of the crews, for one micro-batch
   int64_t fill = 0;       // in which the pipeline fills and empties
-  int64_t crossings = 0;  // once there and back
-  int64_t once = 0;       // the longest of the stages: sums of gradients, updates
+  int64_t crossings = 0;  // messages that are waited for
+  int64_t once = 0;       // the longest of the crews: sums of gradients, updates
   int64_t total = 0;
 };
 
@@ -63,14 +71,24 @@ void check_range(const StageProblem& problem);
 
 // `begins`: the first part of each stage.
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins);
-std::vector<int64_t> bytes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins);
-// No cut takes less: all stages alike, without memory.
+std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vector<int64_t>& begins);
+
+// Cuts into stages of as many parts, or one more, where the first part (what stands before the blocks) and the last one
+// count as a part or not: at most four. Of several stages a crew these are the cuts that are looked at: a schedule has
+// the crews go from stage to stage together, so that what it idles is known for stages that take about as long as each
+// other.
+std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages);
+
+// No cut takes less: all crews alike, without memory.
 int64_t bound_of_cuts(const StageProblem& problem);
 // No cut takes less, of these parts or of parts that take as long or longer in each of their passes.
 int64_t bound_of_longer_parts(const StageProblem& problem);
 bool some_cut_fits(const StageProblem& problem);
+// What the fullest crew holds of the cut that has it hold the fewest; nothing where there are fewer parts than stages.
+std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);
 
-// The cut with the least total; of equal ones the one with the least `slowest`. Nothing where none fits.
+// Of all cuts, or of even ones where crews have several stages, the one with the least total; of equal ones the one
+// with the least `slowest`. Nothing where none fits.
 std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem);
 
 }  // namespace trireme

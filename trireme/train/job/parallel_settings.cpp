@@ -114,7 +114,7 @@ void check_cuttable(const JobConfig& config, const nn::Cuttable& model) {
   const std::pair<bool, const char*> lacking[] = {{p.tp > 1 && !model.weights, "parallel.tp"},
                                                   {p.cp > 1 && !model.positions, "parallel.cp"},
                                                   {p.sp && !model.positions, "parallel.sp"},
-                                                  {p.vocabulary && !model.vocabulary, "parallel.vocabulary"},
+                                                  {p.vocabulary && model.vocabulary == 0, "parallel.vocabulary"},
                                                   {p.ep > 1 && !model.mixture, "parallel.ep"}};
   for (const auto& [lacks, key] : lacking) {
     require(!lacks,

@@ -36,11 +36,12 @@ constexpr Technique kTechniques[] = {
     {"pipeline", [](const Way& way, int64_t) { return way.pp > 1; }, "pp", 4},
     {"cuts by op (--auto)", [](const Way& way, int64_t) { return way.is_searched; }, "", 6},
 };
-constexpr int kRecomputationAdds = 2;
+constexpr int kRecomputationAdds = 2, kVirtualStagesAdd = 1;
 constexpr size_t kMostAlike = 100;
 
 int complexity_of(const Way& way, int64_t ranks) {
   int out = way.recompute == "none" ? 0 : kRecomputationAdds;
+  if (way.virtual_stages > 1) out += kVirtualStagesAdd;
   for (const Technique& technique : kTechniques) out += technique.is_used(way, ranks) ? technique.adds : 0;
   return out;
 }

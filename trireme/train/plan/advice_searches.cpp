@@ -116,7 +116,7 @@ class ExactAdvice : public AdviceSearch {
       AdvisedWay& into = out.emplace_back(AdvisedWay{.way = way.outer.way(),
                                                      .text = way_text(way),
                                                      .step_s = static_cast<double>(way.price.total) * 1e-12,
-                                                     .bytes = std::ranges::max(way.stage_bytes)});
+                                                     .bytes = std::ranges::max(way.crew_bytes)});
       for (const auto& [name, ps] : step_items(way)) into.items.emplace_back(name, static_cast<double>(ps) * 1e-12);
     }
     return out;

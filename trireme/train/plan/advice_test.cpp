@@ -148,7 +148,7 @@ TEST(Advice, by_prices_of_parts_takes_the_way_that_the_exact_search_finds) {
   const auto found = std::ranges::find(plan.best, advice.way->text, [](const ExactWay& way) { return way_text(way); });
   ASSERT_NE(found, plan.best.end()) << advice.text;
   EXPECT_LE(static_cast<double>(found->price.total), static_cast<double>(plan.best.front().price.total) * (1 + kAlike));
-  EXPECT_EQ(advice.way->bytes, std::ranges::max(found->stage_bytes));
+  EXPECT_EQ(advice.way->bytes, std::ranges::max(found->crew_bytes));
   EXPECT_THAT(line_of(advice, "cuts by op (--auto)"), HasSubstr("no way that is looked at has it"));
 }
 

@@ -27,6 +27,7 @@ CertifiedCut certified_cut(const InnerWay& way) {
           .ep = way.ep,
           .dp = way.dp,
           .sp = way.sp,
+          .vocabulary = way.vocabulary,
           .zero = way.zero,
           .rows = way.rows,
           .recompute = way.recompute};
@@ -38,6 +39,7 @@ InnerWay inner_way(const CertifiedCut& cut) {
           .ep = cut.ep,
           .dp = cut.dp,
           .sp = cut.sp,
+          .vocabulary = cut.vocabulary,
           .zero = cut.zero,
           .rows = cut.rows,
           .recompute = cut.recompute};
@@ -47,9 +49,8 @@ CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPri
   CertifiedTable out{.cut = certified_cut(way), .is_refused = !prices};
   if (!prices) return out;
   out.crossing = prices->crossing;
-  out.before = certified_part(prices->before);
-  out.block = certified_part(prices->block);
-  out.after = certified_part(prices->after);
+  out.is_joined = prices->is_joined;
+  for (const PartPrice& part : prices->parts) out.parts.push_back(certified_part(part));
   return out;
 }
 

@@ -13,11 +13,12 @@ namespace {
 
 CertifiedModel certified_model(const ExactSetting& setting) {
   const nn::Cuttable& model = setting.model;
-  return {.layers = setting.parts.layers,
+  return {.layers = setting.parts.layers(),
           .heads = model.heads,
           .experts = model.mixture ? model.experts : 0,
           .weights = model.weights ? 1 : 0,
           .positions = model.positions ? 1 : 0,
+          .vocabulary = model.vocabulary,
           .sequence = setting.positions,
           .batch = setting.job.train.fit.batch,
           .parameter_bytes = setting.figures.parameter_bytes,
@@ -42,6 +43,10 @@ Certificate for_setting(const ExactSetting& setting, const PlanRequest& request)
   out.model = certified_model(setting);
   out.before = setting.parts.before;
   out.blocks = setting.parts.blocks;
+  for (const int64_t kind : setting.parts.kinds) {
+    if (out.runs.empty() || out.runs.back().kind != kind) out.runs.push_back({.kind = kind});
+    ++out.runs.back().blocks;
+  }
   out.after = setting.parts.after;
   return out;
 }
@@ -68,11 +73,11 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
           "parallel.search=recursive_programming",
           fmt::format("parallel.pp={}", plan.way.pp),
           "parallel.schedule=" + plan.way.schedule,
-          "parallel.virtual_stages=0",
+          fmt::format("parallel.virtual_stages={}", plan.way.virtual_stages == 1 ? 0 : plan.way.virtual_stages),
           "parallel.seq_chunks=0",
           fmt::format("parallel.tp={}", cut.tp),
           fmt::format("parallel.sp={}", cut.sp),
-          "parallel.vocabulary=false",
+          fmt::format("parallel.vocabulary={}", cut.vocabulary),
           fmt::format("parallel.cp={}", cut.cp),
           fmt::format("parallel.ep={}", cut.ep),
           fmt::format("parallel.zero={}", cut.zero),
@@ -103,8 +108,9 @@ void expect_same(std::string_view what, const Value& certified, std::string_view
 void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
-  const std::string text = fmt::format("tp={} cp={} ep={} sp={} rows={} recompute={} dp={} zero={}", cut.tp, cut.cp,
-                                       cut.ep, cut.sp ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero);
+  const std::string text =
+      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} dp={} zero={}", cut.tp, cut.cp, cut.ep,
+                  cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero);
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);
@@ -119,10 +125,11 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
     out.best.push_back({.way = {.pp = way.outer.pp,
                                 .micro_batches = way.outer.micro_batches,
                                 .schedule = way.outer.schedule,
+                                .virtual_stages = way.outer.virtual_stages,
                                 .cut = certified_cut(way.outer.inner)},
                         .begins = way.begins,
                         .step_ps = way.price.total,
-                        .stage_bytes = way.stage_bytes});
+                        .crew_bytes = way.crew_bytes});
   }
   const OuterLedger& l = plan.ledger;
   out.ledger = {.ways = l.ways,
@@ -150,9 +157,9 @@ size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan
   if (which == certificate.best.size()) refuse_keys(sorted_keys_of(certificate, certificate.best.front()), planned);
   const CertifiedPlan& best = certificate.best[which];
   require(plan.step_ps == best.step_ps && plan.bound_ps == certificate.best.front().step_ps &&
-              plan.arena_bytes == std::ranges::max(best.stage_bytes),
+              plan.arena_bytes == std::ranges::max(best.crew_bytes),
           "certificate: by it the plan takes {} ps and {} bytes, and no way less than {} ps; the plan predicts others",
-          best.step_ps, std::ranges::max(best.stage_bytes), certificate.best.front().step_ps);
+          best.step_ps, std::ranges::max(best.crew_bytes), certificate.best.front().step_ps);
   const CertifiedLedger& l = certificate.ledger;
   const PlanLedger& p = plan.ledger;
   require(p.ways == l.ways && p.do_not_divide == l.do_not_divide && p.memory_least == l.memory_least &&
@@ -176,7 +183,8 @@ void CertifiedJob::check(const Certificate& certificate) {
   expect_same("memory", certificate.memory, kJob, job.memory);
   expect_same("threads", certificate.threads, kJob, job.threads);
   require(certificate.model == job.model, "certificate: the figures of its model are not those of the job's");
-  require(certificate.before == job.before && certificate.blocks == job.blocks && certificate.after == job.after,
+  require(certificate.before == job.before && certificate.blocks == job.blocks && certificate.after == job.after &&
+              certificate.runs == job.runs,
           "certificate: the parts of its model are not those of the job's");
   for (const CertifiedTable& table : certificate.alone) {
     const InnerWay way = inner_way(table.cut);

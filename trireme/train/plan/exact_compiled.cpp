@@ -48,7 +48,7 @@ std::string compiled_text(const ExactPlan& plan, const std::vector<CompiledWay>&
     }
     const double step_ms = compiled[i].cost->step_s * 1e3, by_tables_ms = static_cast<double>(way.price.total) * 1e-9;
     const auto bytes = static_cast<double>(compiled[i].cost->most_bytes());
-    const auto by_tables = static_cast<double>(std::ranges::max(way.stage_bytes));
+    const auto by_tables = static_cast<double>(std::ranges::max(way.crew_bytes));
     out += fmt::format(" takes {:.3f} ms (tables {:+.1f} %), {:.1f} MiB (tables {:+.1f} %){}\n", step_ms,
                        100 * (by_tables_ms / step_ms - 1), bytes / 1048576.0, 100 * (by_tables / bytes - 1),
                        compiled[i].fits ? "" : ": it does not fit");

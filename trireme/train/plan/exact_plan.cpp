@@ -16,7 +16,7 @@ std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>&
   std::vector<ExactWay> out;
   for (SolvedWay& each : found.best) {
     StageProblem problem = *tables.problem_of(ways[each.candidate]);
-    std::vector<int64_t> bytes = bytes_of_stages(problem, each.begins);
+    std::vector<int64_t> bytes = bytes_of_crews(problem, each.begins);
     out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem)});
   }
   return out;
@@ -39,6 +39,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.first_refusal = tables.pricer().refusal();
   out.asked = tables.asked();
+  if (out.best.empty()) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
   out.setting = std::move(setting);
   return out;
 }
@@ -52,7 +53,7 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
           .graph = plan.graph,
           .keys = best.keys(plan.parts),
           .step_ps = best.price.total,
-          .arena_bytes = std::ranges::max(best.stage_bytes),
+          .arena_bytes = std::ranges::max(best.crew_bytes),
           .bound_ps = plan.best.front().price.total,
           .ledger = {.ways = l.ways,
                      .do_not_divide = l.do_not_divide,

@@ -2,6 +2,7 @@
 // their tables. Nothing of the size of the job is compiled.
 #pragma once
 
+#include "trireme/train/plan/nearest_fit.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/plan/way_tables.h"
 
@@ -11,8 +12,8 @@ struct ExactWay {
   OuterWay outer;
   std::vector<int64_t> begins;  // the first part of each stage
   CutPrice price;
-  std::vector<int64_t> stage_bytes;
-  StageProblem problem;  // its tables
+  std::vector<int64_t> crew_bytes;  // of a rank of each
+  StageProblem problem;             // its tables
 
   std::vector<std::string> keys(const ModelParts& parts) const;
 };
@@ -29,7 +30,8 @@ struct ExactPlan {
   int64_t jobs_compiled = 0;               // of one block, to price parts
   std::string first_refusal;
   ExactSetting setting;
-  CertifiedTables asked;  // what the result follows from
+  CertifiedTables asked;              // what the result follows from
+  std::optional<NearestFit> nearest;  // where nothing fits
 };
 
 // What a search over their tables found, with all that is said of each way.

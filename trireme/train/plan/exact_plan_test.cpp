@@ -35,7 +35,8 @@ TEST(ModelParts, are_what_stands_before_the_blocks_the_blocks_and_what_stands_af
   const ModelParts parts = parts_of(step_of(gpt_of_four_layers()));
 
   EXPECT_EQ(parts.blocks, "h");
-  EXPECT_EQ(parts.layers, 4);
+  EXPECT_EQ(parts.kinds, (std::vector<int64_t>{0, 0, 0, 0}));
+  EXPECT_EQ(parts.chain(), (std::vector<int64_t>{0, 1, 1, 1, 1, 2}));
   EXPECT_THAT(parts.before, testing::IsSupersetOf({"wte", "wpe"}));
   EXPECT_THAT(parts.after, testing::Contains("ln_f"));
   EXPECT_EQ(parts.stages_key({0}), "parallel.stages=[]");
@@ -47,7 +48,25 @@ TEST(ModelParts, are_what_stands_before_the_blocks_the_blocks_and_what_stands_af
 TEST(ModelParts, of_models_with_dropout_are_alike_whatever_stream_they_draw_from) {
   JobConfig job = gpt_of_four_layers();
   set_keys(job, {"model.dropout=0.1"});
-  EXPECT_EQ(parts_of(step_of(job)).layers, 4);
+  EXPECT_EQ(parts_of(step_of(job)).kinds, (std::vector<int64_t>{0, 0, 0, 0}));
+}
+
+// Two blocks with an MLP, then three with experts.
+JobConfig deepseek_of_five_layers() {
+  JobConfig job;
+  set_named_model(job, "deepseek-v2-lite");
+  set_keys(job, {"model.layers=5", "model.dense_layers=2", "model.width=64", "model.heads=4", "model.key_rank=16",
+                 "model.head_size=16", "model.rotary_size=8", "model.value_size=16", "model.mlp_width=96",
+                 "model.experts=4", "model.shared_experts=1", "model.expert_width=32", "model.top_k=2",
+                 "model.vocabulary=128", "data.seq=32", "train.batch=16", "data.validation=0"});
+  return job;
+}
+
+TEST(ModelParts, of_models_with_several_kinds_of_blocks_say_which_is_which) {
+  const ModelParts parts = parts_of(step_of(deepseek_of_five_layers()));
+  EXPECT_EQ(parts.kinds, (std::vector<int64_t>{0, 0, 1, 1, 1}));
+  EXPECT_EQ(parts.kind_count(), 2);
+  EXPECT_EQ(parts.chain(), (std::vector<int64_t>{0, 1, 1, 2, 2, 2, 3}));
 }
 
 TEST(ModelParts, of_models_whose_blocks_are_unlike_are_refused_with_the_cure) {
@@ -83,6 +102,65 @@ TEST(ExactPlan, says_that_nothing_fits) {
   const ExactPlan found = exact(2, 3, 1000);
   EXPECT_TRUE(found.best.empty());
   EXPECT_THAT(exact_text(found, 2, 16 * 32, "tokens"), testing::HasSubstr("no way of cutting it fits"));
+  ASSERT_TRUE(found.nearest);
+  EXPECT_FALSE(found.nearest->ranks);
+  EXPECT_FALSE(found.nearest->batch);
+  EXPECT_THAT(exact_text(found, 2, 16 * 32, "tokens"), testing::HasSubstr("not with more ranks, up to 2048"));
+}
+
+// Each change that is named makes a plan, and of memory a byte less makes none.
+TEST(ExactPlan, names_changes_with_which_something_fits) {
+  PlanRequest request{.job = gpt_of_four_layers(), .ranks = 2, .memory_bytes = 1000, .top = 1};
+  const int64_t fewest = plan_exact(request).nearest->bytes;
+  request.memory_bytes = fewest;
+  EXPECT_EQ(plan_exact(request).best.size(), 1U);
+  request.memory_bytes = fewest - 1;
+  const ExactPlan found = plan_exact(request);
+  EXPECT_TRUE(found.best.empty());
+  ASSERT_TRUE(found.nearest);
+  EXPECT_EQ(found.nearest->bytes, fewest);
+  int64_t sum = 0;
+  for (const auto& [name, bytes] : found.nearest->kinds) sum += bytes;
+  EXPECT_EQ(sum, fewest);
+  ASSERT_TRUE(found.nearest->ranks);
+  PlanRequest more = request;
+  more.ranks = found.nearest->ranks->to;
+  EXPECT_EQ(more.ranks, 4);
+  EXPECT_EQ(plan_exact(more).best.size(), 1U);
+  const std::string text = exact_text(found, 2, 16 * 32, "tokens");
+  EXPECT_THAT(text, testing::HasSubstr("more ranks         4, by --"));
+
+  // Half the batch and so on: what is said of them is what planning for them gives.
+  for (int64_t batch = 8; batch >= 1; batch /= 2) {
+    PlanRequest less = request;
+    set_keys(less.job, {fmt::format("train.batch={}", batch)});
+    const bool fits = !plan_exact(less).best.empty();
+    const bool is_named = found.nearest->batch && found.nearest->batch->to == batch;
+    EXPECT_EQ(fits, is_named) << batch;
+    if (fits) break;
+  }
+  if (!found.nearest->batch) {
+    EXPECT_THAT(text, testing::HasSubstr("nor with half the batch"));
+  }
+}
+
+// Micro-batches of a mixture whose groups are of several depend on each other; those of one sample each do not.
+TEST(ExactPlan, has_no_pipeline_where_its_micro_batches_depend_on_each_other) {
+  for (const bool is_joined : {true, false}) {
+    PlanRequest request{.job = deepseek_of_five_layers(), .ranks = 4, .memory_bytes = int64_t{1} << 34, .top = 2000};
+    set_keys(request.job, {"model.aux_loss_factor=0", fmt::format("model.expert_groups={}", is_joined ? 1 : 16)});
+    const ExactPlan plan = plan_exact(request);
+    size_t pipelines = 0;
+    for (const ExactWay& way : plan.best) {
+      if (way.outer.pp == 1) continue;
+      ++pipelines;
+      if (pipelines > 3) continue;
+      ExactPlan one = plan;
+      one.best = {way};
+      EXPECT_TRUE(compile_best(one, request).front().cost) << way_text(way);
+    }
+    EXPECT_EQ(pipelines == 0, is_joined);
+  }
 }
 
 // Every way, priced by itself.
@@ -114,14 +192,18 @@ TEST(ExactPlan, that_bounds_lead_to_is_the_best_of_all_ways_priced_one_by_one) {
   const std::pair<int64_t, std::vector<std::string>> jobs[] = {
       {4, {"model.width=128", "train.batch=24", "train.dtype=bf16"}},
       {4, {"model.layers=3", "model.width=32", "data.seq=16"}},
-      {16, {"model.layers=2", "model.heads=2", "train.batch=32"}}};
+      {16, {"model.layers=2", "model.heads=2", "train.batch=32"}},
+      {4, {"model.layers=8", "model.width=32", "data.seq=16", "model.vocabulary=64"}}};
   int fit = 0, none = 0;
-  for (const auto& [ranks, keys] : jobs) {
-    PlanRequest request{.job = gpt_of_four_layers(), .ranks = ranks, .threads = 1, .top = 1};
-    set_keys(request.job, keys);
+  for (size_t i = 0; i <= std::size(jobs); ++i) {
+    const bool is_gpt = i < std::size(jobs);
+    const int64_t ranks = is_gpt ? jobs[i].first : 4;
+    PlanRequest request{
+        .job = is_gpt ? gpt_of_four_layers() : deepseek_of_five_layers(), .ranks = ranks, .threads = 1, .top = 1};
+    if (is_gpt) set_keys(request.job, jobs[i].second);
     request.memory_bytes = int64_t{1} << 34;
     std::vector<StageProblem> problems = all_problems(request);
-    for (const int64_t memory : {34, 27, 26, 25, 24, 18}) {
+    for (const int64_t memory : {34, 26, 24, 18}) {
       request.memory_bytes = int64_t{1} << memory;
       const int64_t least = least_step(problems, request.memory_bytes);
       const ExactPlan found = plan_exact(request);
@@ -151,7 +233,7 @@ Off off_by(const ExactPlan& plan, const ExactWay& way, int64_t ranks) {
   const WayCost cost = cost_of(step);
   const double predicted = static_cast<double>(way.price.total) * 1e-12;
   return {predicted / cost.step_s - 1,
-          static_cast<double>(std::ranges::max(way.stage_bytes)) / static_cast<double>(cost.most_bytes()) - 1};
+          static_cast<double>(std::ranges::max(way.crew_bytes)) / static_cast<double>(cost.most_bytes()) - 1};
 }
 
 // Against virtual time and the arena of the whole job, compiled by the plan's keys. The tables count collectives as if
@@ -162,7 +244,8 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
     std::vector<std::string> kinds;
     for (const ExactWay& way : plan.best) {
       const InnerWay& inner = way.outer.inner;
-      const std::string kind = fmt::format("pp{} tp{} dp{} zero{}", way.outer.pp, inner.tp, inner.dp, inner.zero);
+      const std::string kind = fmt::format("pp{} tp{} dp{} zero{} v{} vocabulary{}", way.outer.pp, inner.tp, inner.dp,
+                                           inner.zero, way.outer.virtual_stages, inner.vocabulary ? 1 : 0);
       if (std::ranges::find(kinds, kind) != kinds.end()) continue;
       kinds.push_back(kind);
       const Off off = off_by(plan, way, ranks);

@@ -42,15 +42,21 @@ ExactSetting exact_setting(const PlanRequest& request) {
           "plan: {} ranks, but the machine '{}' has {} devices; plan for fewer ranks, or for a larger machine",
           request.ranks, how.machine->name, how.machine->devices());
   out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
+  if (how.machine) out.most_ranks = how.machine->devices();
   out.memory_bytes = memory_of_rank(request, assembly);
   out.model = model_of(out.job).cuttable();
+  if (out.job.train.label_smoothing != 0) out.model.vocabulary = 0;  // the loss of a cut vocabulary has none
   out.positions = predicts_classes(out.job) ? 1 : fields_of(out.job)[0].sample.elements();
   set_figures(step, request.ranks, out);
   return out;
 }
 
 std::vector<OuterWay> ExactSetting::ways(int64_t ranks) const {
-  return outer_ways(model, ranks, job.train.fit.batch, positions, parts.count());
+  return ways(ranks, job.train.fit.batch);
+}
+
+std::vector<OuterWay> ExactSetting::ways(int64_t ranks, int64_t batch) const {
+  return outer_ways(model, ranks, batch, positions, parts.count());
 }
 
 }  // namespace trireme

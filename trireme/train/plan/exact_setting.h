@@ -18,7 +18,10 @@ struct ExactSetting {
   StepFigures figures;
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
 
+  int64_t most_ranks = 0;  // that the machine has; 0: no end is known
+
   std::vector<OuterWay> ways(int64_t ranks) const;
+  std::vector<OuterWay> ways(int64_t ranks, int64_t batch) const;
 };
 
 // Throws as plan_exact.

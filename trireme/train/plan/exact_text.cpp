@@ -35,26 +35,31 @@ std::string items_text(const ExactWay& way) {
 
 constexpr size_t kMostStageLines = 8;
 
-// Stages that follow each other and hold as much are one line; where that makes many, all are.
+// Crews that follow each other and hold as much are one line; where that makes many, all are. Where each has one stage
+// crews are called that.
 std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
   std::string out;
+  const char* const what = way.outer.virtual_stages == 1 ? "stage" : "crew";
   size_t unlike = 0;
-  for (size_t i = 0; i < way.stage_bytes.size(); ++i)
-    unlike += i == 0 || way.stage_bytes[i] != way.stage_bytes[i - 1] ? 1 : 0;
+  for (size_t i = 0; i < way.crew_bytes.size(); ++i)
+    unlike += i == 0 || way.crew_bytes[i] != way.crew_bytes[i - 1] ? 1 : 0;
   if (unlike > kMostStageLines) {
-    const auto [least, most] = std::ranges::minmax_element(way.stage_bytes);
-    return fmt::format("memory of each of {} stages {:.1f} to {:.1f} MiB, the most of stage {}\n",
-                       way.stage_bytes.size(), exact_mib(*least), exact_mib(*most), most - way.stage_bytes.begin());
+    const auto [least, most] = std::ranges::minmax_element(way.crew_bytes);
+    return fmt::format("memory of each of {} {}s {:.1f} to {:.1f} MiB, the most of {} {}\n", way.crew_bytes.size(),
+                       what, exact_mib(*least), exact_mib(*most), what, most - way.crew_bytes.begin());
   }
-  const auto stages = way.begins.size();
-  for (size_t first = 0, end = 0; first < stages; first = end) {
-    while (end < stages && way.stage_bytes[end] == way.stage_bytes[first]) ++end;
-    const int64_t last_part = end < stages ? way.begins[end] - 1 : plan.parts.count() - 1;
-    const std::string which = stages == 1        ? ""
-                              : end - first == 1 ? fmt::format(" of stage {}", first)
-                                                 : fmt::format(" of each of stages {} to {}", first, end - 1);
-    out += fmt::format("memory{} {:.1f} MiB, parts {} to {}\n", which, exact_mib(way.stage_bytes[first]),
-                       way.begins[first], last_part);
+  const auto crews = way.crew_bytes.size();
+  for (size_t first = 0, end = 0; first < crews; first = end) {
+    while (end < crews && way.crew_bytes[end] == way.crew_bytes[first]) ++end;
+    const std::string which = crews == 1         ? ""
+                              : end - first == 1 ? fmt::format(" of {} {}", what, first)
+                                                 : fmt::format(" of each of {}s {} to {}", what, first, end - 1);
+    out += fmt::format("memory{} {:.1f} MiB", which, exact_mib(way.crew_bytes[first]));
+    if (way.outer.virtual_stages == 1) {
+      const int64_t last_part = end < crews ? way.begins[end] - 1 : plan.parts.count() - 1;
+      out += fmt::format(", parts {} to {}", way.begins[first], last_part);
+    }
+    out += "\n";
   }
   return out;
 }
@@ -75,8 +80,8 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
                              &PartPrice::moving_forward, &PartPrice::moving_backward})
       sum.*field += part.*field;
   }
-  const int64_t all = way.problem.micro_batches, stages = way.problem.shape.stages();
-  const auto of = [&](int64_t ps) { return ps * all / stages; };
+  const int64_t all = way.problem.micro_batches, crews = way.problem.shape.crews();
+  const auto of = [&](int64_t ps) { return ps * all / crews; };
   const int64_t average = of(sum.pass());
   return {{"forward", of(sum.forward)},
           {"backward", of(sum.input_grad + sum.weight_grad)},
@@ -95,6 +100,7 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
     out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
       out += fmt::format("  {}\n", plan.first_refusal);
+    if (plan.nearest) out += nearest_fit_text(*plan.nearest, plan.memory_bytes);
     return out + ledger_text(plan);
   }
   const ExactWay& best = plan.best.front();
@@ -107,7 +113,7 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
   out += items_text(best) + stages_text(plan, best);
   for (size_t i = 1; i < plan.best.size(); ++i) {
     out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", way_text(plan.best[i]),
-                       exact_ms(plan.best[i].price.total), exact_mib(std::ranges::max(plan.best[i].stage_bytes)));
+                       exact_ms(plan.best[i].price.total), exact_mib(std::ranges::max(plan.best[i].crew_bytes)));
   }
   out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
   out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", exact_ms(plan.bound_ps));

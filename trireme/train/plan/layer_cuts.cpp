@@ -109,6 +109,29 @@ std::vector<LayerCut> op_cuts(const Graph& graph, const Strategy& strategy) {
   return folded_cuts(out);
 }
 
+void name_all_blocks(std::string_view container, const std::vector<std::vector<int>>& blocks_of_kind,
+                     std::vector<LayerCut>& cuts) {
+  const size_t kinds = blocks_of_kind.size();
+  for (LayerCut& cut : cuts) {
+    for (size_t some = 1; some < size_t{1} << kinds; ++some) {
+      std::vector<int> reduced, all;
+      for (size_t kind = 0; kind < kinds; ++kind) {
+        if ((some >> kind & 1) == 0) continue;
+        reduced.push_back(static_cast<int>(kind));
+        all.insert(all.end(), blocks_of_kind[kind].begin(), blocks_of_kind[kind].end());
+      }
+      const std::string prefix = fmt::format("{}.{}", container, ranges_of(reduced));
+      const std::string_view rest = std::string_view(cut.name).substr(std::min(prefix.size(), cut.name.size()));
+      const bool is_named = cut.name.starts_with(prefix) && !rest.starts_with("..") && rest.find_first_of("./") == 0;
+      if (!is_named) continue;
+      std::ranges::sort(all);
+      cut.name = fmt::format("{}.{}{}", container, ranges_of(all), rest);
+      cut.count = static_cast<int64_t>(all.size());
+      break;
+    }
+  }
+}
+
 std::vector<LayerCut> stage_cuts(const Strategy& strategy) {
   // A module's own parts are of its stage: only the outermost are named.
   std::vector<LayerCut> out;

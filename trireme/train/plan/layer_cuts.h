@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/parallel/strategy/strategy.h"
@@ -21,6 +22,10 @@ struct LayerCut {
 std::vector<LayerCut> weight_cuts(const Graph& graph, const Strategy& strategy);
 // Of the forward ops that are cut, by factors of their sharding rules.
 std::vector<LayerCut> op_cuts(const Graph& graph, const Strategy& strategy);
+// Cuts of a model with one block of each kind, numbered in `container` from 0 on: has them name the blocks of the whole
+// model that each kind stands for.
+void name_all_blocks(std::string_view container, const std::vector<std::vector<int>>& blocks_of_kind,
+                     std::vector<LayerCut>& cuts);
 // Of a pipeline, with the stage as the cut; empty where there is none.
 std::vector<LayerCut> stage_cuts(const Strategy& strategy);
 

@@ -1,6 +1,7 @@
 #include "trireme/train/plan/model_parts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -34,8 +35,8 @@ NumberedScope split_scope(std::string_view scope) {
 }
 
 [[noreturn]] void refuse(const std::string& what) {
-  fail(ErrorKind::kUnsupported,
-       "plan: the exact search prices blocks that are alike once, and {}; use --search compiled", what);
+  fail(ErrorKind::kUnsupported, "plan: the exact search prices one block of each kind, and {}; use --search compiled",
+       what);
 }
 
 void add_once(std::vector<std::string>& scopes, const std::string& scope) {
@@ -85,16 +86,27 @@ ModelParts parts_of(const Graph& step) {
     blocks[scope.number].push_back(signature_of(step, node, scope));
   }
   if (blocks.empty()) refuse("the model has no numbered modules");
-  out.layers = static_cast<int64_t>(blocks.size());
-  for (const auto& [number, signature] : blocks) {
-    if (number >= out.layers) refuse(fmt::format("the blocks '{}' are not numbered from 0 on", out.blocks));
-    if (signature != blocks[0])
-      refuse(fmt::format("block '{}.{}' computes other things than the first", out.blocks, number));
+  for (const auto& [number, nodes] : blocks) {
+    if (number >= static_cast<int64_t>(blocks.size()))
+      refuse(fmt::format("the blocks '{}' are not numbered from 0 on", out.blocks));
+    std::string signature = fmt::format("{}", fmt::join(nodes, "\n"));
+    const auto known = std::ranges::find(out.signatures, signature);
+    out.kinds.push_back(known - out.signatures.begin());
+    if (known == out.signatures.end()) out.signatures.push_back(std::move(signature));
   }
+  if (out.kind_count() > kMostKinds)
+    refuse(fmt::format("the blocks '{}' are of {} kinds, more than {}", out.blocks, out.kind_count(), kMostKinds));
   std::erase_if(out.after,
                 [&](const std::string& scope) { return std::ranges::find(out.before, scope) != out.before.end(); });
   for (auto* const scopes : {&out.before, &out.after})
     std::ranges::stable_sort(*scopes, {}, &std::string::size);  // of rules the last that matches counts
+  return out;
+}
+
+std::vector<int64_t> ModelParts::chain() const {
+  std::vector<int64_t> out{0};
+  for (const int64_t kind : kinds) out.push_back(kind + 1);
+  out.push_back(kind_count() + 1);
   return out;
 }
 
@@ -105,7 +117,7 @@ std::string ModelParts::stages_key(const std::vector<int64_t>& begins) const {
   for (int64_t stage = 0; stage <= last; ++stage) {
     const int64_t end = stage < last ? begins[static_cast<size_t>(stage) + 1] : count();
     const int64_t first_block = std::max<int64_t>(begins[static_cast<size_t>(stage)] - 1, 0);
-    const int64_t last_block = std::min(end - 2, layers - 1);
+    const int64_t last_block = std::min(end - 2, layers() - 1);
     if (first_block <= last_block) out += fmt::format("\"{}.{}..{} = {}\", ", blocks, first_block, last_block, stage);
   }
   out.resize(out.size() - 2);

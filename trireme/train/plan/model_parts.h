@@ -1,5 +1,5 @@
-// The parts of a model that stages are made of: what stands before its blocks, the blocks, which are alike, and what
-// stands after them. What is alike is priced once.
+// The parts of a model that stages are made of: what stands before its blocks, the blocks, of one kind or a few, and
+// what stands after them. What is alike is priced once.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,23 @@ namespace trireme {
 struct ModelParts {
   std::vector<std::string> before, after;  // scopes
   std::string blocks;                      // "h", of "h.0", "h.1"
-  int64_t layers = 0;
+  std::vector<int64_t> kinds;              // of each block; numbered in the order in which they first come
+  std::vector<std::string> signatures;     // of each kind: what its blocks compute
 
-  int64_t count() const { return layers + 2; }
+  int64_t layers() const { return static_cast<int64_t>(kinds.size()); }
+  int64_t count() const { return layers() + 2; }
+  int64_t kind_count() const { return static_cast<int64_t>(signatures.size()); }
+  // What each part is, of what stands before (0), a block of each kind (1 and on), and what stands after.
+  std::vector<int64_t> chain() const;
   // parallel.stages, for stages that begin with these parts: part 0 is what stands before, part i the block i - 1.
   // Empty for one stage.
   std::string stages_key(const std::vector<int64_t>& begins) const;
 };
 
-// Throws kUnsupported, naming what is unlike, for models that are not so: no numbered modules, several runs of them,
-// blocks that compute other things than the first.
+inline constexpr int64_t kMostKinds = 8;
+
+// Throws kUnsupported, naming what is wrong, for models that are not so: no numbered modules, those of several
+// containers, more than kMostKinds kinds of blocks.
 ModelParts parts_of(const Graph& step);
 
 }  // namespace trireme

@@ -5,21 +5,33 @@
 namespace trireme {
 namespace {
 
+// The schedules of a pipeline, with stages of each crew.
+std::vector<std::pair<const char*, int64_t>> schedules_for(int64_t crews, int64_t parts) {
+  if (crews == 1) return {{"1f1b", 1}};
+  std::vector<std::pair<const char*, int64_t>> out{{"1f1b", 1}, {"zb-h1", 1}, {"zb-h2", 1}};
+  for (const int64_t stages : virtual_stages_for(crews, parts)) {
+    out.emplace_back("interleaved", stages);
+    out.emplace_back("interleaved-delayed", stages);
+  }
+  return out;
+}
+
 // Of one pp and one choice of axes.
-void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>& recompute,
+void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>& recompute, int64_t parts,
               std::vector<OuterWay>& out) {
+  const auto schedules = schedules_for(cut.pp, parts);
   // A batch that does not divide is one way, which is counted as such.
   const int64_t samples = batch % cut.inner.dp == 0 ? batch / cut.inner.dp : 0;
   const bool has_copies = cut.inner.dp * cut.inner.cp * cut.inner.ep > 1;  // whose state slices can be of
   for (int64_t rows = 1; rows <= kMostRows; ++rows) {
     if (samples > 0 && samples % rows != 0) continue;
     if (samples == 0 && rows > 1) break;
-    for (const char* const schedule : {"1f1b", "zb-h1", "zb-h2"}) {
-      if (cut.pp == 1 && std::string_view(schedule) != "1f1b") continue;
+    for (const auto& [schedule, virtual_stages] : schedules) {
       for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
         for (const std::string& again : recompute) {
           OuterWay way = cut;
           way.schedule = schedule;
+          way.virtual_stages = virtual_stages;
           way.micro_batches = samples / rows;
           way.inner.rows = rows;
           way.inner.zero = zero;
@@ -38,6 +50,16 @@ Way OuterWay::way() const {
   out.pp = pp;
   out.micro_batches = micro_batches;
   out.schedule = schedule;
+  out.virtual_stages = virtual_stages;
+  return out;
+}
+
+std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
+  const int64_t blocks = (parts - 2 + crews - 1) / crews;  // of the crew that has the most
+  std::vector<int64_t> out;
+  for (const int64_t stages : divisors_of(blocks)) {
+    if (stages > 1 && stages * crews <= parts) out.push_back(stages);
+  }
   return out;
 }
 
@@ -51,8 +73,11 @@ std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64
       if (axes.cp > 1 && positions / axes.cp < kFewestPositions) continue;
       if (model.heads > 0 && model.heads % axes.tp != 0) continue;
       const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
-      add_ways({.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}}, batch,
-               recompute, out);
+      OuterWay cut{.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}};
+      add_ways(cut, batch, recompute, parts, out);
+      cut.inner.vocabulary = true;
+      if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0)
+        add_ways(cut, batch, recompute, parts, out);
     }
   }
   return out;
@@ -60,20 +85,21 @@ std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64
 
 OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures) {
   OuterCandidate out;
-  out.divides = way.micro_batches >= (way.schedule == "zb-h2" ? 2 * way.pp - 1 : way.pp);  // a pipeline fills
+  out.divides = way.micro_batches >= (way.schedule == "zb-h2" ? 2 * way.pp - 1 : way.pp) &&  // a pipeline fills
+                (way.virtual_stages == 1 || way.micro_batches % way.pp == 0);  // and goes through stages in rounds
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
   // Gradients that several micro-batches add to are whole until the last.
   const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
   out.least_bytes = gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
                     figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
                     figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces);
-  // 1F1B idles for (pp - 1) micro-batches; what is filled with weight gradients may not idle at all.
+  // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
   const int64_t arithmetic = figures.arithmetic_ps;
   out.bound_ps = arithmetic;
-  if (way.schedule == "1f1b" && out.divides) {
-    // arithmetic * (pp - 1) / micro_batches, without a product that might be too large
-    out.bound_ps += arithmetic / way.micro_batches * (way.pp - 1) +
-                    arithmetic % way.micro_batches * (way.pp - 1) / way.micro_batches;
+  if (!way.schedule.starts_with("zb-") && out.divides) {
+    // arithmetic * (pp - 1) / passes, without a product that might be too large
+    const int64_t passes = way.micro_batches * way.virtual_stages;
+    out.bound_ps += arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
   }
   return out;
 }

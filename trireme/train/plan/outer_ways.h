@@ -13,17 +13,23 @@ inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leave
 struct OuterWay {
   int64_t pp = 1, micro_batches = 1;
   std::string schedule = "1f1b";
+  int64_t virtual_stages = 1;  // of each crew
   InnerWay inner;
 
   Way way() const;
 };
 
 // Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads
-// that divide by tp, and cp that leaves a rank kFewestPositions or more of a sample; zero, recomputation, both
-// schedules of a pipeline, and every number of rows up to kMostRows that divides what a data parallel rank has of the
-// batch. Micro-batches follow.
+// that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
+// kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
+// stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel
+// rank has of the batch. Micro-batches follow.
 std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
                                  int64_t parts);
+
+// How many stages each of so many crews can have, 2 or more: what divides the blocks of the crew that has the most, so
+// that its stages are alike, and leaves a part for each stage.
+std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts);
 
 OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures);
 

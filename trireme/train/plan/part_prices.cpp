@@ -1,10 +1,12 @@
 #include "trireme/train/plan/part_prices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "trireme/base/error.h"
@@ -17,10 +19,6 @@
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kPartCrews = 3;  // before, block, after
-
-constexpr std::array kPartsOfModel{&PartPrices::before, &PartPrices::block, &PartPrices::after};
 
 using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
@@ -106,8 +104,8 @@ void count_messages(const CompiledCrew& crew, int64_t& messages, int64_t& bytes)
 }
 
 struct JobSums {
-  std::array<PartPrice, kPartCrews> crews;
-  int64_t messages = 0, message_bytes = 0;  // that the block's crew sends
+  std::vector<PartPrice> crews;             // those that were asked for
+  int64_t messages = 0, message_bytes = 0;  // that the first block's crew sends
 };
 
 // From so many micro-batches, and one more, what each takes and what the step takes once.
@@ -138,9 +136,9 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
 
 // What other ranks add to a pass is never less than nothing: bounds rest on it.
 // Where slices hide what a micro-batch keeps it is in `work`, as often as there are micro-batches.
-void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
+void add_difference(PartPrice& to, PartPrice with, const PartPrice& without, int64_t micro_batches) {
   const int64_t hidden = std::max<int64_t>(0, without.kept - with.kept);
-  with.work = std::max<int64_t>(0, with.work - kPartCrews * hidden);
+  with.work = std::max<int64_t>(0, with.work - micro_batches * hidden);
   with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
@@ -150,16 +148,22 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
-  for (const auto part : kPartsOfModel) {
-    for (const PartField field : kPartPasses) (to.*part).*field = std::max((to.*part).*field, (least.*part).*field);
+  for (size_t i = 0; i < to.parts.size(); ++i) {
+    for (const PartField field : kPartPasses) to.parts[i].*field = std::max(to.parts[i].*field, least.parts[i].*field);
   }
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
-  for (const auto part : kPartsOfModel) raise_part(to.*part, least.*part);
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
 }
 
 }  // namespace
+
+std::vector<std::string> one_block_keys(const JobConfig& job) {
+  std::vector<std::string> out{"data.validation=0"};
+  for (const std::string& key : job.model.spec->one_block_of_each_kind()) out.push_back("model." + key);
+  return out;
+}
 
 InnerWay alone_of(InnerWay way) {
   way.dp = 1;
@@ -181,73 +185,142 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
 }
 
 void raise_moved(PartPrices& to, const PartPrices& of_few) {
-  for (const auto part : kPartsOfModel) raise_moved(to.*part, of_few.*part);
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_moved(to.parts[i], of_few.parts[i]);
 }
 
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  const LeastPartOf of{.rows = way.rows,
+                       .rows_of_table = known.rows,
+                       .is_own = known == alone_of(way),
+                       .ranks = way.ranks(),
+                       .zero = way.zero,
+                       .parameter_bytes = figures.parameter_bytes,
+                       .state_bytes = figures.state_bytes};
   PartPrices out;
-  for (const auto part : kPartsOfModel) {
-    out.*part = least_part(alone.*part, {.rows = way.rows,
-                                         .rows_of_table = known.rows,
-                                         .is_own = known == alone_of(way),
-                                         .ranks = way.ranks(),
-                                         .zero = way.zero,
-                                         .parameter_bytes = figures.parameter_bytes,
-                                         .state_bytes = figures.state_bytes});
-  }
+  for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
   return out;
 }
 
 Way InnerWay::way() const {
-  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .zero = zero, .recompute = recompute};
+  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .vocabulary = vocabulary, .zero = zero, .recompute = recompute};
 }
 
 struct PartPricer::Impl {
   Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
       : parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
-    set_keys(reduced, {"model.layers=1", "data.validation=0"});
-    parts.layers = 1;
-    model = make_model(reduced);
+    set_keys(reduced, one_block_keys(job));
+    batch = job.train.fit.batch;
+    of_model = model_of(reduced).cuttable();
+    parts.kinds.resize(static_cast<size_t>(parts.kind_count()));
+    std::iota(parts.kinds.begin(), parts.kinds.end(), int64_t{0});
+    if (parts.kind_count() > 1) check_reduced();
   }
 
-  JobSums compiled(const InnerWay& inner, int64_t micro_batches) {
+  // Crews of the reduced job: the parts.
+  int64_t crews() const { return parts.count(); }
+
+  // A reduced job: its crews are the parts.
+  struct Reduced {
+    std::unique_ptr<nn::Module> model;
+    int64_t ranks = 1;
+    Assembly assembly;
+  };
+  Reduced reduced_job(const InnerWay& inner, int64_t micro_batches, std::string_view schedule) const {
     Way way = inner.way();
-    way.pp = kPartCrews;
+    way.pp = crews();
     way.micro_batches = micro_batches;
-    way.schedule = "gpipe";  // keeps what all micro-batches keep
+    way.schedule = schedule;
     std::vector<std::string> keys = way.keys();
-    keys.push_back(parts.stages_key({0, 1, 2}));
-    keys.push_back(fmt::format("train.batch={}", inner.rows * inner.dp * micro_batches));
+    std::vector<int64_t> begins(static_cast<size_t>(crews()));
+    std::iota(begins.begin(), begins.end(), int64_t{0});
+    keys.push_back(parts.stages_key(begins));
+    const int64_t samples = inner.rows * inner.dp * micro_batches;
+    keys.push_back(fmt::format("train.batch={}", samples));
+    if (const int64_t groups = of_model.expert_groups; groups > 1) {
+      require(groups * samples % batch == 0,
+              "plan: {} groups of a batch of {} samples are no whole number of groups in {} samples; let "
+              "model.expert_groups be a multiple of train.batch",
+              groups, batch, samples);
+      keys.push_back(fmt::format("model.expert_groups={}", groups * samples / batch));
+    }
     JobConfig job = reduced;
     set_keys(job, keys);
-    const int64_t ranks = kPartCrews * inner.ranks();
-    const Assembly assembly = assembly_of(job, *model, ranks);
-    const Compiled step = compiled(inner, micro_batches, assembly, ranks);
-    invariant(step.crews.size() == kPartCrews, "a job of {} parts has {} crews", kPartCrews, step.crews.size());
+    const int64_t ranks = crews() * inner.ranks();
+    auto model = make_model(job);
+    Assembly assembly = assembly_of(job, *model, ranks);
+    return {std::move(model), ranks, std::move(assembly)};
+  }
+
+  // Whether micro-batches depend on each other. Of models without a mixture they do not.
+  bool is_joined(const InnerWay& inner) {
+    if (!of_model.mixture || of_model.experts == 0) return false;
+    InnerWay before_passes = inner;
+    before_passes.recompute = "none";
+    before_passes.vocabulary = false;
+    const auto known = joined.find(before_passes);
+    if (known != joined.end()) return known->second;
+    const Reduced job = reduced_job(before_passes, crews(), "1f1b");
+    JobGraphs graphs = graphs_of(job.assembly, job.ranks);
+    bool out = false;
+    try {
+      crew_programs(std::move(graphs.step), options_of(job.assembly, graphs.parallel, job.ranks));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInvalidArgument) throw;
+      out = true;
+    }
+    return joined.emplace(before_passes, out).first->second;
+  }
+
+  JobSums compiled(const InnerWay& inner, int64_t micro_batches, const std::vector<size_t>& wanted) {
+    const Reduced job = reduced_job(inner, micro_batches, "gpipe");  // keeps what all micro-batches keep
+    const int64_t ranks = job.ranks;
+    const Assembly& assembly = job.assembly;
+    Begun from = programs_of(inner, micro_batches, assembly, ranks);
+    const Rates of_crew = from.programs.whole.rates;
     JobSums out;
-    for (size_t crew = 0; crew < step.crews.size(); ++crew) out.crews[crew] = sums_of(step.crews[crew], step.rates);
-    count_messages(step.crews[1], out.messages, out.message_bytes);
-    rates.insert_or_assign(inner.ranks(), step.rates);
+    const CompileOptions options = options_of(assembly, from.parallel, ranks);
+    const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      out.crews.push_back(sums_of(compiled[i], of_crew));
+      if (wanted[i] == 1) count_messages(compiled[i], out.messages, out.message_bytes);
+    }
+    rates.insert_or_assign(inner.ranks(), of_crew);
     return out;
   }
 
+  // Before passes.
+  struct Begun {
+    CrewPrograms programs;
+    Parallel parallel;
+  };
+
   // What is computed again is a matter of passes: programs before them are the same, and kept for that.
-  Compiled compiled(const InnerWay& inner, int64_t micro_batches, const Assembly& assembly, int64_t ranks) {
+  Begun programs_of(const InnerWay& inner, int64_t micro_batches, const Assembly& assembly, int64_t ranks) {
     InnerWay before_passes = inner;
     before_passes.recompute = "none";
     const auto known = begun.find({before_passes, micro_batches});
-    if (known != begun.end()) {
-      const auto& [programs, parallel] = known->second;
-      return compile_crews(programs, options_of(assembly, parallel, ranks));
-    }
+    if (known != begun.end()) return known->second;
     JobGraphs graphs = graphs_of(assembly, ranks);
     const CompileOptions options = options_of(assembly, graphs.parallel, ranks);
-    CrewPrograms programs = crew_programs(std::move(graphs.step), options);
-    programs.whole.partitioned = Program();
+    Begun out{crew_programs(std::move(graphs.step), options), std::move(graphs.parallel)};
+    out.programs.whole.partitioned = Program();
+    const auto made = static_cast<int64_t>(out.programs.programs.size());
+    invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
     if (inner.dp == 1 && inner.zero == 0)  // others are compiled without what is computed again
-      begun.emplace(std::pair(before_passes, micro_batches), std::pair(programs, graphs.parallel));
-    return compile_crews(std::move(programs), options);
+      begun.emplace(std::pair(before_passes, micro_batches), out);
+    return out;
+  }
+
+  // Whether the reduced job has a block of each kind of the whole one.
+  void check_reduced() const {
+    const auto model = make_model(reduced);
+    const ModelParts made = parts_of(graphs_of(assembly_of(reduced, *model, 1), 1).step);
+    if (made.signatures == parts.signatures && made.kinds == parts.kinds) return;
+    fail(ErrorKind::kUnsupported,
+         "plan: the exact search prices one block of each kind, and the model '{}' with {} has others than the blocks "
+         "'{}'; use --search compiled",
+         reduced.model.kind, fmt::join(one_block_keys(reduced), ", "), parts.blocks);
   }
 
   // Of many programs that are priced one is trained, which is verified then.
@@ -268,9 +341,11 @@ struct PartPricer::Impl {
   StepFigures figures;
   int threads;
   JobConfig reduced;
-  std::unique_ptr<nn::Module> model;
-  std::map<int64_t, Rates> rates;                                                   // by the ranks of a crew
-  std::map<std::pair<InnerWay, int64_t>, std::pair<CrewPrograms, Parallel>> begun;  // by way and micro-batches
+  nn::Cuttable of_model;
+  int64_t batch = 1;                                    // of the whole job
+  std::map<InnerWay, bool> joined;                      // by way before passes
+  std::map<int64_t, Rates> rates;                       // by the ranks of a crew
+  std::map<std::pair<InnerWay, int64_t>, Begun> begun;  // by way and micro-batches
 };
 
 PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
@@ -279,12 +354,7 @@ PartPricer::~PartPricer() = default;
 
 std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
   try {
-    jobs_compiled_ += 2;
-    const JobSums few = impl_->compiled(way, kPartCrews), more = impl_->compiled(way, kPartCrews + 1);
-    const auto part = [&](size_t crew) { return per_micro_batch(few.crews[crew], more.crews[crew], kPartCrews); };
-    PartPrices out{part(0), part(1), part(2), more.messages - few.messages, more.message_bytes - few.message_bytes};
-    out.crossing = impl_->crossing(way.ranks(), out.messages, out.message_bytes);
-    return out;
+    return compiled_or_throw(way);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
     if (refusal_.empty()) refusal_ = error.what();
@@ -292,10 +362,37 @@ std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
   }
 }
 
+// A vocabulary that is cut is a matter of what stands before and after the blocks.
+std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
+  const int64_t crews = impl_->crews();
+  std::vector<size_t> wanted{0};
+  for (size_t crew = 1; !way.vocabulary && crew + 1 < static_cast<size_t>(crews); ++crew) wanted.push_back(crew);
+  wanted.push_back(static_cast<size_t>(crews) - 1);
+  PartPrices out;
+  if (way.vocabulary) {
+    InnerWay whole = way;
+    whole.vocabulary = false;
+    const std::optional<PartPrices>& of_blocks = compiled_once(whole);
+    if (!of_blocks) return std::nullopt;
+    out = *of_blocks;
+  }
+  jobs_compiled_ += 2;
+  const JobSums few = impl_->compiled(way, crews, wanted), more = impl_->compiled(way, crews + 1, wanted);
+  out.parts.resize(static_cast<size_t>(crews));
+  for (size_t i = 0; i < wanted.size(); ++i) out.parts[wanted[i]] = per_micro_batch(few.crews[i], more.crews[i], crews);
+  if (!way.vocabulary) {
+    out.messages = more.messages - few.messages;
+    out.message_bytes = more.message_bytes - few.message_bytes;
+  }
+  out.crossing = impl_->crossing(way.ranks(), out.messages, out.message_bytes);
+  return out;
+}
+
 const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) {
   const auto found = compiled_.find(way);
   if (found != compiled_.end()) return found->second;
-  return compiled_.emplace(way, compiled(way)).first->second;
+  std::optional<PartPrices> out = compiled(way);  // which may add others
+  return compiled_.emplace(way, std::move(out)).first->second;
 }
 
 const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
@@ -303,10 +400,13 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   const auto found = alone_.find(key);
   if (found != alone_.end()) return found->second;
   std::optional<PartPrices> out = compiled_once(key);
+  if (out) out->is_joined = impl_->is_joined(key);
   // What a step does once is a difference of two that are large.
-  for (const auto part : kPartsOfModel) {
-    if (out) (*out.*part).update = std::max<int64_t>(0, (*out.*part).update);
-    if (out) (*out.*part).sync = std::max<int64_t>(0, (*out.*part).sync);
+  if (out) {
+    for (PartPrice& part : out->parts) {
+      part.update = std::max<int64_t>(0, part.update);
+      part.sync = std::max<int64_t>(0, part.sync);
+    }
   }
   InnerWay without = most;
   without.recompute = "none";
@@ -331,7 +431,8 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     const auto& without = compiled_once(alone_of(sliced));
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
-    for (const auto part : kPartsOfModel) add_difference((*out).*part, (*with).*part, (*without).*part);
+    for (size_t i = 0; i < out->parts.size(); ++i)
+      add_difference(out->parts[i], with->parts[i], without->parts[i], impl_->crews());
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);

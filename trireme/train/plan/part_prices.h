@@ -1,6 +1,6 @@
-// What the parts of a model take, cut in one way: a reduced job of one block is compiled as training compiles it, as a
-// pipeline whose stages are the parts, and each crew's program is priced (cost/price.h). So there is no second formula
-// for an op or a collective.
+// What the parts of a model take, cut in one way: a reduced job of one block of each kind is compiled as training
+// compiles it, as a pipeline whose stages are the parts, and each crew's program is priced (cost/price.h). So there is
+// no second formula for an op or a collective.
 #pragma once
 
 #include <map>
@@ -17,6 +17,7 @@ namespace trireme {
 struct InnerWay {
   int64_t tp = 1, cp = 1, ep = 1, dp = 1;
   bool sp = false;
+  bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
   std::string recompute = "none";
@@ -35,13 +36,18 @@ struct StepFigures {
 };
 
 struct PartPrices {
-  PartPrice before, block, after;
+  std::vector<PartPrice> parts;  // what stands before, a block of each kind, what stands after
   // What a micro-batch sends over a boundary, there and back.
   int64_t messages = 0, message_bytes = 0;
   int64_t crossing = 0;  // ps that takes
+  // Something works on all micro-batches at once (a mixture's groups of several): no pipeline runs them in turn.
+  bool is_joined = false;
 
   friend bool operator==(const PartPrices&, const PartPrices&) = default;
 };
+
+// Keys of the job that leave one block of each kind, in the order of the kinds.
+std::vector<std::string> one_block_keys(const JobConfig& job);
 
 // The way of one data parallel rank, without slices.
 InnerWay alone_of(InnerWay way);
@@ -77,6 +83,7 @@ class PartPricer {
 
  private:
   struct Impl;
+  std::optional<PartPrices> compiled_or_throw(const InnerWay& way);
   const std::optional<PartPrices>& compiled_once(const InnerWay& way);
 
   std::unique_ptr<Impl> impl_;

@@ -48,6 +48,19 @@ std::vector<StageParts> stages_of_way(const ExactWay& way) {
   return out;
 }
 
+// What all stages of each crew take together.
+std::vector<StageParts> crews_of_way(const ExactWay& way, const std::vector<StageParts>& stages) {
+  std::vector<StageParts> out(way.crew_bytes.size());
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    StageParts& sum = out[stage % out.size()];
+    sum.once += stages[stage].once;
+    sum.persistent += stages[stage].persistent;
+    sum.gradients += stages[stage].gradients;
+    sum.work = std::max(sum.work, stages[stage].work);
+  }
+  return out;
+}
+
 // One crew: passes of its micro-batches, one after the other.
 Timetable alone(int64_t micro_batches) {
   Timetable out{.name = "alone", .micro_batches = static_cast<int>(micro_batches), .crews = {{}}};
@@ -65,7 +78,7 @@ struct TimedTimetable {
 };
 
 TimedTimetable timed_timetable(const ExactWay& way, const std::vector<StageParts>& stages) {
-  const auto crews = static_cast<int64_t>(stages.size());
+  const int64_t crews = way.problem.shape.crews();
   const auto pass = [](const StageParts& stage) { return stage.forward + stage.input + stage.weight; };
   const StageParts& slowest = *std::ranges::max_element(stages, {}, pass);
   UnitCosts costs{.forward = static_cast<double>(slowest.forward) * 1e-12,
@@ -79,7 +92,7 @@ TimedTimetable timed_timetable(const ExactWay& way, const std::vector<StageParts
   out.timetable =
       crews == 1 ? alone(way.problem.micro_batches)
                  : make_timetable(way.outer.schedule, {.crews = static_cast<int>(crews),
-                                                       .stages_per_crew = 1,
+                                                       .stages_per_crew = static_cast<int>(way.outer.virtual_stages),
                                                        .micro_batches = static_cast<int>(way.problem.micro_batches),
                                                        .seq_chunks = 1});
   out.time = time_of(out.timetable, costs);
@@ -103,21 +116,28 @@ std::pair<std::string, const char*> pass_of(const Unit& unit) {
 constexpr size_t kMostTitled = 3000;  // spans: more would make the page large
 constexpr size_t kMostLegible = 60;   // of a row
 
-LaneRow row_of(const TimedTimetable& timed, const std::vector<StageParts>& stages, size_t stage, bool has_titles) {
-  LaneRow out{.name = stages_name("stage", stage, stage + 1, stages.size()), .spans = {}};
-  const TimetableTime::Crew& crew = timed.time.crews[stage];
+// What a row is called: crews are called stages where each has one.
+const char* row_name(const ExactWay& way) {
+  return way.outer.virtual_stages == 1 ? "stage" : "crew";
+}
+
+LaneRow row_of(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& crews, size_t at,
+               bool has_titles) {
+  LaneRow out{.name = stages_name(row_name(way), at, at + 1, crews.size()), .spans = {}};
+  const TimetableTime::Crew& crew = timed.time.crews[at];
   for (size_t i = 0; i < crew.units.size(); ++i) {
-    const Unit& unit = timed.timetable.crews[stage][i];
+    const Unit& unit = timed.timetable.crews[at][i];
     const auto [color, name] = pass_of(unit);
     LaneSpan& span = out.spans.emplace_back(LaneSpan{crew.units[i].begin, crew.units[i].end, color});
     span.label = std::to_string(unit.micro_batch);
     if (has_titles)
-      span.title = fmt::format("{} of micro-batch {}: {:.3f} ms from {:.3f} ms on", name, unit.micro_batch,
+      span.title = fmt::format("{} of micro-batch {}{}: {:.3f} ms from {:.3f} ms on", name, unit.micro_batch,
+                               way.outer.virtual_stages == 1 ? "" : fmt::format(", stage {}", unit.stage),
                                1e3 * (span.end_s - span.begin_s), 1e3 * span.begin_s);
   }
-  if (stages[stage].once > 0)
-    out.spans.push_back({crew.end, crew.end + static_cast<double>(stages[stage].once) * 1e-12, "c7",
-                         "sums of gradients, update: " + ms_text(stages[stage].once)});
+  if (crews[at].once > 0)
+    out.spans.push_back({crew.end, crew.end + static_cast<double>(crews[at].once) * 1e-12, "c7",
+                         "sums of gradients, update: " + ms_text(crews[at].once)});
   return out;
 }
 
@@ -135,26 +155,27 @@ LanesChart beginning_of(const LanesChart& chart, double end_s) {
   return out;
 }
 
-void add_timelines(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& stages,
+void add_timelines(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& crews,
                    PlanPage& page) {
   LanesChart all{
       .title = fmt::format("schedule {}, {}", way.outer.schedule, counted(way.problem.micro_batches, "micro-batch")),
       .rows = {}};
   size_t units = 0;
-  const std::vector<size_t> drawn = drawn_stages(stages.size());
-  for (size_t stage = 0; stage < stages.size(); ++stage)
-    all.end_s = std::max(all.end_s, timed.time.crews[stage].end + static_cast<double>(stages[stage].once) * 1e-12);
-  for (const size_t stage : drawn) units += timed.timetable.crews[stage].size();
-  for (const size_t stage : drawn) all.rows.push_back(row_of(timed, stages, stage, units <= kMostTitled));
+  const std::vector<size_t> drawn = drawn_stages(crews.size());
+  for (size_t crew = 0; crew < crews.size(); ++crew)
+    all.end_s = std::max(all.end_s, timed.time.crews[crew].end + static_cast<double>(crews[crew].once) * 1e-12);
+  for (const size_t crew : drawn) units += timed.timetable.crews[crew].size();
+  for (const size_t crew : drawn) all.rows.push_back(row_of(way, timed, crews, crew, units <= kMostTitled));
   page.timelines.push_back(std::move(all));
   const std::vector<TimetableTime::Span>& last = timed.time.crews.back().units;
   if (last.size() > kMostLegible)
     page.timelines.push_back(beginning_of(page.timelines.front(), last[kMostLegible / 3].end));
 }
 
-// What a stage keeps: activations of micro-batches whose forward pass has begun and whose backward pass has not ended,
+// What a crew keeps: activations of micro-batches whose forward pass has begun and whose backward pass has not ended,
 // and what is left of them where weight gradients alone are to come.
-AreaChart tables_memory(const TimedTimetable& timed, const StageParts& stage, size_t crew, double end_s) {
+AreaChart tables_memory(const TimedTimetable& timed, const std::vector<StageParts>& stages, const StageParts& all,
+                        size_t crew, double end_s) {
   AreaChart out{.title = "bytes over the step, by the tables",
                 .parts = {{"parameters and state", "c1"}, {"gradients", "c2"}, {"activations", "c3"}, {"work", "c4"}},
                 .points = {},
@@ -162,6 +183,7 @@ AreaChart tables_memory(const TimedTimetable& timed, const StageParts& stage, si
   std::vector<std::pair<double, int64_t>> changes{{0, 0}};
   for (size_t i = 0; i < timed.timetable.crews[crew].size(); ++i) {
     const TimetableTime::Span& span = timed.time.crews[crew].units[i];
+    const StageParts& stage = stages[static_cast<size_t>(timed.timetable.crews[crew][i].stage)];
     switch (timed.timetable.crews[crew][i].pass) {
       case Unit::Pass::kForward:
         changes.emplace_back(span.begin, stage.kept);
@@ -182,33 +204,35 @@ AreaChart tables_memory(const TimedTimetable& timed, const StageParts& stage, si
   for (const auto& [at_s, change] : changes) {
     live += change;
     out.points.push_back({at_s,
-                          {static_cast<double>(stage.persistent), static_cast<double>(stage.gradients),
-                           static_cast<double>(live), static_cast<double>(stage.work)}});
+                          {static_cast<double>(all.persistent), static_cast<double>(all.gradients),
+                           static_cast<double>(live), static_cast<double>(all.work)}});
   }
   return out;
 }
 
-// Stages that follow each other and hold as much are one.
+// Crews that follow each other and hold as much are one.
 void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& stages,
-                       PlanPage& page) {
-  for (size_t stage = 0, end = 0; stage < stages.size(); stage = end) {
-    while (end < stages.size() && way.stage_bytes[end] == way.stage_bytes[stage]) ++end;
-    const StageParts& of = stages[stage];
+                       const std::vector<StageParts>& crews, PlanPage& page) {
+  for (size_t crew = 0, end = 0; crew < crews.size(); crew = end) {
+    while (end < crews.size() && way.crew_bytes[end] == way.crew_bytes[crew]) ++end;
+    const StageParts& of = crews[crew];
     PlanPage::Memory& out = page.memory.emplace_back(
-        PlanPage::Memory{.of = stages_name("stage", stage, end, stages.size()),
-                         .bytes = way.stage_bytes[stage],
+        PlanPage::Memory{.of = stages_name(row_name(way), crew, end, crews.size()),
+                         .bytes = way.crew_bytes[crew],
                          .kinds = {{"parameters and state", of.persistent},
                                    {"gradients", of.gradients},
-                                   {"activations", way.stage_bytes[stage] - of.persistent - of.gradients - of.work},
+                                   {"activations", way.crew_bytes[crew] - of.persistent - of.gradients - of.work},
                                    {"work", of.work}},
-                         .over_time = tables_memory(timed, of, stage, page.timelines.front().end_s)});
+                         .over_time = tables_memory(timed, stages, of, crew, page.timelines.front().end_s)});
     out.over_time.limit = static_cast<double>(page.memory_limit);
   }
 }
 
-// Of the tables, which have nothing hidden: average of stages, and of what is done once the stage that takes longest.
+// Of the tables, which have nothing hidden: average of crews, and of what is done once the crew that takes longest.
 std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
-  int64_t forward = 0, backward = 0, sums = 0;
+  const int64_t crews = way.problem.shape.crews(), all = way.problem.micro_batches;
+  int64_t forward = 0, backward = 0;
+  std::vector<int64_t> sums(static_cast<size_t>(crews), 0);
   for (const PartPrice& part : way.problem.parts) {
     forward += part.moving_forward;
     backward += part.moving_backward;
@@ -216,16 +240,17 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   for (size_t stage = 0; stage < way.begins.size(); ++stage) {
     const size_t end =
         stage + 1 < way.begins.size() ? static_cast<size_t>(way.begins[stage + 1]) : way.problem.parts.size();
-    int64_t sync = 0;
-    for (auto i = static_cast<size_t>(way.begins[stage]); i < end; ++i) sync += way.problem.parts[i].sync;
-    sums = std::max(sums, sync);
+    for (auto i = static_cast<size_t>(way.begins[stage]); i < end; ++i)
+      sums[stage % sums.size()] += way.problem.parts[i].sync;
   }
-  const int64_t stages = way.problem.shape.stages(), all = way.problem.micro_batches;
+  const PipelineShape& shape = way.problem.shape;
+  const int64_t waited_for = shape.transfers + shape.more_transfers * all / crews;
   std::vector<std::vector<std::string>> out;
-  for (const auto& [name, calls, ps] : {std::tuple("within a stage, forward", all, forward * all / stages),
-                                        std::tuple("within a stage, backward", all, backward * all / stages),
-                                        std::tuple("sums of gradients and gathers of weights, once", int64_t{1}, sums),
-                                        std::tuple("between stages", stages - 1, way.price.crossings)}) {
+  for (const auto& [name, calls, ps] :
+       {std::tuple("within a stage, forward", all, forward * all / crews),
+        std::tuple("within a stage, backward", all, backward * all / crews),
+        std::tuple("sums of gradients and gathers of weights, once", int64_t{1}, std::ranges::max(sums)),
+        std::tuple("between stages, where they are waited for", waited_for, way.price.crossings)}) {
     if (ps == 0) continue;
     const std::string ms = fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9);
     out.push_back({name, fmt::format("{}", calls), ms, "0.000", ms});
@@ -240,7 +265,7 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
                          &each == &plan.best.front()
                              ? "the best"
                              : fmt::format("{:+.2f} %", 100 * (static_cast<double>(each.price.total) / best - 1)),
-                         fmt::format("{:.1f}", static_cast<double>(std::ranges::max(each.stage_bytes)) / 1048576.0)});
+                         fmt::format("{:.1f}", static_cast<double>(std::ranges::max(each.crew_bytes)) / 1048576.0)});
   }
   const OuterLedger& l = plan.ledger;
   const std::pair<const char*, int64_t> counts[] = {
@@ -258,32 +283,31 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       ms_text(plan.best.front().price.total), ms_text(plan.bound_ps));
 }
 
-// How one block, what stands before and what stands after are cut: those of a job of one block on the ranks of a stage.
+// How a block of each kind, what stands before and what stands after are cut: those of a job of these on the ranks of a
+// stage.
 void add_block_cuts(const ExactPlan& plan, const ExactWay& way, const PlanRequest& request, PlanPage& page) {
   const InnerWay& inner = way.outer.inner;
   PlanRequest reduced = request;
   reduced.ranks = inner.ranks();
-  set_keys(reduced.job, {"model.layers=1", "data.validation=0", fmt::format("train.batch={}", inner.rows * inner.dp)});
+  std::vector<std::string> keys = one_block_keys(request.job);
+  keys.push_back(fmt::format("train.batch={}", inner.rows * inner.dp));
+  set_keys(reduced.job, keys);
   const Compiled compiled = compile_way(reduced, inner.way());
-  page.axes = axis_levels(plan.machine, compiled.plan().mesh, static_cast<int64_t>(way.begins.size()));
+  page.axes = axis_levels(plan.machine, compiled.plan().mesh, way.outer.pp);
   page.weights = weight_cuts(compiled.graph, compiled.strategy);
   page.ops = op_cuts(compiled.graph, compiled.strategy);
-  const std::string one = plan.parts.blocks + ".0",
-                    all = fmt::format("{}.0..{}", plan.parts.blocks, plan.parts.layers - 1);
-  for (std::vector<LayerCut>* cuts : {&page.weights, &page.ops}) {
-    for (LayerCut& cut : *cuts) {
-      if (!cut.name.starts_with(one)) continue;
-      cut.name = all + cut.name.substr(one.size());
-      cut.count = plan.parts.layers;
-    }
-  }
+  std::vector<std::vector<int>> blocks_of_kind(static_cast<size_t>(plan.parts.kind_count()));
+  for (size_t block = 0; block < plan.parts.kinds.size(); ++block)
+    blocks_of_kind[static_cast<size_t>(plan.parts.kinds[block])].push_back(static_cast<int>(block));
+  for (std::vector<LayerCut>* cuts : {&page.weights, &page.ops})
+    name_all_blocks(plan.parts.blocks, blocks_of_kind, *cuts);
 }
 
 void add_stage_names(const ExactPlan& plan, const ExactWay& way, PlanPage& page) {
   if (way.begins.size() == 1) return;
   for (size_t stage = 0; stage < way.begins.size(); ++stage) {
     const int64_t end = stage + 1 < way.begins.size() ? way.begins[stage + 1] : plan.parts.count();
-    const int64_t first = std::max<int64_t>(way.begins[stage], 1), last = std::min(end - 1, plan.parts.layers);
+    const int64_t first = std::max<int64_t>(way.begins[stage], 1), last = std::min(end - 1, plan.parts.layers());
     std::string name = way.begins[stage] == 0 ? "what stands before the blocks" : "";
     if (first <= last)
       name += fmt::format("{}{}.{}..{}", name.empty() ? "" : ", ", plan.parts.blocks, first - 1, last - 1);
@@ -307,7 +331,7 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
                    {tokens.unit + " a second", compact_number(static_cast<double>(tokens.per_step) / step_s)},
                    {"of the peak (MFU)", fmt::format("{:.1f} %", 100 * plan.flops / (step_s * plan.peak_flops_per_s))},
                    {fmt::format("of {:.1f} MiB of a rank's memory", static_cast<double>(plan.memory_bytes) / 1048576.0),
-                    fmt::format("{:.1f} MiB", static_cast<double>(std::ranges::max(best.stage_bytes)) / 1048576.0)}};
+                    fmt::format("{:.1f} MiB", static_cast<double>(std::ranges::max(best.crew_bytes)) / 1048576.0)}};
   constexpr const char* kItemColors[] = {"c1", "c2", "c5", "c6", "c4", "c4 s2", "c3", "c7"};
   size_t color = 0;
   for (const auto& [name, ps] : step_items(best))
@@ -319,11 +343,13 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
   const std::vector<StageParts> stages = stages_of_way(best);
   const TimedTimetable timed = timed_timetable(best, stages);
   page.timeline_legend = {{"c1", "forward"}, {"c2", "backward"}, {"c5", "weight gradients"}, {"c7", "sums, update"}};
-  add_timelines(best, timed, stages, page);
-  page.timeline_aside = fmt::format("by the tables; {}", stages.size() > page.timelines.front().rows.size()
-                                                             ? "the first and the last of the stages"
-                                                             : "collectives are part of the passes");
-  add_tables_memory(best, timed, stages, page);
+  const std::vector<StageParts> crews = crews_of_way(best, stages);
+  add_timelines(best, timed, crews, page);
+  page.timeline_aside =
+      fmt::format("by the tables; {}", crews.size() > page.timelines.front().rows.size()
+                                           ? fmt::format("the first and the last of the {}s", row_name(best))
+                                           : "collectives are part of the passes");
+  add_tables_memory(best, timed, stages, crews, page);
   add_block_cuts(plan, best, request, page);
   add_stage_names(plan, best, page);
   add_exact_ways(plan, page);

@@ -239,7 +239,7 @@ TEST(PlanPageOfAnExactPlan, has_the_numbers_of_its_text_and_memory_as_its_tables
       const std::string step = fmt::format("{:.3f} ms", static_cast<double>(other.best.front().price.total) * 1e-9);
       EXPECT_THAT(text, HasSubstr(step));
       EXPECT_THAT(html, HasSubstr("<b>" + step + "</b>"));
-      const std::set<int64_t> bytes(other.best.front().stage_bytes.begin(), other.best.front().stage_bytes.end());
+      const std::set<int64_t> bytes(other.best.front().crew_bytes.begin(), other.best.front().crew_bytes.end());
       EXPECT_GE(page.memory.size(), bytes.size());
       for (const PlanPage::Memory& memory : page.memory) {
         EXPECT_TRUE(bytes.contains(memory.bytes));

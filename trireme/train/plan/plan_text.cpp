@@ -241,8 +241,9 @@ void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
   if (std::ranges::any_of(file.keys, [](const std::string& key) { return key.starts_with("parallel.stages="); }))
     others.parallel.stages.clear();  // the plan's own
   refuse_rules(others, "and so does the file of --plan; leave one of them out");
-  const auto model = make_model(job);
-  const std::string graph = hash_of_graph(graphs_of(assembly_of(job, *model, ranks), ranks).step);
+  others.parallel.vocabulary = false;  // the plan's own as well: with it the loss is computed by other ops
+  const auto model = make_model(others);
+  const std::string graph = hash_of_graph(graphs_of(assembly_of(others, *model, ranks), ranks).step);
   require(graph == file.graph,
           "the plan is for another training step than that of '{}' (its model, batch or optimizer differs); plan again",
           job.name);

@@ -1,16 +1,18 @@
 #include "trireme/train/plan/way_tables.h"
 
+#include <queue>
+
 #include "trireme/planner/outer/pipeline_shape.h"
 
 namespace trireme {
 
 WayTables::WayTables(const ExactSetting& setting, int threads)
-    : setting_(setting), pricer_(setting.job, setting.parts, setting.figures, threads) {}
+    : setting_(setting), pricer_(setting.job, setting.parts, setting.figures, threads), chain_(setting.parts.chain()) {}
 
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
   const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
   asked_prices_.insert(way.inner);
-  if (!prices) return std::nullopt;
+  if (!prices || (prices->is_joined && way.pp > 1)) return std::nullopt;
   return problem_with(way, *prices);
 }
 
@@ -24,6 +26,14 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
   const StageProblem problem = problem_with(way, least_of(*alone, known, way.inner, setting_.figures));
   if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(problem)};
   return {.kind = some_cut_fits(problem) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+}
+
+OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
+  const InnerWay own = alone_of(way.inner);
+  const std::optional<PartPrices>& alone = pricer_.alone(own);
+  asked_alone_.insert(own);
+  const bool is_refused = !alone || (alone->is_joined && way.pp > 1);
+  return {.kind = is_refused ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
 }
 
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
@@ -51,11 +61,40 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
-  const OuterQuestions ask{.bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime),
-                                      asks(most, Asked::kMemory), asks(own, Asked::kTime), asks(own, Asked::kMemory),
-                                      [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
-                           .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  const OuterQuestions ask{
+      .bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
+                 [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
+                 asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
+      .problem = [&](size_t i) { return problem_of(ways[i]); }};
   return search_outer(candidates, setting_.memory_bytes, top, ask);
+}
+
+// Best first, as the search for time: by parameters and state alone, by the table of one data parallel rank, by its
+// own.
+std::optional<WayTables::Fewest> WayTables::fewest_bytes(const std::vector<OuterWay>& ways, int64_t ranks,
+                                                         int64_t limit) {
+  enum class Known : uint8_t { kLeast, kAlone, kAll };
+  using Open = std::tuple<int64_t, size_t, Known>;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    const OuterCandidate candidate = candidate_of(ways[i], ranks, setting_.figures);
+    if (candidate.divides) open.emplace(candidate.least_bytes, i, Known::kLeast);
+  }
+  while (!open.empty() && std::get<0>(open.top()) <= limit) {
+    const auto [bytes, i, known] = open.top();
+    open.pop();
+    if (known == Known::kAll) return Fewest{i, bytes};
+    std::optional<StageProblem> problem;
+    if (known == Known::kAlone) {
+      problem = problem_of(ways[i]);
+    } else if (const auto& alone = pricer_.alone(alone_of(ways[i].inner));
+               alone && !(alone->is_joined && ways[i].pp > 1)) {
+      problem = problem_with(ways[i], least_of(*alone, alone_of(ways[i].inner), ways[i].inner, setting_.figures));
+    }
+    const auto fewest = problem ? fewest_bytes_of_cuts(*problem) : std::nullopt;
+    if (fewest) open.emplace(std::max(bytes, *fewest), i, known == Known::kLeast ? Known::kAlone : Known::kAll);
+  }
+  return std::nullopt;
 }
 
 CertifiedTables WayTables::asked() {
@@ -67,22 +106,21 @@ CertifiedTables WayTables::asked() {
 
 StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
   StageProblem out{.parts = {},
-                   .shape = shape(way.schedule, way.pp),
+                   .shape = shape(way),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
                    .memory = setting_.memory_bytes};
-  out.parts.reserve(static_cast<size_t>(setting_.parts.count()));
-  out.parts.push_back(prices.before);
-  out.parts.insert(out.parts.end(), static_cast<size_t>(setting_.parts.layers), prices.block);
-  out.parts.push_back(prices.after);
+  out.parts.reserve(chain_.size());
+  for (const int64_t part : chain_) out.parts.push_back(prices.parts[static_cast<size_t>(part)]);
   check_range(out);
   return out;
 }
 
-const PipelineShape& WayTables::shape(const std::string& schedule, int64_t pp) {
-  const auto found = shapes_.find({schedule, pp});
+const PipelineShape& WayTables::shape(const OuterWay& way) {
+  const std::tuple key(way.schedule, way.pp, way.virtual_stages);
+  const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  return shapes_.emplace(std::pair(schedule, pp), shape_of_schedule(schedule, pp)).first->second;
+  return shapes_.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
 }
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "trireme/train/plan/certified_tables.h"
@@ -22,6 +22,14 @@ class WayTables {
   // The best `top` of these, by all that is known of them.
   OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top);
 
+  // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
+  // takes `limit` or less.
+  struct Fewest {
+    size_t way = 0;
+    int64_t bytes = 0;
+  };
+  std::optional<Fewest> fewest_bytes(const std::vector<OuterWay>& ways, int64_t ranks, int64_t limit);
+
   // All that searches asked for.
   CertifiedTables asked();
   const PartPricer& pricer() const { return pricer_; }
@@ -30,15 +38,18 @@ class WayTables {
   enum class Asked : uint8_t { kTime, kMemory };
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
+  // Refused where its micro-batches depend on each other and a pipeline has them in turn.
+  OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
-  const PipelineShape& shape(const std::string& schedule, int64_t pp);
+  const PipelineShape& shape(const OuterWay& way);
 
   const ExactSetting& setting_;
   PartPricer pricer_;
   std::set<InnerWay> asked_alone_, asked_prices_;
-  std::map<std::pair<std::string, int64_t>, PipelineShape> shapes_;
+  std::map<std::tuple<std::string, int64_t, int64_t>, PipelineShape> shapes_;  // schedule, crews, stages of each
+  std::vector<int64_t> chain_;
 };
 
 }  // namespace trireme

@@ -58,11 +58,11 @@ std::vector<std::string> Way::keys() const {
           "parallel.search=recursive_programming",
           fmt::format("parallel.pp={}", pp),
           "parallel.schedule=" + schedule,
-          "parallel.virtual_stages=0",
+          fmt::format("parallel.virtual_stages={}", virtual_stages > 1 ? virtual_stages : 0),
           "parallel.seq_chunks=0",
           fmt::format("parallel.tp={}", tp),
           fmt::format("parallel.sp={}", sp),
-          "parallel.vocabulary=false",
+          fmt::format("parallel.vocabulary={}", vocabulary),
           fmt::format("parallel.cp={}", cp),
           fmt::format("parallel.ep={}", ep),
           fmt::format("parallel.zero={}", zero),
@@ -79,8 +79,10 @@ std::string Way::text() const {
     if (value != 1) out += fmt::format(" --{} {}", flag, value);
   }
   if (sp) out += " --sp";
+  if (vocabulary) out += " --vocab-parallel";
   if (zero != 0) out += fmt::format(" --zero {}", zero);
   if (pp > 1) out += " --schedule " + schedule;
+  if (virtual_stages > 1) out += fmt::format(" --virtual-stages {}", virtual_stages);
   if (recompute != "none") out += " --recompute " + recompute;
   return out.empty() ? "data parallel" : out.substr(1);
 }

@@ -13,10 +13,11 @@ namespace trireme {
 // One way, by the keys that say it.
 struct Way {
   int64_t pp = 1, tp = 1, cp = 1, ep = 1;
-  bool sp = false;
+  bool sp = false, vocabulary = false;
   int64_t zero = 0;
   int64_t micro_batches = 1;
   std::string schedule = "1f1b";
+  int64_t virtual_stages = 1;  // of each crew
   std::string recompute = "none";
   bool is_searched = false;  // mode auto_parallel; none of the above but recompute
 

@@ -211,16 +211,17 @@ bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
 }
 
 std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,
-                                         const PassOptions& passes) {
+                                         const PassOptions& passes, std::span<const size_t> only) {
   const auto crews = static_cast<int>(programs.size());
-  std::vector<CompiledCrew> out(programs.size());
-  const auto compile_crew = [&](int64_t crew, int) {
+  std::vector<CompiledCrew> out(only.empty() ? programs.size() : only.size());
+  const auto compile_crew = [&](int64_t at, int) {
+    const auto crew = only.empty() ? static_cast<size_t>(at) : only[static_cast<size_t>(at)];
     PassOptions own = passes;
     if (crews > 1) own.dump_name = fmt::format("crew{}_", crew);
-    CompiledCrew& made = out[static_cast<size_t>(crew)];
+    CompiledCrew& made = out[static_cast<size_t>(at)];
     std::vector<PassRemark> remarks;
     own.remarks = &remarks;
-    Program program = std::exchange(programs[static_cast<size_t>(crew)], Program());
+    Program program = std::exchange(programs[crew], Program());
     const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
     if (!chooses_homes(options, passes)) {
       made.program = run_passes(std::move(program), own);
@@ -242,7 +243,7 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
             std::move(remarks)};
   };
   ThreadPool none(1);
-  (options.pool != nullptr ? *options.pool : none).run(crews, compile_crew);
+  (options.pool != nullptr ? *options.pool : none).run(static_cast<int64_t>(out.size()), compile_crew);
   return out;
 }
 
@@ -350,9 +351,10 @@ CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
   return made;
 }
 
-Compiled compile_crews(CrewPrograms from, const CompileOptions& options) {
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only) {
   Compiled out = std::move(from.whole);
-  out.crews = compiled_crews(std::move(from.programs), options, pass_options(out, options));
+  out.crews = compiled_crews(std::move(from.programs), options, pass_options(out, options), only);
+  if (!only.empty()) return out;
   std::vector<std::vector<PassRemark>> remarks;
   for (const CompiledCrew& crew : out.crews) remarks.push_back(crew.remarks);
   for (std::string& remark : remarks_of_crews(remarks)) out.remarks.push_back(std::move(remark));

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "trireme/exec/execution_plan.h"
@@ -74,8 +75,9 @@ struct CrewPrograms {
   std::vector<Program> programs;
 };
 CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
-// What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
-Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
+// What it goes on with: passes, memory, kernels, and the check of all ranks' communication. With `only`, these crews
+// alone, and without the check: for prices of what they do.
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only = {});
 
 // Of all ranks, which the crews share equally, by the ops' cost functions.
 double flops_per_step(const Compiled& compiled, int64_t ranks);

@@ -1,0 +1,86 @@
+// Certified tables as the search has them, for tests of certificates.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "trireme/planner/certificate/certificate.h"
+#include "trireme/planner/outer/pipeline_shape.h"
+
+namespace trireme::verify_certificate_test {
+
+inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFields[] = {
+    {&CertifiedPart::forward, &PartPrice::forward},
+    {&CertifiedPart::input_grad, &PartPrice::input_grad},
+    {&CertifiedPart::weight_grad, &PartPrice::weight_grad},
+    {&CertifiedPart::again, &PartPrice::again},
+    {&CertifiedPart::moving_forward, &PartPrice::moving_forward},
+    {&CertifiedPart::moving_backward, &PartPrice::moving_backward},
+    {&CertifiedPart::update, &PartPrice::update},
+    {&CertifiedPart::sync, &PartPrice::sync},
+    {&CertifiedPart::persistent, &PartPrice::persistent},
+    {&CertifiedPart::gradients, &PartPrice::gradients},
+    {&CertifiedPart::kept, &PartPrice::kept},
+    {&CertifiedPart::work, &PartPrice::work},
+    {&CertifiedPart::waiting, &PartPrice::waiting}};
+inline constexpr size_t kPasses = 6;  // of the fields above
+inline PartPrice as_price(const CertifiedPart& part) {
+  PartPrice out;
+  for (const auto& [from, to] : kFields) out.*to = part.*from;
+  return out;
+}
+
+inline const PipelineShape& shape_once(const CertifiedWay& way) {
+  static std::map<std::tuple<std::string, int64_t, int64_t>, PipelineShape> shapes;
+  const std::tuple key(way.schedule, way.pp, way.virtual_stages);
+  const auto found = shapes.find(key);
+  if (found != shapes.end()) return found->second;
+  return shapes.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
+}
+
+using Runs = std::vector<CertifiedRun>;
+
+inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& table, const Runs& runs, int64_t memory) {
+  StageProblem out{
+      .shape = shape_once(way), .micro_batches = way.micro_batches, .crossing = table.crossing, .memory = memory};
+  out.parts.push_back(as_price(table.parts.front()));
+  for (const CertifiedRun& run : runs) {
+    for (int64_t i = 0; i < run.blocks; ++i)
+      out.parts.push_back(as_price(table.parts[static_cast<size_t>(run.kind) + 1]));
+  }
+  out.parts.push_back(as_price(table.parts.back()));
+  return out;
+}
+
+inline CertifiedCut own_of(CertifiedCut cut) {
+  cut.dp = 1;
+  cut.zero = 0;
+  return cut;
+}
+inline CertifiedCut most_of(CertifiedCut cut) {
+  cut.rows = 8;
+  return own_of(std::move(cut));
+}
+inline bool is_more_than_few(const CertifiedCut& cut) {
+  return cut.dp > 8 && cut.dp % 8 == 0;
+}
+inline CertifiedCut few_of(CertifiedCut cut) {
+  cut.dp = 8;
+  return cut;
+}
+inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
+  for (size_t part = 0; part < table.parts.size(); ++part) {
+    for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})
+      table.parts[part].*field = std::max(table.parts[part].*field, few.parts[part].*field);
+  }
+}
+inline CertifiedCut without_again(CertifiedCut cut) {
+  cut.recompute = "none";
+  return cut;
+}
+
+}  // namespace trireme::verify_certificate_test

@@ -1,0 +1,250 @@
+// Models with prices of every cut, drawn at random, for tests of certificates.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "trireme/planner/certificate/certified_problem_impl.h"
+#include "trireme/planner/certificate/certified_space.h"
+#include "trireme/planner/outer/least_part.h"
+#include "trireme/planner/outer/outer_search.h"
+#include "trireme/version.h"
+
+namespace trireme::verify_certificate_test {
+
+// A model with prices of every cut, whether a search asks for them or not.
+class RandomModel {
+ public:
+  explicit RandomModel(uint64_t seed) : random_(seed) {
+    model_ = {.layers = number(1, 6),
+              .heads = number(0, 2) * 2,
+              .experts = number(0, 3) == 0 ? 2 : 0,
+              .weights = number(0, 3) > 0 ? 1 : 0,
+              .positions = number(0, 1),
+              .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,
+              .sequence = number(1, 3) * 1024,
+              .batch = number(1, 12)};
+    draw_runs();
+    ranks_ = std::vector<int64_t>{1, 2, 3, 4, 6, 8, 16}[static_cast<size_t>(number(0, 6))];
+    if (ranks_ == 16) model_.batch = 16 * number(1, 3);
+    memory_ = number(0, 3) == 0 ? number(10, 100) : number(100, 400);
+    // So few that a smaller sum makes no larger share.
+    model_.parameter_bytes = number(0, 500);
+    model_.state_bytes = number(0, 500);
+    for (const CertifiedWay& way : certified_space(model_, ranks_)) add_tables(way.cut);
+    bound_model();
+  }
+
+  int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+
+  const CertifiedTable& alone(const CertifiedCut& cut) const { return alone_.at(cut); }
+  const CertifiedTable& prices(const CertifiedCut& cut) const { return prices_.at(cut); }
+  // The least step of a way by trying every cut; -1: none fits. `least_bytes`: of the fullest stage.
+  int64_t least_of(const CertifiedWay& way, int64_t memory, int64_t* least_bytes = nullptr) const {
+    const StageProblem problem = as_problem(way, prices(way.cut), runs_, memory);
+    const int64_t parts = model_.layers + 2;
+    int64_t least = -1;
+    for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {
+      std::vector<int64_t> begins{0};
+      for (int64_t i = 1; i < parts; ++i) {
+        if ((mask >> (i - 1) & 1) != 0) begins.push_back(i);
+      }
+      if (static_cast<int64_t>(begins.size()) != way.pp * way.virtual_stages) continue;
+      if (way.virtual_stages > 1) {
+        const auto even = even_cuts(parts, way.pp * way.virtual_stages);
+        if (std::ranges::find(even, begins) == even.end()) continue;
+      }
+      const int64_t most = std::ranges::max(bytes_of_crews(problem, begins));
+      if (least_bytes != nullptr) *least_bytes = std::min(*least_bytes, most);
+      const int64_t total = price_of_cut(problem, begins).total;
+      if (most <= memory && (least < 0 || total < least)) least = total;
+    }
+    return least;
+  }
+
+  // Of what a search finds.
+  Certificate certificate(size_t top) {
+    const std::vector<CertifiedWay> ways = certified_space(model_, ranks_);
+    std::vector<OuterCandidate> candidates;
+    for (const CertifiedWay& way : ways) {
+      const bool divides = certified_way_divides(way);
+      candidates.push_back({.divides = divides,
+                            .least_bytes = certified_least_bytes(way, model_, ranks_),
+                            .bound_ps = divides ? certified_arithmetic_ps(way, model_) : 0});
+    }
+    std::map<CertifiedCut, CertifiedTable> asked_alone, asked_prices;
+    using Kind = OuterAnswer::Kind;
+    const auto answer = [&](size_t i, const CertifiedCut& known, bool of_memory) -> OuterAnswer {
+      const CertifiedTable& table = alone(known);
+      asked_alone.emplace(known, table);
+      if (table.is_refused) return {.kind = known == own_of(ways[i].cut) ? Kind::kRefused : Kind::kBound};
+      const StageProblem least = as_problem(ways[i], least_of(table, ways[i].cut), runs_, memory_);
+      if (!of_memory) return {.bound_ps = bound_of_longer_parts(least)};
+      return {.kind = some_cut_fits(least) ? Kind::kBound : Kind::kTooLarge};
+    };
+    const auto joined = [&](size_t i) -> OuterAnswer {
+      const CertifiedTable& table = alone(own_of(ways[i].cut));
+      asked_alone.emplace(table.cut, table);
+      return {.kind = table.is_refused || (table.is_joined && ways[i].pp > 1) ? Kind::kRefused : Kind::kBound};
+    };
+    const auto problem = [&](size_t i) -> std::optional<StageProblem> {
+      const CertifiedTable& table = prices(ways[i].cut);
+      asked_prices.emplace(table.cut, table);
+      if (table.is_refused) return std::nullopt;
+      return as_problem(ways[i], table, runs_, memory_);
+    };
+    const auto by = [&](auto known, bool of_memory) {
+      return [&, known, of_memory](size_t i) { return answer(i, known(ways[i].cut), of_memory); };
+    };
+    const auto none = [](const CertifiedCut& cut) { return without_again(most_of(cut)); };
+    const auto by_few = [&](size_t i) -> OuterAnswer {
+      const CertifiedCut& cut = ways[i].cut;
+      if (!is_more_than_few(cut)) return {};
+      const CertifiedTable& few = prices(few_of(cut));
+      asked_prices.emplace(few.cut, few);
+      if (few.is_refused) return {};
+      CertifiedTable least = least_of(alone(own_of(cut)), cut);
+      raise_moved_of(least, few);
+      return {.bound_ps = bound_of_longer_parts(as_problem(ways[i], least, runs_, memory_))};
+    };
+    const OuterResult found = search_outer(candidates, memory_, top,
+                                           {.bounds = {by(none, false), by(most_of, false), by(most_of, true), joined,
+                                                       by(own_of, false), by(own_of, true), by_few},
+                                            .problem = problem});
+    Certificate out{.version = std::string(kVersion),
+                    .graph = "0123456789abcdef",
+                    .machine_hash = "fedcba9876543210",
+                    .machine = "a machine of tests",
+                    .ranks = ranks_,
+                    .memory = memory_,
+                    .model = model_,
+                    .before = {"wte"},
+                    .after = {"ln_f"},
+                    .blocks = "h",
+                    .runs = runs_,
+                    .top = static_cast<int64_t>(top)};
+    const OuterLedger& l = found.ledger;
+    out.ledger = {l.ways, l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.solved};
+    for (const SolvedWay& way : found.best) {
+      const StageProblem solved = *problem(way.candidate);
+      out.best.push_back({ways[way.candidate], way.begins, way.price.total, bytes_of_crews(solved, way.begins)});
+    }
+    for (auto& [cut, table] : asked_alone) out.alone.push_back(table);
+    for (auto& [cut, table] : asked_prices) out.prices.push_back(table);
+    return out;
+  }
+
+  const CertifiedModel& model() const { return model_; }
+  const Runs& runs() const { return runs_; }
+  int64_t ranks() const { return ranks_; }
+  int64_t memory() const { return memory_; }
+
+ private:
+  void draw_runs() {
+    int64_t kinds = 0;
+    for (int64_t left = model_.layers; left > 0; left -= runs_.back().blocks) {
+      int64_t kind = number(0, std::min<int64_t>(kinds, 2));
+      if (!runs_.empty() && kind == runs_.back().kind) kind = kinds++;
+      kinds = std::max(kinds, kind + 1);
+      runs_.push_back({.kind = kind, .blocks = number(0, 1) == 0 ? left : number(1, left)});
+    }
+    kinds_ = static_cast<size_t>(kinds);
+  }
+
+  void fill(CertifiedPart& part, size_t from, size_t end, int64_t most) {
+    for (size_t i = from; i < end; ++i) part.*kFields[i].first = number(0, 3) == 0 ? 0 : number(0, most);
+  }
+
+  // By the search's rule.
+  CertifiedTable least_of(const CertifiedTable& alone, const CertifiedCut& cut) const {
+    CertifiedTable out{.cut = cut};
+    for (const CertifiedPart& part : alone.parts) {
+      const PartPrice least = least_part(as_price(part), {.rows = cut.rows,
+                                                          .rows_of_table = alone.cut.rows,
+                                                          .is_own = alone.cut == own_of(cut),
+                                                          .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
+                                                          .zero = cut.zero,
+                                                          .parameter_bytes = model_.parameter_bytes,
+                                                          .state_bytes = model_.state_bytes});
+      out.parts.emplace_back();
+      for (const auto& [to, from] : kFields) out.parts.back().*to = least.*from;
+    }
+    return out;
+  }
+
+  // Its first figures are those of `least`, or larger.
+  CertifiedTable table_above(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
+    CertifiedTable out{.cut = cut, .is_refused = number(0, 19) == 0};
+    if (out.is_refused) return out;
+    out.is_joined = number(0, 9) == 0;
+    out.crossing = number(0, 5);
+    out.parts.resize(kinds_ + 2);
+    for (size_t part = 0; part < out.parts.size(); ++part) {
+      fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
+      fill(out.parts[part], kPasses, std::size(kFields), least == nullptr ? 12 : 3);
+      for (size_t i = 0; least != nullptr && i < first; ++i)
+        out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
+    }
+    return out;
+  }
+  const CertifiedTable& add_alone(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
+    const auto found = alone_.find(cut);
+    if (found != alone_.end()) return found->second;
+    return alone_.emplace(cut, table_above(cut, least, first)).first->second;
+  }
+
+  void add_tables(const CertifiedCut& cut) {
+    const CertifiedCut most = most_of(cut), own = own_of(cut);
+    const CertifiedTable& none = add_alone(without_again(most), nullptr, 0);
+    const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
+    CertifiedTable nothing;
+    nothing.parts.resize(kinds_ + 2);
+    CertifiedTable of_rows = again.is_refused ? nothing : least_of(again, own);
+    if (!none.is_refused) {
+      const CertifiedTable of_none = least_of(none, own);
+      for (size_t part = 0; part < of_rows.parts.size(); ++part) {
+        for (size_t i = 0; i < kPasses; ++i) {
+          const auto field = kFields[i].first;
+          of_rows.parts[part].*field = std::max(of_rows.parts[part].*field, of_none.parts[part].*field);
+        }
+      }
+    }
+    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, std::size(kFields));
+    if (prices_.count(cut) != 0) return;
+    CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
+    if (is_more_than_few(cut)) {
+      add_tables(few_of(cut));
+      if (!prices(few_of(cut)).is_refused) raise_moved_of(least, prices(few_of(cut)));
+    }
+    prices_.emplace(cut, alone.is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
+                                          : table_above(cut, &least, std::size(kFields)));
+    CertifiedTable& priced = prices_.at(cut);
+    priced.is_joined = !priced.is_refused && alone.is_joined;
+  }
+
+  // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
+  void bound_model() {
+    model_.arithmetic_ps = number(0, 400);
+    for (const CertifiedWay& way : certified_space(model_, ranks_)) {
+      if (!certified_way_divides(way) || prices(way.cut).is_refused) continue;
+      int64_t bytes = int64_t{1} << 40;
+      const int64_t step = least_of(way, int64_t{1} << 40, &bytes);
+      if (step < 0) continue;
+      while (certified_arithmetic_ps(way, model_) > step) --model_.arithmetic_ps;
+      while (certified_least_bytes(way, model_, ranks_) > bytes) {
+        model_.parameter_bytes = std::max<int64_t>(model_.parameter_bytes - 1, 0);
+        model_.state_bytes = std::max<int64_t>(model_.state_bytes - 1, 0);
+      }
+    }
+  }
+
+  std::mt19937_64 random_;
+  CertifiedModel model_;
+  Runs runs_;
+  size_t kinds_ = 1;
+  int64_t ranks_ = 1, memory_ = 0;
+  std::map<CertifiedCut, CertifiedTable> alone_, prices_;
+};
+
+}  // namespace trireme::verify_certificate_test
