@@ -89,9 +89,9 @@ std::string memory_text(const ExecutionPlan& plan, const Device& device) {
 
 // What was chosen to leave the device's memory, because of how much of it there is.
 std::string chosen_text(const CompiledCrew& crew) {
-  std::string out;
-  for (const std::string& home : crew.chosen_homes) out += fmt::format("chosen: {}\n", home);
-  return out;
+  if (crew.chosen_homes.empty()) return "";
+  return fmt::format("chosen, for the section [parallel], before rules that stand there:\n{}\n",
+                     fmt::join(as_keys(crew.chosen_homes), "\n"));
 }
 
 std::string traffic_text(const ExecutionPlan& plan) {

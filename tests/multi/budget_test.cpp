@@ -34,10 +34,17 @@ int64_t planned(const Compiled& made, Tier tier) {
   return made.plan().arena(tier).bytes;
 }
 
+// "home h.3/state = disk", "keep h.3 = again".
+std::vector<std::string> chosen_of(const Compiled& made) {
+  std::vector<std::string> out;
+  for (const ChosenRule& each : made.crews[0].chosen_homes) out.push_back(fmt::format("{} {}", each.key, each.rule));
+  return out;
+}
+
 TEST(Budget, what_fits_has_nothing_chosen_for_it) {
   const Compiled usual = compiled_within({});
   const Compiled made = compiled_within({.device = MemorySize(planned(usual, Tier::kDevice))});
-  EXPECT_THAT(made.crews[0].chosen_homes, IsEmpty());
+  EXPECT_THAT(chosen_of(made), IsEmpty());
   EXPECT_EQ(to_string(made.plan()), to_string(usual.plan()));
 }
 
@@ -62,7 +69,7 @@ TEST(Budget, what_the_host_has_no_room_for_goes_to_the_disk) {
   EXPECT_LE(planned(made, Tier::kDevice), whole / 2);
   EXPECT_LE(planned(made, Tier::kHost), host);
   EXPECT_GT(planned(made, Tier::kDisk), 0);
-  EXPECT_THAT(made.crews[0].chosen_homes, testing::Contains(ContainsRegex("/state = disk")));
+  EXPECT_THAT(chosen_of(made), testing::Contains(ContainsRegex("home .*/state = disk")));
 }
 
 std::string refusal_of(const TierSizes& sizes) {
@@ -105,17 +112,41 @@ TEST(Budget, what_is_kept_is_computed_again_where_that_takes_less_than_to_wait_f
         Machine{.memory_bytes_per_s = 1e10, .disk_bytes_per_s = disk_bytes_per_s, .flops_per_s = {{"f32", 1e11}}};
     const Compiled made = compile(deep_step(), {.parallel = parallel, .passes = keeping_small()});
     EXPECT_LE(planned(made, Tier::kDevice), whole * 4 / 10);
-    return made.crews[0].chosen_homes;
+    return chosen_of(made);
   };
-  EXPECT_THAT(chosen_with(1e6), testing::Contains(ContainsRegex("kept of h.[0-9] = again")));
+  EXPECT_THAT(chosen_with(1e6), testing::Contains(ContainsRegex("keep h.[0-9] = again")));
   EXPECT_THAT(chosen_with(1e13), testing::Not(testing::Contains(HasSubstr("again"))));
+}
+
+// What is printed, put into a job's file, gives the plan that it was printed for.
+TEST(Budget, chosen_rules_are_those_of_a_jobs_file) {
+  const int64_t whole = planned(compiled_within({}), Tier::kDevice);
+  for (const double disk_bytes_per_s : {1e6, 1e13}) {  // of what is kept some is computed again, or none
+    Parallel parallel;
+    parallel.communication.machine =
+        Machine{.memory_bytes_per_s = 1e10, .disk_bytes_per_s = disk_bytes_per_s, .flops_per_s = {{"f32", 1e11}}};
+    Parallel within = parallel;
+    within.tiers = {MemorySize(whole * 4 / 10), MemorySize(whole / 4), DiskSpace("/scratch:1GB")};
+    const Compiled made = compile(deep_step(), {.parallel = within, .passes = keeping_small()});
+    const std::string text = fmt::format("[data]\nkind = \"synthetic\"\n[train]\nsteps = 1\n[parallel]\n{}\n",
+                                         fmt::join(as_keys(made.crews[0].chosen_homes), "\n"));
+    const JobConfig job = parse_config(text, "pasted.toml");
+    Parallel pasted = parallel;
+    pasted.homes = job.parallel.homes;
+    PassOptions passes = keeping_small();
+    passes.recompute.rules = recompute_of(job).rules;
+    const Compiled again = compile(deep_step(), {.parallel = pasted, .passes = passes});
+    EXPECT_THAT(chosen_of(made), testing::Not(IsEmpty()));
+    EXPECT_THAT(chosen_of(again), IsEmpty());
+    EXPECT_EQ(to_string(again.plan()), to_string(made.plan()));
+  }
 }
 
 TEST(Budget, shares_of_what_there_is_are_kept) {
   const int64_t whole = planned(compiled_within({}), Tier::kDevice);
   const Compiled made = compiled_within({.device = MemorySize(whole), .device_ratio = 0.5});
   EXPECT_LE(planned(made, Tier::kDevice), whole / 2);
-  EXPECT_THAT(made.crews[0].chosen_homes, testing::Not(IsEmpty()));
+  EXPECT_THAT(chosen_of(made), testing::Not(IsEmpty()));
 }
 
 // Contract 14.2 (1).
@@ -146,7 +177,7 @@ TEST(Budget, without_a_choice_all_lies_where_it_is_said) {
   Parallel parallel;
   parallel.tier_ways = {.auto_offload = false, .offload_to = Tier::kDisk};
   const Compiled made = compiled_within({.device = MemorySize(whole)}, 1, parallel);
-  EXPECT_THAT(made.crews[0].chosen_homes, IsEmpty());
+  EXPECT_THAT(chosen_of(made), IsEmpty());
   EXPECT_EQ(made.plan().arena().persistent, 0);
   EXPECT_GT(made.plan().arena(Tier::kDisk).persistent, 0);
   const Graph graph = deep_step();

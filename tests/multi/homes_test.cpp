@@ -114,6 +114,20 @@ TEST_P(HomesOnRanks, of_parameters_and_gradients_change_no_bits) {
   EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, all_homes()), 0.1F, kept_on_disk())), "");
 }
 
+// The weight of the last product and its gradient are not there together.
+TEST_P(HomesOnRanks, change_no_bits_of_a_loss_in_pieces) {
+  const HomesCase& of = GetParam();
+  nn::Gpt gpt({.vocabulary = 600, .context = 8, .layers = 2, .width = 16, .heads = 4});  // of 192 tokens at most
+  const Graph graph = language_step(gpt, AdamW{}, false, 1);
+  PassOptions pieces;
+  pieces.loss_pieces = 3;
+  const auto usual = train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F, pieces);
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, all_homes()), 0.1F, pieces)), "");
+  PassOptions dense = pieces;
+  dense.disabled = {"sparse_updates"};
+  EXPECT_EQ(other_bits(usual, train_curves(graph, of.ranks, parallel_with(of, {}), 0.1F, dense)), "") << "in lists";
+}
+
 TEST_P(HomesOnRanks, change_no_bits_of_what_is_kept_for_the_backward_pass) {
   const HomesCase& of = GetParam();
   const Graph graph = gpt_step(AdamW{});

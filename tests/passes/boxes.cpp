@@ -299,7 +299,7 @@ Result fit_tiers_box(Case& test) {
   options.rates = fixed_rates(test);
   const FittedHomes fitted = fit_tiers(options, sizes, {[&](const PassOptions&) { return program; }, plan_of});
   std::string out;
-  for (const std::string& home : fitted.chosen) out += fmt::format("chosen: {}\n", home);
+  for (const std::string& rules : as_keys(fitted.chosen)) out += fmt::format("chosen: {}\n", rules);
   return {to_string(program), out + fmt::format("the device's memory holds {} bytes\n", fitted.plan.arena().bytes) +
                                   to_string(fitted.program)};
 }

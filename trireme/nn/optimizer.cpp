@@ -5,6 +5,9 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ir/graph.h"
+#include "trireme/op/build.h"
+#include "trireme/op/structural.h"
+#include "trireme/ops/ops.h"
 
 namespace trireme {
 
@@ -28,7 +31,41 @@ const Input& input_of(const Tensor& tensor) {
   return graph.inputs()[static_cast<size_t>(graph.value(tensor.id()).index)];
 }
 
+// The gradient's rows are sums over lookups: each with a gradient of one is counted. Empty: it has other terms.
+Tensor lookups_of(const Tensor& gradient) {
+  Graph& graph = gradient.graph();
+  const NodeId producer = graph.value(gradient.id()).producer;
+  if (producer < 0 || gradient.rank() != 2) return {};
+  const Node node = graph.node(producer);
+  const auto of = [&](size_t i) { return lookups_of({graph, node.inputs[i]}); };
+  if (def_of(node).as_rows) {
+    const Tensor ids(graph, node.inputs[0]);
+    Shape ones = ids.shape();
+    ones.push_back(1);
+    return embedding_grad(ids, full(graph, {DType::kF32, ones}, 1), gradient.size(0));
+  }
+  if (node.op == &structural().add) {
+    const Tensor a = of(0), b = a ? of(1) : Tensor();
+    return b ? add(a, b) : Tensor();
+  }
+  if (is_cast(node)) return of(0);
+  if (!does(node, ReshardStep::Kind::kAllReduce) || node.inputs.size() != 1) return {};
+  const Tensor own = of(0);
+  return own ? apply1(def_of(node), {own}, node.attrs) : Tensor();
+}
+
 }  // namespace
+
+Tensor UpdateBuilder::lookups() const {
+  Graph& graph = in.param.graph();
+  const Mark outer = graph.mark();
+  Mark mark = outer;
+  mark.phase = Phase::kBackward;  // of each micro-batch, as gradients are
+  graph.set_mark(mark);
+  const Tensor out = lookups_of(in.grad);
+  graph.set_mark(outer);
+  return out;
+}
 
 Tensor UpdateBuilder::state(std::string_view suffix) {
   const Input param = input_of(in.param);

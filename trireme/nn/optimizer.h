@@ -30,6 +30,14 @@ struct AdamW {
   double eps = 1e-8;
   double weight_decay = 0.01;
 };
+// Adam, but of a table that is looked up only the rows that the batch has looked up change, with their means.
+struct LazyAdam {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+};
 struct Lamb {
   double lr = 1e-3;
   double beta1 = 0.9;
@@ -42,6 +50,7 @@ struct Lamb {
 std::unique_ptr<nn::OptimizerSpec> spec_of(const Sgd& numbers);
 std::unique_ptr<nn::OptimizerSpec> spec_of(const Adam& numbers);
 std::unique_ptr<nn::OptimizerSpec> spec_of(const AdamW& numbers);
+std::unique_ptr<nn::OptimizerSpec> spec_of(const LazyAdam& numbers);
 std::unique_ptr<nn::OptimizerSpec> spec_of(const Lamb& numbers);
 
 // An optimizer with its numbers: one of the structs above, or a spec of a program's own.

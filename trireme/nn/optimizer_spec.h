@@ -36,6 +36,9 @@ class UpdateBuilder {
   // What the optimizer keeps for the parameter from step to step: the input "<name>.<suffix>" of the parameter's type,
   // saved with it and cut as it is, which is zero before the first step.
   Tensor state(std::string_view suffix);
+  // Of a parameter that the model looks rows up in and does nothing else with: how often the batch has looked up each,
+  // f32[rows, 1]. Empty for all others.
+  Tensor lookups() const;
   // The output that takes the place of the parameter, or of a state, after the step.
   void replace(const Tensor& old, const Tensor& value);
 

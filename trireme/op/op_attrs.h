@@ -30,6 +30,15 @@ struct EmbeddingGradAttrs {
   static constexpr auto fields() { return std::tuple{field("vocabulary", &EmbeddingGradAttrs::vocabulary)}; }
 };
 
+struct EmbeddingGradRowsAttrs {
+  int64_t vocabulary = 0;  // rows of the whole table
+  int64_t rows = 0;        // places of the list
+  static constexpr auto fields() {
+    return std::tuple{field("vocabulary", &EmbeddingGradRowsAttrs::vocabulary),
+                      field("rows", &EmbeddingGradRowsAttrs::rows)};
+  }
+};
+
 struct ScatterRowsAttrs {
   int64_t rows = 0;  // of the table
   static constexpr auto fields() { return std::tuple{field("rows", &ScatterRowsAttrs::rows)}; }

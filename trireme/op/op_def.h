@@ -126,6 +126,8 @@ struct Traits {
   bool reads_place = false;     // the kernel asks where its pieces lie in their wholes
   bool message = false;         // between plans: one rank sends, another receives (op/message.h)
   bool move = false;            // between tiers of a rank's memory (op/move.h)
+  // A sum without rounding: terms that are zero may be left out, and all may come in any order, with the same bits.
+  bool sums_exactly = false;
   // It makes a loss of each row of its first operand; the product that makes the rows may be taken a few rows at a
   // time.
   bool loss_of_rows = false;
@@ -140,6 +142,14 @@ struct RingArgs {
   int64_t ranks = 1;
 };
 using RingFn = std::vector<Tensor>(const RingArgs&);
+
+// The same result for an op whose result has few rows that are not zero: as a list of these (op/structural.h). `op`
+// takes the same operands, and makes the numbers of the rows and the rows, with the bits that they have in the whole.
+struct AsRowList {
+  const OpDef* op = nullptr;
+  int64_t (*most)(const TypeArgs& types) = nullptr;  // so many rows at most are not zero
+  Attrs (*attrs)(const Attrs& attrs, int64_t most) = nullptr;
+};
 
 // What an op is, each part named where it is given. A part without a default must be given: a function, or the reason
 // why there is none.
@@ -169,6 +179,10 @@ struct OpFacets {
   // The op that does the same and adds one more operand, the last, to the result: for sums that are taken piece by
   // piece.
   const OpDef* onto = nullptr;
+  std::optional<AsRowList> as_rows = {};
+  // Of updates: operands of which a row of zeros in all of them leaves that row of everything the update replaces as it
+  // is, bit for bit, for a finite rate and scale; empty: none. Null: none whatever the attributes.
+  std::vector<int> (*keeps_where_zero)(const Attrs& attrs) = nullptr;
 };
 
 struct OpDef : OpBase, OpFacets {};

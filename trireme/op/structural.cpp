@@ -25,7 +25,11 @@ const Structural& structural() {
                                .recv = op("recv"),
                                .move = op("move"),
                                .part = op("part"),
-                               .join = op("join")};
+                               .join = op("join"),
+                               .take_rows = op("take_rows"),
+                               .put_rows = op("put_rows"),
+                               .add_rows = op("add_rows"),
+                               .merge_rows = op("merge_rows")};
   return kOps;
 }
 

@@ -27,6 +27,10 @@ struct Structural {
   const OpDef& move;
   const OpDef& part;
   const OpDef& join;
+  const OpDef& take_rows;
+  const OpDef& put_rows;
+  const OpDef& add_rows;
+  const OpDef& merge_rows;
 
   // Of two terms.
   const OpDef& reduced(Reduction reduction) const;
@@ -75,6 +79,17 @@ struct PartAttrs {
   int64_t rows = 1;
   static constexpr auto fields() {
     return std::tuple{field("first", &PartAttrs::first), field("rows", &PartAttrs::rows)};
+  }
+};
+
+// A list of rows stands for a table of which all other rows are zero: i64[n], the numbers of the rows in ascending
+// order with -1 in places that are not used, all at the end, and [n, ...], the rows, zeros where there is none.
+// merge_rows adds lists: of each pair of operands the first `pieces`th, the second, ... are lists, one after the other.
+struct MergeRowsAttrs {
+  int64_t pieces = 1;
+  int64_t rows = 1;  // places of the list that is made
+  static constexpr auto fields() {
+    return std::tuple{field("pieces", &MergeRowsAttrs::pieces), field("rows", &MergeRowsAttrs::rows)};
   }
 };
 

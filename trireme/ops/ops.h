@@ -302,6 +302,9 @@ struct AdamUpdate {
 };
 // torch.optim.Adam and AdamW; m and v start at zero.
 AdamUpdate adam_update(const AdamOperands& in, const AdamOptions& options = {});
+// The same of the rows of a table that were looked up: count [rows, 1] says how often. Other rows stay, and their
+// means.
+AdamUpdate lazy_adam_update(const AdamOperands& in, const Tensor& count, const AdamOptions& options = {});
 // LAMB: Adam's direction with decoupled decay, scaled by the ratio of the norms of param and direction, each of the
 // whole tensor.
 AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options = {});

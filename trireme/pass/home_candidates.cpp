@@ -203,11 +203,23 @@ void add_home(const Leaving& leaving, PassOptions& passes) {
                                 {.pattern = candidate.part, .keep = leaving.again ? Keep::kAgain : away});
 }
 
-std::string home_text(const Leaving& leaving) {
+ChosenRule rule_of(const Leaving& leaving) {
   const HomeCandidate& candidate = *leaving.candidate;
   if (candidate.kind != HomeKind::kKept)
-    return to_string(HomeRule{candidate.part, held_of(candidate.kind), leaving.tier});
-  return fmt::format("kept of {} = {}", candidate.part, leaving.again ? "again" : to_string(leaving.tier));
+    return {"home", to_string(HomeRule{candidate.part, held_of(candidate.kind), leaving.tier})};
+  return {"keep", fmt::format("{} = {}", candidate.part, leaving.again ? "again" : to_string(leaving.tier))};
+}
+
+std::vector<std::string> as_keys(std::span<const ChosenRule> rules) {
+  std::vector<std::string> out;
+  for (const std::string_view key : {"home", "keep"}) {
+    std::string list;
+    for (const ChosenRule& each : rules) {
+      if (each.key == key) list += fmt::format("{}\"{}\"", list.empty() ? "" : ", ", each.rule);
+    }
+    if (!list.empty()) out.push_back(fmt::format("{} = [{}]", key, list));
+  }
+  return out;
 }
 
 }  // namespace trireme

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/ir/program.h"
@@ -42,6 +44,14 @@ void choose_again(std::vector<Leaving>& leaving, double step_s, const Machine& m
 
 // Adds the rule for it, before those that are there.
 void add_home(const Leaving& leaving, PassOptions& passes);
-std::string home_text(const Leaving& leaving);  // "h.3/state = disk", "kept of h.3 = host", "kept of h.3 = again"
+
+// The same as a job's file says it.
+struct ChosenRule {
+  std::string_view key;  // of the section [parallel]: "home" or "keep"
+  std::string rule;      // "h.3/state = disk", "h.3 = again"
+};
+ChosenRule rule_of(const Leaving& leaving);
+// "home = ["h.3/state = disk", "h.2/state = disk"]" and "keep = ["h.3 = again"]", as they can stand in [parallel].
+std::vector<std::string> as_keys(std::span<const ChosenRule> rules);
 
 }  // namespace trireme

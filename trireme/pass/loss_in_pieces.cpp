@@ -7,6 +7,10 @@
 // Before: any program. After: the same results, but the weight's gradient is summed piece by piece, so its last bits
 // may differ. The gradient of the loss must not depend on the logits (that of a mean or a weighted sum does not), and
 // nothing else may read the logits. Otherwise nothing changes. It runs before passes that ask who reads what.
+//
+// Where both the weight and its gradient have homes elsewhere (parallel.home), they are not on the device together: the
+// pieces of the logits' gradient leave for that home, and the weight's gradient is summed of them, in the same order,
+// when all pieces have read the weight.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -14,6 +18,7 @@
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/op/build.h"
+#include "trireme/op/move.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
@@ -280,18 +285,46 @@ class LossInPieces {
     for (const NodeId id : {head.product, head.loss, head.loss_grad, head.weight_grad}) {
       if (id >= 0) cut_operands(head, id, pieces);
     }
+    const Tier away = head.weight_grad < 0 ? Tier::kDevice : away_from_weight(head);
     ValueId sum = kNoValue;
     for (size_t i = 0; i < pieces.sizes.size(); ++i) {
       for (const NodeId id : {head.product, head.loss, head.loss_grad, head.input_grad}) {
         if (id >= 0) make_piece(head, id, i, pieces);
       }
-      if (head.weight_grad >= 0) sum = add_weight_grad(head.weight_grad, i, sum, pieces);
+      if (head.weight_grad >= 0 && away == Tier::kDevice) sum = add_weight_grad(head.weight_grad, i, sum, pieces);
+      if (away != Tier::kDevice) move_piece(head, i, {Tier::kDevice, away}, pieces);
+    }
+    for (size_t i = 0; away != Tier::kDevice && i < pieces.sizes.size(); ++i) {
+      if (i == 0) move_piece(head, i, {away, Tier::kDevice}, pieces);
+      if (i + 1 < pieces.sizes.size()) move_piece(head, i + 1, {away, Tier::kDevice}, pieces);
+      sum = add_weight_grad(head.weight_grad, i, sum, pieces);
     }
     join(head.loss, pieces);
     if (head.input_grad >= 0) join(head.input_grad, pieces);
     for (const NodeId id : {head.product, head.loss, head.loss_grad, head.input_grad, head.weight_grad}) {
       if (id >= 0) done_[at(id)] = 1;
     }
+  }
+
+  // Where the pieces wait for the weight to leave; the device's memory: they do not.
+  Tier away_from_weight(const Head& head) const {
+    ValueId weight = operand(head.product, 1);
+    while (graph_.value(weight).producer >= 0) {
+      const Node& node = graph_.node(graph_.value(weight).producer);
+      if (!is_cast(node) && !def_of(node).traits.zero_cost_view) return Tier::kDevice;
+      weight = node.inputs[0];
+    }
+    const Input& input = graph_.inputs()[at(graph_.value(weight).index)];
+    const bool stays = home_of(options_.homes, Held::kParameter, input.name) == Tier::kDevice;
+    return stays ? Tier::kDevice : home_of(options_.homes, Held::kGradient, input.name);
+  }
+
+  // Piece i of the logits' gradient.
+  void move_piece(const Head& head, size_t i, Move move, Pieces& pieces) {
+    ValueId& piece = pieces.of.at(result(head.loss_grad))[i];
+    const ValueId moved = new_piece(pieces, result(head.loss_grad), pieces.sizes[i]);
+    rewrite_.insert(structural().move, attrs_of(move), head.loss_grad, {{piece}}, {{moved}});
+    piece = moved;
   }
 
   // The sum of the pieces so far; the last one is the value of the old program.

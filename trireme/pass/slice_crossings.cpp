@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "trireme/cost/crew_links.h"
 #include "trireme/op/op_def.h"
@@ -40,7 +39,8 @@ class SlicingCrossings {
   struct Crossing {
     SliceCut cut;
     ValueId slice = kNoValue;
-    std::map<int, ValueId> whole = {};  // on the crews that read it
+    std::map<int, ValueId> whole = {};    // on the crews that read it
+    std::map<int, NodeId> earliest = {};  // of its readers there, one of the earliest phase
   };
 
   int crew_of(const Node& node) const { return node.stage < 0 ? -1 : crew_of_stage_[static_cast<size_t>(node.stage)]; }
@@ -50,20 +50,24 @@ class SlicingCrossings {
   }
 
   void find_crossings() {
-    std::map<ValueId, std::set<int>> readers;
-    for (const Node& node : graph_.nodes()) {
+    std::map<ValueId, std::map<int, NodeId>> readers;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Node& node = graph_.node(id);
       for (const ValueId operand : node.inputs) {
         const int from = crew_of(operand), to = crew_of(node);
-        if (from >= 0 && to >= 0 && from != to) readers[operand].insert(to);
+        if (from < 0 || to < 0 || from == to) continue;
+        NodeId& earliest = readers[operand].try_emplace(to, id).first->second;
+        if (node.phase < graph_.node(earliest).phase) earliest = id;
       }
     }
     for (const auto& [id, crews] : readers) {
       std::optional<SliceCut> cut = asked_.cut(program_, id);
       if (!cut) continue;
       Crossing crossing{.cut = std::move(*cut)};
-      for (const int crew : crews) {
+      for (const auto& [crew, reader] : crews) {
         if (pays(id, crossing.cut, crew)) crossing.whole.emplace(crew, kNoValue);
       }
+      crossing.earliest = crews;
       if (!crossing.whole.empty()) crossings_.emplace(id, std::move(crossing));
     }
   }
@@ -95,7 +99,8 @@ class SlicingCrossings {
                    {&crossing.slice, 1});
   }
 
-  // The operand itself, or what the reader's crew has gathered, before its first reader.
+  // The operand itself, or what the reader's crew has gathered, before its first reader. That one may be of the
+  // backward pass of a micro-batch, and another of the forward pass of the next.
   ValueId as_read(Rewrite& rewrite, NodeId reader, ValueId operand) {
     const auto found = crossings_.find(operand);
     if (found == crossings_.end()) return operand;
@@ -104,8 +109,8 @@ class SlicingCrossings {
     if (here == crossing.whole.end()) return operand;
     if (here->second == kNoValue) {
       here->second = rewrite.new_value_like(operand);
-      rewrite.insert(structural().step(ReshardStep::Kind::kAllGather), crossing.cut.attrs, reader, {&crossing.slice, 1},
-                     {&here->second, 1});
+      rewrite.insert(structural().step(ReshardStep::Kind::kAllGather), crossing.cut.attrs,
+                     crossing.earliest.at(here->first), {&crossing.slice, 1}, {&here->second, 1});
     }
     return here->second;
   }

@@ -1,6 +1,7 @@
-// embedding and embedding_grad of f32 and bf16 tables.
+// embedding, embedding_grad and embedding_grad_rows of f32 and bf16 tables.
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "trireme/backend/cpu/index.h"
 #include "trireme/backend/cpu/kernels.h"
@@ -185,6 +186,59 @@ void embedding_grad(const KernelArgs& args) {
   });
 }
 
+int64_t list_scratch(const TypeArgs& args, int) {
+  const int64_t tokens = args.in[0].elements();
+  return Chains::bytes(args.out[1].shape[0], tokens) + tokens * static_cast<int64_t>(sizeof(int32_t));
+}
+
+// The chains of the rows that are looked up, in the order of their numbers, which are written.
+Chains listed_chains(const KernelArgs& args, const Indices& ids) {
+  const int64_t vocabulary = args.attrs.as<EmbeddingGradRowsAttrs>().vocabulary;
+  for (int64_t token = 0; token < ids.size(); ++token) checked_id("embedding_grad_rows", ids, token, vocabulary);
+  const std::span<int64_t> numbers = args.out[0].as<int64_t>();
+  std::ranges::fill(numbers, -1);
+  Chains chains(args.scratch, std::ssize(numbers));
+  int32_t* const order = chains.next + ids.size();
+  std::iota(order, order + ids.size(), 0);
+  std::sort(order, order + ids.size(),
+            [&](int32_t a, int32_t b) { return std::pair(ids[a], a) < std::pair(ids[b], b); });
+  int64_t row = -1;
+  for (int64_t i = 0; i < ids.size(); ++i) {
+    if (i > 0 && ids[order[i]] == ids[order[i - 1]]) {
+      chains.next[order[i - 1]] = order[i];
+    } else {
+      numbers[static_cast<size_t>(++row)] = ids[order[i]];
+      chains.first[row] = order[i];
+    }
+    chains.next[order[i]] = -1;
+  }
+  return chains;
+}
+
+template <class T>
+void embedding_grad_rows(const KernelArgs& args) {
+  const int64_t width = args.out[1].type.shape[1];
+  const T* dy = data_of<T>(args.in[1]);
+  T* rows = data_of<T>(args.out[1]);
+  const Chains chains = listed_chains(args, Indices(args.in[0]));
+  for_range(args, args.out[1].type.shape[0], rows_per_task(width), [&](int64_t row, int64_t end) {
+    std::array<float, kTableColumns> room;
+    for (; row < end; ++row) sum_tokens(chains, row, width, dy, room.data(), rows + row * width);
+  });
+}
+
+void embedding_grad_rows_in_leaves(const KernelArgs& args) {
+  const int64_t width = args.out[1].type.shape[1];
+  const float* dy = args.in[1].as<float>().data();
+  float* rows = args.out[1].as<float>().data();
+  const Chains chains = listed_chains(args, Indices(args.in[0]));
+  const LeafRows tokens = leaf_rows(args, 0, args.in[0].type.shape.rank());
+  for_range(args, args.out[1].type.shape[0], rows_per_task(width), [&](int64_t row, int64_t end) {
+    LeafSums sums(tokens);
+    for (; row < end; ++row) sums.sum(chains, row, width, dy, rows + row * width);
+  });
+}
+
 }  // namespace
 
 std::span<const Kernel> embedding_kernels() {
@@ -210,6 +264,22 @@ std::span<const Kernel> embedding_kernels() {
           .why_not = not_f32_gradients,
           .scratch = embedding_grad_scratch,
           .run = embedding_grad_in_leaves,
+          .bits = Bits::kLeaves,
+      },
+      {
+          .op = "embedding_grad_rows",
+          .name = "embedding_grad_rows.rows",
+          .why_not = embedding_grad_why_not,
+          .scratch = list_scratch,
+          .run = by_storage<embedding_grad_rows<float>, embedding_grad_rows<Bf16>, 1>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "embedding_grad_rows",
+          .name = "embedding_grad_rows.leaves",
+          .why_not = not_f32_gradients,
+          .scratch = list_scratch,
+          .run = embedding_grad_rows_in_leaves,
           .bits = Bits::kLeaves,
       },
   };

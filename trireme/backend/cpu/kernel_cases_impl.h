@@ -151,6 +151,29 @@ inline std::vector<Example> more_cases(std::string_view op) {
              .attrs = Attrs::of(EmbeddingGradAttrs{999}),
              .fill = {whole_numbers(0, 999)}}};
   }
+  if (op == "embedding_grad_rows") {
+    return {{.in = {i64_of({3, 71}), f32_of({3, 71, 301})},
+             .attrs = Attrs::of(EmbeddingGradRowsAttrs{29, 29}),
+             .fill = {whole_numbers(0, 29)}},
+            {.in = {i64_of({41}), f32_of({41, 1031})},
+             .attrs = Attrs::of(EmbeddingGradRowsAttrs{999, 41}),
+             .fill = {whole_numbers(0, 999)}}};
+  }
+  if (op == "take_rows") return {{.in = {f32_of({101, 37}), i64_of({71})}, .fill = {{}, whole_numbers(-1, 101)}}};
+  if (op == "put_rows" || op == "add_rows") {
+    return {{.in = {f32_of({301, 37}), i64_of({71}), f32_of({71, 37})}, .fill = {{}, {Fill::Kind::kDistinct, 0, 301}}}};
+  }
+  if (op == "merge_rows") {
+    return {{.in = {i64_of({71}), f32_of({71, 37})},
+             .attrs = Attrs::of(MergeRowsAttrs{1, 71}),
+             .fill = {whole_numbers(-1, 101)}},
+            {.in = {i64_of({63}), f32_of({63, 613})},
+             .attrs = Attrs::of(MergeRowsAttrs{7, 63}),
+             .fill = {whole_numbers(-1, 29)}},
+            {.in = {i64_of({41}), f32_of({41, 7}), i64_of({3}), f32_of({3, 7})},
+             .attrs = Attrs::of(MergeRowsAttrs{1, 44}),
+             .fill = {whole_numbers(-1, 999), {}, whole_numbers(-1, 999)}}};
+  }
   return {};
 }
 

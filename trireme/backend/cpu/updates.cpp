@@ -1,4 +1,5 @@
 // Optimizer updates of f32 and bf16 tensors, each one pass over them.
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/backend/cpu/kernels.h"
@@ -27,8 +28,8 @@ std::string not_float_update(const TypeArgs& args) {
   return first_not_float(args);
 }
 
-template <class T>
-void run_adam(const KernelArgs& args) {
+// Of adam_update and lazy_adam_update, whose first operands are the same.
+AdamNumbers adam_numbers(const KernelArgs& args) {
   const auto& attrs = args.attrs.as<AdamAttrs>();
   const double lr = scalar(args.in[4]);
   const auto step = static_cast<double>(args.in[5].as<int64_t>()[0]);
@@ -43,16 +44,58 @@ void run_adam(const KernelArgs& args) {
   k.step = static_cast<float>(lr / (1 - std::pow(attrs.beta1, step)));
   k.root = static_cast<float>(1 / std::sqrt(1 - std::pow(attrs.beta2, step)));
   k.eps = static_cast<float>(attrs.eps);
-  const T* p = data_of<T>(args.in[0]);
-  const T* g = data_of<T>(args.in[1]);
-  const T* m = data_of<T>(args.in[2]);
-  const T* v = data_of<T>(args.in[3]);
-  T* p_out = data_of<T>(args.out[0]);
-  T* m_out = data_of<T>(args.out[1]);
-  T* v_out = data_of<T>(args.out[2]);
-  for_range(args, args.out[0].elements(), kGrain, [&](int64_t i, int64_t end) {
-    loops_on<T>().adam(end - i, k, p + i, g + i, m + i, v + i, p_out + i, m_out + i, v_out + i);
+  return k;
+}
+
+// The update of elements [i, end).
+template <class T>
+class AdamRange {
+ public:
+  explicit AdamRange(const KernelArgs& args) : k_(adam_numbers(args)) {
+    for (size_t i = 0; i < 4; ++i) in_[i] = data_of<T>(args.in[i]);
+    for (size_t i = 0; i < 3; ++i) out_[i] = data_of<T>(args.out[i]);
+  }
+  void update(int64_t i, int64_t end) const {
+    loops_on<T>().adam(end - i, k_, in_[0] + i, in_[1] + i, in_[2] + i, in_[3] + i, out_[0] + i, out_[1] + i,
+                       out_[2] + i);
+  }
+  void keep(int64_t i, int64_t end) const {
+    constexpr size_t kReplaced[] = {0, 2, 3};
+    for (size_t k = 0; k < 3; ++k) {
+      if (in_[kReplaced[k]] != out_[k]) std::copy(in_[kReplaced[k]] + i, in_[kReplaced[k]] + end, out_[k] + i);
+    }
+  }
+
+ private:
+  AdamNumbers k_;
+  const T* in_[4];
+  T* out_[3];
+};
+
+template <class T>
+void run_adam(const KernelArgs& args) {
+  const AdamRange<T> range(args);
+  for_range(args, args.out[0].elements(), kGrain, [&](int64_t i, int64_t end) { range.update(i, end); });
+}
+
+template <class T>
+void run_lazy_adam(const KernelArgs& args) {
+  const AdamRange<T> range(args);
+  const std::span<const float> count = args.in[7].as<const float>();
+  const int64_t width = args.in[0].type.shape[1];
+  for_range(args, std::ssize(count), rows_per_task(width), [&](int64_t row, int64_t end) {
+    for (; row < end; ++row) {
+      if (count[static_cast<size_t>(row)] > 0)
+        range.update(row * width, (row + 1) * width);
+      else
+        range.keep(row * width, (row + 1) * width);
+    }
   });
+}
+
+std::string not_lazy_adam(const TypeArgs& args) {
+  if (args.in[7].dtype != DType::kF32) return fmt::format("operand 7 is {}, not f32", to_string(args.in[7]));
+  return not_float_update<4>(args);
 }
 
 template <class T>
@@ -139,6 +182,13 @@ std::span<const Kernel> updates_kernels() {
           .name = "adam_update.simd",
           .why_not = not_float_update<4>,
           .run = by_storage<run_adam<float>, run_adam<Bf16>>,
+          .bits = Bits::kElement,
+      },
+      {
+          .op = "lazy_adam_update",
+          .name = "lazy_adam_update.simd",
+          .why_not = not_lazy_adam,
+          .run = by_storage<run_lazy_adam<float>, run_lazy_adam<Bf16>>,
           .bits = Bits::kElement,
       },
       {

@@ -7,11 +7,13 @@ namespace trireme::nn {
 std::unique_ptr<OptimizerSpec> sgd_spec();
 std::unique_ptr<OptimizerSpec> adam_spec();
 std::unique_ptr<OptimizerSpec> adamw_spec();
+std::unique_ptr<OptimizerSpec> lazy_adam_spec();
 std::unique_ptr<OptimizerSpec> lamb_spec();
 
 namespace {
 
-constexpr std::unique_ptr<OptimizerSpec> (*kOptimizers[])() = {sgd_spec, adam_spec, adamw_spec, lamb_spec};
+constexpr std::unique_ptr<OptimizerSpec> (*kOptimizers[])() = {sgd_spec, adam_spec, adamw_spec, lazy_adam_spec,
+                                                               lamb_spec};
 
 }  // namespace
 

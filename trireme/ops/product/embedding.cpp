@@ -1,5 +1,5 @@
 // embedding: y[*,d] = table[ids[*], d], and embedding_grad: table[v,d] = sum over * with ids[*] = v
-// of dy[*,d]
+// of dy[*,d]; embedding_grad_rows: the same as a list of the rows that are looked up
 //
 // Where the vocabulary is cut, each piece looks up the ids that lie in it and gives zeros for the
 // others, so the result is a partial sum. An id outside the whole vocabulary is an error on every
@@ -13,6 +13,7 @@
 namespace trireme {
 namespace ops {
 extern const OpDef embedding_grad;
+extern const OpDef embedding_grad_rows;
 }  // namespace ops
 
 namespace embedding_op {
@@ -68,6 +69,13 @@ Cost cost(const TypeArgs& args) {
 
 Cost grad_cost(const TypeArgs& args) {
   return {.flops = static_cast<double>(args.in[1].elements()), .bytes = tensor_bytes(args)};
+}
+
+int64_t most_rows(const TypeArgs& args) {
+  return std::min(args.in[0].elements(), args.attrs.as<EmbeddingGradAttrs>().vocabulary);
+}
+Attrs as_rows_attrs(const Attrs& attrs, int64_t most) {
+  return Attrs::of(EmbeddingGradRowsAttrs{attrs.as<EmbeddingGradAttrs>().vocabulary, most});
 }
 
 // Calls fn(token, row of the piece) for each id in rows [start, start + rows).
@@ -160,6 +168,7 @@ extern const OpDef embedding_grad{
         .kernel = embedding_op::grad_kernel,
         .traits = {.reads_place = true},
         .examples = embedding_op::grad_examples,
+        .as_rows = AsRowList{&embedding_grad_rows, embedding_op::most_rows, embedding_op::as_rows_attrs},
     },
 };
 }  // namespace ops

@@ -113,6 +113,7 @@ extern const OpDef exact_square_sum{
         .shard = exact_square_sum_op::shard_square_sum,
         .cost = exact_square_sum_op::cost_square_sum,
         .kernel = exact_square_sum_op::kernel_square_sum,
+        .traits = {.sums_exactly = true},
         .examples = exact_square_sum_op::examples_square_sum,
     },
 };

@@ -33,6 +33,11 @@ std::vector<TensorType> plain_infer(const InferArgs& args) {
   return {args.in[0]};
 }
 
+// Without decay a step along a gradient of zero is none.
+std::vector<int> plain_keeps(const Attrs& attrs) {
+  return attrs.as<SgdPlainAttrs>().weight_decay == 0 ? std::vector<int>{1} : std::vector<int>();
+}
+
 Cost cost(const TypeArgs& args) {
   return update_cost(args, 8);
 }
@@ -123,6 +128,7 @@ extern const OpDef sgd_plain_update{
         .kernel = sgd_update_op::plain_kernel,
         .may_overwrite = {{0, 0}},
         .examples = sgd_update_op::plain_examples,
+        .keeps_where_zero = sgd_update_op::plain_keeps,
     },
 };
 }  // namespace ops

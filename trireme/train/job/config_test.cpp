@@ -212,8 +212,8 @@ TEST(Config, overrides_that_cannot_be_are_refused) {
 
 TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_EQ(error_of(kText, {"train.optimizer=adamm"}),
-            "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw' or "
-            "'lamb'. Did you mean "
+            "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw', "
+            "'lazy_adam' or 'lamb'. Did you mean "
             "'adam'?");
   EXPECT_THAT(error_of(kText, {"train.batch=0"}), HasSubstr("train.batch = 0; it must be 1 or more"));
   EXPECT_THAT(error_of(kText, {"train.lr=0.0"}), HasSubstr("train.lr = 0; it must be above 0"));
@@ -246,6 +246,7 @@ TEST(Config, the_numbers_of_an_optimizer_are_keys_where_they_have_an_effect) {
     return nn::describe(make_optimizer(parse_config(kText, "job.toml", keys)).spec());
   };
   EXPECT_EQ(described({"train.eps=0.5"}), "AdamW, beta1 0.9, beta2 0.999, eps 0.5, weight decay 0.01");
+  EXPECT_EQ(described({"train.optimizer=lazy_adam"}), "LazyAdam, beta1 0.9, beta2 0.999, eps 1e-08");
   EXPECT_EQ(described({"train.optimizer=lamb"}), "LAMB, beta1 0.9, beta2 0.999, eps 1e-06, weight decay 0.01");
   EXPECT_EQ(described({"train.optimizer=sgd", "train.nesterov=true"}),
             "SGD, momentum 0.9, nesterov, weight decay 0.01");

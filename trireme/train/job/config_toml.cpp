@@ -7,6 +7,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/toml_text.h"
 #include "trireme/base/utf8.h"
+#include "trireme/base/words.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
@@ -146,13 +147,15 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
   return out;
 }
 
-// --set train.lr=0.001: the value as TOML; a bare word is a string.
+// --set train.lr=0.001: the value as TOML; a bare word is a string. As in a file it may be "train.lr = 0.001".
 void apply_override(const std::string& text, const std::vector<ConfigKey>& keys) {
   const size_t equals = text.find('=');
   require(equals != std::string::npos && equals > 0, "--set '{}': it must be key=value, like train.lr=0.001", text);
   const std::string where = "--set";
-  const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
-  const std::string value = text.substr(equals + 1);
+  const bool has_spaces = text[equals - 1] == ' ';
+  const ConfigKey& key = find_key(keys, std::string(trim(std::string_view(text).substr(0, equals))), where);
+  const std::string given = text.substr(equals + 1);
+  const std::string value(has_spaces ? trim(given) : given);
   require(is_utf8(value), "--set {}: the value is not UTF-8 text", key.name);
   if (value.empty() || value.front() != '"') {
     if (auto* const* target = std::get_if<std::string*>(&key.target)) {

@@ -106,6 +106,12 @@ std::string remark_of(const std::string& key, const std::string& lines,
   return out;
 }
 
+TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
+  const JobConfig config = with("", {"train.batch = 3", "parallel.home = [\"* = host\", \"*/state = disk\"]"});
+  EXPECT_EQ(config.train.batch, 3);
+  EXPECT_EQ(config.parallel.homes.size(), 2U);
+}
+
 TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) {
   const std::pair<const char*, const char*> kKeys[] = {{"update_part", "update_part = \"1MiB\"\n"},
                                                        {"prefetch", "prefetch = [\"h.* = 2\"]\n"},

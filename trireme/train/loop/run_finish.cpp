@@ -97,7 +97,7 @@ bool Run::sample_is_quick() {
 static std::string chosen_homes(const Compiled& compiled) {
   std::string out;
   for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
-    const std::vector<std::string>& chosen = compiled.crews[crew].chosen_homes;
+    const std::vector<std::string> chosen = as_keys(compiled.crews[crew].chosen_homes);
     if (chosen.empty()) continue;
     if (!out.empty()) out += "; ";
     const int64_t ranks = compiled.crews[crew].plan.mesh.devices();

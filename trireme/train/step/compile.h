@@ -12,6 +12,7 @@
 #include "trireme/exec/execution_plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/parallel.h"
+#include "trireme/pass/home_candidates.h"
 #include "trireme/pass/passes.h"
 
 namespace trireme {
@@ -42,9 +43,9 @@ struct CompileOptions {
 struct CompiledCrew {
   Program program;
   ExecutionPlan plan;
-  std::vector<HomeRule> homes;            // that were given, and chosen for it
-  std::vector<std::string> chosen_homes;  // in words (train/step/fit_tiers.h)
-  std::vector<PassRemark> remarks = {};   // of its passes
+  std::vector<HomeRule> homes;           // that were given, and chosen for it
+  std::vector<ChosenRule> chosen_homes;  // train/step/fit_tiers.h
+  std::vector<PassRemark> remarks = {};  // of its passes
 };
 
 // The rules, and those of parameters whose homes follow from who reads them: a program beside this one has them there.

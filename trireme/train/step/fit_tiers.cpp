@@ -40,10 +40,26 @@ class FitTiers {
 
   FittedHomes run() {
     FittedHomes best = with(0, 0);
-    if (taken(best, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice))) return best;
+    if (fits(best)) return best;
+    size_t count = fewest(best);
+    // Earlier passes go by homes as well, and what is chosen is to be what a job would have that gives these.
+    runs_all_passes_ = true;
+    best = with(count, limit_of(sizes_.of(Tier::kHost)));
+    if (!fits(best)) count = fewest(best);
+    return within_host(count, std::move(best));
+  }
+
+ private:
+  static int64_t taken(const FittedHomes& fitted, Tier tier) { return fitted.plan.arena(tier).bytes; }
+  bool fits(const FittedHomes& fitted) const {
+    return taken(fitted, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice));
+  }
+
+  // So many of the candidates must leave for the device's memory to have room; `best` is the plan then.
+  size_t fewest(FittedHomes& best) const {
     size_t too_few = 0, enough = candidates_.size();
     best = with(enough, limit_of(sizes_.of(Tier::kHost)));
-    require(taken(best, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice)),
+    require(fits(best),
             "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between its "
             "uses; parallel.device_memory allows {}: the smallest that fits is {}B",
             best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)),
@@ -51,18 +67,15 @@ class FitTiers {
     while (enough - too_few > 1) {
       const size_t middle = too_few + (enough - too_few) / 2;
       FittedHomes other = with(middle, limit_of(sizes_.of(Tier::kHost)));
-      if (taken(other, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice))) {
+      if (fits(other)) {
         enough = middle;
         best = std::move(other);
       } else {
         too_few = middle;
       }
     }
-    return within_host(enough, std::move(best));
+    return enough;
   }
-
- private:
-  static int64_t taken(const FittedHomes& fitted, Tier tier) { return fitted.plan.arena(tier).bytes; }
 
   // Staging of what goes to the disk takes room on the host as well, which the plan alone knows.
   FittedHomes within_host(size_t count, FittedHomes best) const {
@@ -108,10 +121,10 @@ class FitTiers {
     bool any_again = false;
     for (const Leaving& each : leaving) {
       add_home(each, out.passes);
-      out.chosen.push_back(home_text(each));
+      out.chosen.insert(out.chosen.begin(), rule_of(each));
       any_again = any_again || each.again;
     }
-    out.program = any_again ? ways_.program_of(out.passes) : program_;
+    out.program = any_again || (runs_all_passes_ && count > 0) ? ways_.program_of(out.passes) : program_;
     for (const char* const pass : {"updates_in_parts", "on_host", "homes"})
       out.program = run_if_asked(pass, std::move(out.program), out.passes);
     out.plan = ways_.plan_of(out.program);
@@ -125,6 +138,7 @@ class FitTiers {
   double step_s_;    // that it takes to compute
   Machine machine_;
   std::vector<HomeCandidate> candidates_;
+  bool runs_all_passes_ = false;
 };
 
 }  // namespace

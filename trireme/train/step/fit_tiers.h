@@ -8,6 +8,7 @@
 #include "trireme/exec/execution_plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/asked/tier_sizes.h"
+#include "trireme/pass/home_candidates.h"
 #include "trireme/pass/passes.h"
 
 namespace trireme {
@@ -17,7 +18,7 @@ struct FittedHomes {
   Program program;
   ExecutionPlan plan;
   PassOptions passes;
-  std::vector<std::string> chosen;  // "h.3/state = disk"
+  std::vector<ChosenRule> chosen;  // in the order in which they count
 };
 
 struct WaysToPlan {

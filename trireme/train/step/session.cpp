@@ -75,8 +75,8 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   for (const ExecutionPlan* each : compiled_.plans())
     require_fits(*each, how.device ? *how.device : cpu_device(), how.parallel.tiers);
   say_what_homes_save(plan(), how.device ? *how.device : cpu_device(), options.world);
-  for (const std::string& home : compiled_.crews[static_cast<size_t>(crew_)].chosen_homes)
-    TRIREME_LOG(kInfo, "plan", "chosen for {} of the device's memory: {}", to_string(how.parallel.tiers.device), home);
+  for (const std::string& rules : as_keys(compiled_.crews[static_cast<size_t>(crew_)].chosen_homes))
+    TRIREME_LOG(kInfo, "plan", "chosen for {} of the device's memory: {}", to_string(how.parallel.tiers.device), rules);
   if (const std::string on_host = host_ops_text(plan()); !on_host.empty())
     TRIREME_LOG(kInfo, "plan", "on the host, beside device '{}': {}", plan().device, on_host);
   log_plan("step", plan());
