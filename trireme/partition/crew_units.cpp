@@ -9,7 +9,6 @@
 namespace trireme {
 namespace {
 
-
 bool has_parts(const Timetable& timetable) {
   return std::ranges::any_of(timetable.crews, [](const std::vector<Unit>& units) {
     return std::ranges::any_of(units, [](const Unit& unit) { return unit.pass == Unit::Pass::kInputGrad; });
