@@ -97,7 +97,8 @@ def make_llama(args, dtype):
     def block_parameters():
         kv = size * args.kv_heads
         shapes = {"q": (d, d), "k": (d, kv), "v": (d, kv), "o": (d, d), "gate": (d, hidden), "up": (d, hidden), "down": (hidden, d)}
-        return {name: normal(shape, 0.02) for name, shape in shapes.items()} | {"n_1": numpy.ones(d, numpy.float32), "n_2": numpy.ones(d, numpy.float32)}
+        norms = {name: numpy.ones(d, numpy.float32) for name in ("n_1", "n_2")}
+        return {name: normal(shape, 0.02) for name, shape in shapes.items()} | norms
 
     def norm(g, x):
         wide = x.astype(jnp.float32)
