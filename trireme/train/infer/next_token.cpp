@@ -76,7 +76,8 @@ std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
   executor.run();
   const auto all = executor.output("prediction");
   const auto vocabulary = static_cast<size_t>(all.type.shape[2]);
-  return executor.read_output("prediction").as<float>().subspan((count - 1) * vocabulary, vocabulary);
+  prediction_ = executor.read_output("prediction");
+  return prediction_.as<float>().subspan((count - 1) * vocabulary, vocabulary);
 }
 
 std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
@@ -92,7 +93,8 @@ std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
     executor.run();
     seen_.push_back(token);
   }
-  return executor.read_output("prediction").as<float>();
+  prediction_ = executor.read_output("prediction");
+  return prediction_.as<float>();
 }
 
 double NextTokens::bytes_read(int64_t before) {

@@ -62,6 +62,7 @@ class NextTokens {
   std::unique_ptr<Running> whole_, next_;  // made when they are first asked
   std::vector<int32_t> seen_;              // by next_
   HostTensor window_;
+  HostPiece prediction_;  // that the logits are of
 };
 
 }  // namespace trireme
