@@ -108,7 +108,7 @@ std::string remark_of(const std::string& key, const std::string& lines,
 
 TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
   const JobConfig config = with("", {"train.batch = 3", "parallel.home = [\"* = host\", \"*/state = disk\"]"});
-  EXPECT_EQ(config.train.batch, 3);
+  EXPECT_EQ(config.train.fit.batch, 3);
   EXPECT_EQ(config.parallel.homes.size(), 2U);
 }
 
