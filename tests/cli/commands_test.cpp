@@ -108,11 +108,13 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
                "generate: no option '--promt'. Did you mean '--prompt'? See `trireme help generate`.");
   expect_error({"bench", "stpe"}, 2,
                "bench: no command or argument 'stpe'. Did you mean 'step'? See `trireme help bench`.");
-  expect_error({"bench"}, 2,
-               "bench: say what: 'step', 'collective', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
-  expect_error({"bench", "xyz"}, 2,
-               "bench: there is no 'xyz'; it must be 'step', 'collective', 'compile', 'executor' or 'peak'. See "
-               "`trireme help bench`.");
+  expect_error(
+      {"bench"}, 2,
+      "bench: say what: 'step', 'collective', 'decode', 'compile', 'executor' or 'peak'. See `trireme help bench`.");
+  expect_error(
+      {"bench", "xyz"}, 2,
+      "bench: there is no 'xyz'; it must be 'step', 'collective', 'decode', 'compile', 'executor' or 'peak'. See "
+      "`trireme help bench`.");
   expect_error({"bench", "step", "--modle", "gpt"}, 2, HasSubstr("Did you mean '--model'?"));
   expect_error({"help", "trian"}, 2, "help: no topic 'trian'. Did you mean 'train'?");
   expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");

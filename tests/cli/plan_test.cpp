@@ -96,7 +96,7 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
   };
   // More memory would have it data parallel.
   const Outcome planned =
-      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "5", "--out", "staged.trp"});
+      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "5", "--top", "1", "--out", "staged.trp"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
   ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));

@@ -26,7 +26,7 @@ constexpr uint32_t kCasesOfOne = 250;
 
 class Equivalence : public testing::TestWithParam<uint32_t> {};
 
-constexpr uint32_t kGroups = 9;
+constexpr uint32_t kGroups = 10;
 
 TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
   const Tally tally = run_seeds(GetParam() * kCasesOfOne + 1, kCasesOfOne, true);

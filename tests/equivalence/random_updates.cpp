@@ -9,9 +9,9 @@ namespace {
 
 Optimizer random_optimizer(Draw& draw) {
   const double eps = draw.of(std::vector<double>{1, 1e-2});
-  return draw.of(std::vector<Optimizer>{Sgd{.weight_decay = 0.01}, Sgd{.momentum = 0.9},
-                                        Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true}, AdamW{.eps = eps},
-                                        Adam{.eps = eps, .weight_decay = 0.01}, Lamb{.eps = eps}});
+  return draw.of(std::vector<Optimizer>{
+      Sgd{.weight_decay = 0.01}, Sgd{.momentum = 0.9}, Sgd{.momentum = 0.9, .weight_decay = 0.01, .nesterov = true},
+      AdamW{.eps = eps}, Adam{.eps = eps, .weight_decay = 0.01}, Lamb{.eps = eps}, LazyAdam{.eps = eps}});
 }
 
 Tensor clipping(Graph& graph, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,

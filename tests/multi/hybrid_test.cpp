@@ -91,7 +91,7 @@ TEST_P(HandCutTraining, contracts_17_2_trains_as_the_dense_model_on_one_rank) {
   const Curve whole = train(dense, nullptr, {});
   const Parallel parallel{.mesh = fmt::format("dp={},tp=2", ranks / 2), .by_hand = true};
   const Graph graph = hand_step(parallel, how);
-  const double share = rounding_share(dense);
+  const double share = rounding_share(dense, how.optimizer);
   EXPECT_EQ(let_pass(whole, share), "");
   std::mutex mutex;
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {

@@ -114,6 +114,11 @@ inline double rounding_share(const Graph& graph) {
   }
   return rounding_share(static_cast<double>(targets + terms));
 }
+// All but SGD divide a gradient by its own size, so what is small among the terms of its sum moves as far as all else,
+// and is known the worse.
+inline double rounding_share(const Graph& graph, const Optimizer& optimizer) {
+  return (optimizer.spec().kind() == "sgd" ? 1 : 8) * rounding_share(graph);
+}
 
 // What is wrong with a rank's piece of a tensor that should be that of one device; "" when nothing is. An update is
 // rounded as the elements are, each time.

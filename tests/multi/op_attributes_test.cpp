@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "tests/multi/contract_support.h"
 #include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
@@ -29,7 +32,8 @@ Parallel asking(std::vector<OpRule> ops, std::string mesh = "") {
 
 void expect_near(const std::vector<float>& found, const std::vector<float>& expected, float allowed) {
   ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], allowed) << i;
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], expected[i], allowed * std::max(1.0F, std::fabs(expected[i]))) << i;
 }
 
 void expect_reads_back(const Graph& graph, const Strategy& strategy) {

@@ -55,13 +55,16 @@ NodePrice StrategyPricer::node(NodeId id, const FactorCuts& cuts) const {
   std::vector<TensorType> whole;
   for (const ValueId output : node.outputs) whole.push_back(graph_.type(output));
   NodePrice out;
+  std::map<ValueId, size_t> windows_of;  // which operand's they are; those of another dimension are taken of them
   const auto take_windows = [&](ValueId input, const WindowAttrs& attrs) {
-    if (static_cast<size_t>(input) >= node.inputs.size()) return add_take_windows(scratch.program, input, attrs);
-    const auto operand = static_cast<size_t>(input);
+    const auto taken = windows_of.find(input);
+    const size_t operand = taken == windows_of.end() ? static_cast<size_t>(input) : taken->second;
     out.windows.emplace_back(operand, attrs);
-    TensorType widened = graph_.type(node.inputs[operand]);
+    TensorType widened{graph_.type(node.inputs[operand]).dtype, *scratch.program.whole[static_cast<size_t>(input)]};
     widened.shape[static_cast<int>(attrs.dim)] = attrs.size * attrs.length;
-    return scratch.add_input(widened, layouts[operand]);
+    const ValueId windows = scratch.add_input(widened, layouts[operand]);
+    windows_of.emplace(windows, operand);
+    return windows;
   };
   add_node_pieces(scratch.program, {node, rule(id), cuts}, std::move(inputs), whole, take_windows);
   out.ps = price_ps(scratch.program, model_);
@@ -90,13 +93,18 @@ std::optional<int64_t> StrategyPricer::value_if(ValueId id, const Layout& have, 
       pieces.push_back(add_delivery(scratch.program, delivery, pieces[static_cast<size_t>(delivery.from)], sums));
     }
   }
-  std::map<std::pair<size_t, std::string>, Phase> windows;  // that were taken, and for whom
+  struct Taken {
+    ValueId windows = kNoValue;
+    Phase made_for = Phase::kForward;
+  };
+  std::map<std::pair<ValueId, std::string>, Taken> taken;  // by what they are of
   for (size_t i = 0; i < readers.size(); ++i) {
-    for (const WindowAttrs& attrs : readers[i].windows) {
-      const auto [known, is_new] = windows.try_emplace({piece_of[i], Attrs::of(attrs).text()}, readers[i].phase);
-      if (!is_new && known->second <= readers[i].phase) continue;
-      known->second = readers[i].phase;
-      add_take_windows(scratch.program, pieces[piece_of[i]], attrs);
+    ValueId at = pieces[piece_of[i]];
+    for (const WindowAttrs& attrs : readers[i].windows) {  // each of the ones before it
+      Taken& known = taken[{at, Attrs::of(attrs).text()}];
+      if (known.windows == kNoValue || known.made_for > readers[i].phase)
+        known = {add_take_windows(scratch.program, at, attrs), readers[i].phase};
+      at = known.windows;
     }
   }
   if (allows && !allows(scratch.program)) return std::nullopt;

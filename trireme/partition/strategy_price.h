@@ -18,7 +18,7 @@ namespace trireme {
 // One node under some cuts. Windows of operands are not in the price where other readers may share them.
 struct NodePrice {
   int64_t ps = 0;
-  std::vector<std::pair<size_t, WindowAttrs>> windows;  // of which operand
+  std::vector<std::pair<size_t, WindowAttrs>> windows;  // of which operand, each of the ones before it
 };
 
 // Who reads a value. Readers stand in the order of the graph, outputs last.
