@@ -2,7 +2,7 @@
 // over random meshes, compute on the ranks what one device computes; one case in eight to the bit (numerics =
 // 'invariant').
 //
-//   equivalence_test                      2,250 cases, a test for every 250 of them
+//   equivalence_test                      2,500 cases, a test for every 250 of them
 //   equivalence_test --cases=20000        so many, in one go; --seed=N starts elsewhere
 //   equivalence_test --replay=FILE        the case that a failure printed
 #include <gtest/gtest.h>
