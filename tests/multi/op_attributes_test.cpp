@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "tests/multi/contract_support.h"
@@ -33,7 +32,7 @@ Parallel asking(std::vector<OpRule> ops, std::string mesh = "") {
 void expect_near(const std::vector<float>& found, const std::vector<float>& expected, float allowed) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_NEAR(found[i], expected[i], allowed * std::max(1.0F, std::fabs(expected[i]))) << i;
+    ASSERT_NEAR(found[i], expected[i], allowed * (1 + std::fabs(expected[i]))) << i;
 }
 
 void expect_reads_back(const Graph& graph, const Strategy& strategy) {

@@ -83,11 +83,7 @@ inline std::vector<Example> dropout_cases() {
   return {on(f32_of({1}), 0.5), on(f32_of({3, 5, 7}), 0.9), on(f32_of({7, 4099}), 0.1), on(f32_of({65}), 0)};
 }
 
-inline std::vector<Example> more_cases(std::string_view op) {
-  for (auto* cases : {elementwise_cases, movement_cases, row_cases, window_cases, optimizer_cases}) {
-    std::vector<Example> found = cases(op);
-    if (!found.empty()) return found;
-  }
+inline std::vector<Example> product_cases(std::string_view op) {
   if (op == "matmul") return matmul_cases();
   if (op == "linear_weight_grad") {
     return {{.in = {f32_of({1, 1}), f32_of({1, 1})}},
@@ -105,7 +101,11 @@ inline std::vector<Example> more_cases(std::string_view op) {
             {.in = {f32_of({1031, 257}), f32_of({1031, 129}), f32_of({257, 129})}},
             {.in = {f32_of({2079, 257}), f32_of({2079, 263}), f32_of({257, 263})}}};  // cut along the terms
   }
-  if (op == "dropout") return dropout_cases();
+  return {};
+}
+
+// Of ops that know the place of a token.
+inline std::vector<Example> position_cases(std::string_view op) {
   if (op == "rotary") {
     return {{.in = {f32_of({1, 1, 1, 2})}, .attrs = Attrs::of(RotaryAttrs{})},
             {.in = {f32_of({3, 37, 5, 34})}, .attrs = Attrs::of(RotaryAttrs{.theta = 500000})},
@@ -127,6 +127,11 @@ inline std::vector<Example> more_cases(std::string_view op) {
             of(f32_of({2, 3, 4, 17}), f32_of({2, 3, 4, 17}), f32_of({2, 37, 4, 17}), 35),
             of(f32_of({1, 1, 1, 1}), f32_of({1, 1, 1, 1}), f32_of({1, 1, 1, 1}), 1)};
   }
+  return {};
+}
+
+// Of ops that choose rows by their numbers.
+inline std::vector<Example> table_cases(std::string_view op) {
   if (op == "one_hot") {
     return {{.in = {i64_of({301})},
              .attrs = trireme::op("one_hot").parse_attrs("{depth=67}"),
@@ -174,6 +179,16 @@ inline std::vector<Example> more_cases(std::string_view op) {
              .attrs = Attrs::of(MergeRowsAttrs{1, 44}),
              .fill = {whole_numbers(-1, 999), {}, whole_numbers(-1, 999)}}};
   }
+  return {};
+}
+
+inline std::vector<Example> more_cases(std::string_view op) {
+  for (auto* cases : {elementwise_cases, movement_cases, row_cases, window_cases, optimizer_cases, product_cases,
+                      position_cases, table_cases}) {
+    std::vector<Example> found = cases(op);
+    if (!found.empty()) return found;
+  }
+  if (op == "dropout") return dropout_cases();
   return {};
 }
 
