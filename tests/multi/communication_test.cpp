@@ -191,20 +191,39 @@ struct AskingImages : nn::Module {
   Tensor forward(const Tensor& x) override { return head(reshape(x, {x.size(0), 28 * 28})); }
 };
 
+// What a step of training says that has these words in it.
+std::vector<std::string> said_of(std::string_view words, nn::Module& model, TrainerOptions how, bool resume = false) {
+  std::vector<std::string> lines;
+  set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  how.progress = false;
+  Trainer trainer(model, cross_entropy, Sgd{}, how);
+  trainer.fit(data::synthetic_images({.samples = 8, .classes = 10}), {.steps = 1, .batch = 4, .resume = resume});
+  set_log_sink({});
+  std::erase_if(lines, [&](const std::string& line) { return line.find(words) == line.npos; });
+  return lines;
+}
+
 TEST(Communication, in_data_parallel_mode_the_log_says_once_that_shard_is_ignored) {
-  const auto lines_in = [](Mode mode) {
-    std::vector<std::string> lines;
-    set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
-    AskingImages model;
-    Trainer trainer(model, cross_entropy, Sgd{}, {.mode = mode, .progress = false});
-    trainer.fit(data::synthetic_images({.samples = 8, .classes = 10}), {.steps = 1, .batch = 4});
-    set_log_sink({});
-    std::erase_if(lines, [](const std::string& line) { return line.find("shard()") == line.npos; });
-    return lines;
-  };
-  EXPECT_THAT(lines_in(Mode::kDataParallel),
+  AskingImages model;
+  EXPECT_THAT(said_of("shard()", model, {.mode = Mode::kDataParallel}),
               ElementsAre(HasSubstr("shard() is ignored, of 1 modules, the first 'head'")));
-  EXPECT_THAT(lines_in(Mode::kSemiAuto), ElementsAre());
+  EXPECT_THAT(said_of("shard()", model, {.mode = Mode::kSemiAuto}), ElementsAre());
+}
+
+TEST(Communication, without_a_pipeline_the_log_says_once_that_stages_are_ignored) {
+  AskingImages model;
+  EXPECT_THAT(said_of("pipeline_stage()", model, {.mode = Mode::kSemiAuto}), ElementsAre());
+  model.head.pipeline_stage(1);
+  EXPECT_THAT(said_of("pipeline_stage()", model, {.mode = Mode::kSemiAuto}),
+              ElementsAre(HasSubstr("pipeline_stage() is ignored, of 1 module, the first 'head'")));
+}
+
+TEST(Communication, a_run_that_finds_nothing_to_resume_says_so) {
+  AskingImages model;
+  EXPECT_THAT(
+      said_of("nothing to resume", model, {.mode = Mode::kSemiAuto}, true),
+      ElementsAre(HasSubstr("nothing to resume: the trainer's options name no folder (out); training begins anew")));
+  EXPECT_THAT(said_of("nothing to resume", model, {.mode = Mode::kSemiAuto}), ElementsAre());
 }
 
 }  // namespace

@@ -30,15 +30,7 @@ Graph table_step(const Optimizer& optimizer, StepOptions options = {}) {
 }
 
 Graph untied_step(const Optimizer& optimizer) {
-  nn::Llama llama({.vocabulary = 1200,
-                   .context = 8,
-                   .layers = 2,
-                   .width = 16,
-                   .heads = 4,
-                   .kv_heads = 2,
-                   .hidden = 24,
-                   .init_std = 0.2});
-  return language_step(llama, optimizer, false, 0);
+  return llama_step(optimizer, false, 0, 0, 1, 1200);
 }
 
 std::vector<Curve> curves(const Graph& graph, int ranks, const CompileOptions& how) {

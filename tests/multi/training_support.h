@@ -59,8 +59,8 @@ inline Graph gpt_step(const Optimizer& optimizer, bool loss_in_parts = false, in
 }
 // Weights are large enough for positions to tell in the loss.
 inline Graph llama_step(const Optimizer& optimizer, bool loss_in_parts = false, double clip_norm = 1,
-                        int64_t experts = 0, int64_t expert_groups = 1) {
-  nn::Llama llama({.vocabulary = 20,
+                        int64_t experts = 0, int64_t expert_groups = 1, int64_t vocabulary = 20) {
+  nn::Llama llama({.vocabulary = vocabulary,
                    .context = 8,
                    .layers = 2,
                    .width = 16,

@@ -167,7 +167,7 @@ std::string named_rates(const Machine& machine) {
 
 std::string remark_on_ranks(const Machine& machine, int64_t ranks) {
   if (ranks <= machine.devices()) return "";
-  return fmt::format("{} ranks share the {} of '{}'; the times told are those of ranks that have a core each", ranks,
+  return fmt::format("{} ranks share the {} of '{}'; the times told are those of ranks that have one each", ranks,
                      counted(machine.devices(), "device"), machine.name);
 }
 

@@ -276,5 +276,19 @@ TEST(MachineErrors, text_that_is_no_toml_names_the_line) {
             "m.toml: 'level' must be a list of tables, each headed [[level]]");
 }
 
+TEST(Machine, rates_that_nobody_measured_are_called_so) {
+  Machine host = Machine::this_host();
+  EXPECT_EQ(named_rates(host), "'this_host' (usual ones, not measured: see trireme calibrate)");
+  host.memory_bytes_per_s *= 2;  // as measured
+  EXPECT_EQ(named_rates(host), "'this_host'");
+}
+
+TEST(Machine, more_ranks_than_devices_are_told) {
+  const Machine machine = parse_machine(kText);
+  EXPECT_EQ(remark_on_ranks(machine, 16), "");
+  EXPECT_EQ(remark_on_ranks(machine, 17),
+            "17 ranks share the 16 devices of 'two hosts'; the times told are those of ranks that have one each");
+}
+
 }  // namespace
 }  // namespace trireme::machine_test

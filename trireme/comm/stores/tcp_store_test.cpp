@@ -199,6 +199,10 @@ TEST_F(TcpStoreTest, AddingToWhatIsNoNumberIsRefused) {
             "store: key 'address' holds '10.0.0.6', which is not a number to add to");
   store->set("count", "41");
   EXPECT_EQ(store->add("count", 1), 42);
+  store->set("count", "9223372036854775807");
+  EXPECT_EQ(error_of([&] { store->add("count", 1); }).second,
+            "store: key 'count' holds '9223372036854775807'; with 1 it is more than an int64 holds");
+  EXPECT_EQ(store->get("count", kSoon), "9223372036854775807");
 }
 
 TEST_F(TcpStoreTest, AMebibyteTravelsWholeAndOneByteMoreIsRefused) {

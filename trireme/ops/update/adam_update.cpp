@@ -1,12 +1,6 @@
-// adam_update: g = scale grad; m' = b1 m + (1-b1) g; v' = b2 v + (1-b2) g^2;
-//              p' = p - lr / (1-b1^t) * m' / (sqrt(v' / (1-b2^t)) + eps)
-//
-// With `decoupled` (AdamW) p is first multiplied by 1 - lr weight_decay; without (Adam)
-// weight_decay p is added to g. PyTorch's torch.optim.Adam and AdamW.
-#include <cmath>
-
+// adam_update: a step of Adam or AdamW (adam.h).
 #include "trireme/ops/ops.h"
-#include "trireme/ops/update/update.h"
+#include "trireme/ops/update/adam.h"
 
 namespace trireme {
 namespace adam_update_op {
@@ -25,27 +19,16 @@ Cost cost(const TypeArgs& args) {
 
 template <class T>
 void update(const KernelArgs& args) {
-  const auto& attrs = args.attrs.as<AdamAttrs>();
+  const AdamFormula adam("adam_update", args);
   const auto p = args.in[0].as<T>();
   const auto grad = args.in[1].as<T>();
   const auto m = args.in[2].as<T>();
   const auto v = args.in[3].as<T>();
-  const double lr = scalar("adam_update", args.in[4]);
-  const auto step = static_cast<double>(args.in[5].as<int64_t>()[0]);
-  const double scale = scalar("adam_update", args.in[6]);
-  const double correction1 = 1 - std::pow(attrs.beta1, step);
-  const double correction2 = 1 - std::pow(attrs.beta2, step);
-  const double decay = attrs.decoupled ? 1 - lr * attrs.weight_decay : 1;
-  const double l2 = attrs.decoupled ? 0 : attrs.weight_decay;
   for (size_t i = 0; i < p.size(); ++i) {
-    const double param = load(p[i]);
-    const double g = scale * load(grad[i]) + l2 * param;
-    const double m1 = attrs.beta1 * load(m[i]) + (1 - attrs.beta1) * g;
-    const double v1 = attrs.beta2 * load(v[i]) + (1 - attrs.beta2) * g * g;
-    const double direction = m1 / correction1 / (std::sqrt(v1 / correction2) + attrs.eps);
-    args.out[0].as<T>()[i] = store<T>(decay * param - lr * direction);
-    args.out[1].as<T>()[i] = store<T>(m1);
-    args.out[2].as<T>()[i] = store<T>(v1);
+    const AdamFormula::Next next = adam.next(load(p[i]), load(grad[i]), load(m[i]), load(v[i]));
+    args.out[0].as<T>()[i] = store<T>(next.param);
+    args.out[1].as<T>()[i] = store<T>(next.m);
+    args.out[2].as<T>()[i] = store<T>(next.v);
   }
 }
 

@@ -3,11 +3,8 @@
 //
 // The means of a row are therefore of the steps that looked it up, and corrected by the number of all steps: LazyAdam
 // of TensorFlow Addons and of MindSpore.
-#include <algorithm>
-#include <cmath>
-
 #include "trireme/ops/ops.h"
-#include "trireme/ops/update/update.h"
+#include "trireme/ops/update/adam.h"
 
 namespace trireme {
 namespace lazy_adam_update_op {
@@ -36,38 +33,32 @@ std::vector<int> keeps(const Attrs&) {
   return {7};
 }
 
+// How often each row was looked up.
+std::vector<double> counts_of(const View& counts) {
+  std::vector<double> out;
+  with_floating("lazy_adam_update", counts.type.dtype, [&](auto zero) {
+    for (const auto count : counts.as<decltype(zero)>()) out.push_back(load(count));
+  });
+  return out;
+}
+
 template <class T>
 void update(const KernelArgs& args) {
-  const auto& attrs = args.attrs.as<AdamAttrs>();
+  const AdamFormula adam("lazy_adam_update", args);
   const auto p = args.in[0].as<T>();
   const auto grad = args.in[1].as<T>();
   const auto m = args.in[2].as<T>();
   const auto v = args.in[3].as<T>();
-  const double lr = scalar("lazy_adam_update", args.in[4]);
-  const auto step = static_cast<double>(args.in[5].as<int64_t>()[0]);
-  const double scale = scalar("lazy_adam_update", args.in[6]);
-  const double correction1 = 1 - std::pow(attrs.beta1, step);
-  const double correction2 = 1 - std::pow(attrs.beta2, step);
-  const double decay = attrs.decoupled ? 1 - lr * attrs.weight_decay : 1;
-  const double l2 = attrs.decoupled ? 0 : attrs.weight_decay;
   const auto width = static_cast<size_t>(args.in[0].type.shape[1]);
-  std::vector<double> counts;
-  with_floating("lazy_adam_update", args.in[7].type.dtype, [&](auto zero) {
-    for (const auto count : args.in[7].as<decltype(zero)>()) counts.push_back(load(count));
-  });
+  const std::vector<double> counts = counts_of(args.in[7]);
   for (size_t i = 0; i < p.size(); ++i) {
-    const bool is_looked_up = counts[i / width] > 0;
-    const double param = load(p[i]);
-    const double g = scale * load(grad[i]) + l2 * param;
-    const double m1 = attrs.beta1 * load(m[i]) + (1 - attrs.beta1) * g;
-    const double v1 = attrs.beta2 * load(v[i]) + (1 - attrs.beta2) * g * g;
-    const double direction = m1 / correction1 / (std::sqrt(v1 / correction2) + attrs.eps);
-    const T p_next = is_looked_up ? store<T>(decay * param - lr * direction) : p[i];
-    const T m_next = is_looked_up ? store<T>(m1) : m[i];
-    const T v_next = is_looked_up ? store<T>(v1) : v[i];
-    args.out[0].as<T>()[i] = p_next;
-    args.out[1].as<T>()[i] = m_next;
-    args.out[2].as<T>()[i] = v_next;
+    const bool stays = !(counts[i / width] > 0);
+    const AdamFormula::Next next = adam.next(load(p[i]), load(grad[i]), load(m[i]), load(v[i]));
+    const T param = stays ? p[i] : store<T>(next.param), m1 = stays ? m[i] : store<T>(next.m),
+            v1 = stays ? v[i] : store<T>(next.v);
+    args.out[0].as<T>()[i] = param;  // which may be over the operands
+    args.out[1].as<T>()[i] = m1;
+    args.out[2].as<T>()[i] = v1;
   }
 }
 

@@ -81,6 +81,21 @@ TEST(Generate, ends_when_its_time_is_over_but_writes_one_byte) {
   EXPECT_EQ(size(1e300), 12U);
 }
 
+TEST(Generate, refuses_to_write_by_predictions_that_are_no_numbers) {
+  const Parameters parameters(tiny());
+  HostTensor broken(parameters.by_name()("wte.weight").type);
+  for (float& x : broken.as<float>()) x = NAN;
+  const auto by_name = [&](std::string_view name) {
+    return name == "wte.weight" ? broken.view() : parameters.by_name()(name);
+  };
+  try {
+    generate(tiny(), by_name, nullptr, {.prompt = "abc", .tokens = 1});
+    ADD_FAILURE() << "it wrote";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("generate: what the model predicts is no number; its parameters have run away"));
+  }
+}
+
 TEST(Generate, a_llama_writes_too) {
   JobConfig config = tiny("llama");
   set_keys(config, {"model.kv_heads=1"});

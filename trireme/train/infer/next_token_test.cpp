@@ -105,6 +105,16 @@ TEST_P(EveryKind, begins_anew_where_the_tokens_do_not_go_on) {
   EXPECT_EQ(copy(one.logits(std::vector<int32_t>{1, 7, 3})), copy(other.logits(std::vector<int32_t>{1, 7, 3})));
 }
 
+// Whose predictions the host has as a copy.
+TEST(NextTokens, predict_the_same_on_a_device_that_the_host_cannot_touch) {
+  const JobConfig config = model_of_kind("gpt"), guarded = model_of_kind("gpt", {"train.device=guarded"});
+  const Parameters parameters(config);
+  NextTokens here(config, parameters.by_name(), nullptr), there(guarded, parameters.by_name(), nullptr);
+  const std::vector<int32_t> few{1, 2, 3}, more{9, 8, 1, 2, 3, 4, 5, 6};  // token by token, and all at once
+  EXPECT_EQ(copy(there.logits(few)), copy(here.logits(few)));
+  EXPECT_EQ(copy(there.logits(more)), copy(here.logits(more)));
+}
+
 TEST(NextTokens, more_than_fit_are_the_last_ones_from_the_first_position_on) {
   const JobConfig config = model_of_kind("gpt");
   const Parameters parameters(config);

@@ -36,8 +36,9 @@ void Run::start() {
   const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
   if (!goes_on || !resume()) {
     if (fit_.resume && !restarted && job_.rank() == 0) {
-      TRIREME_LOG(kWarn, "train", "nothing to resume: there is no checkpoint in '{}'; training begins anew",
-                  options_.out.empty() ? "" : checkpoints());
+      TRIREME_LOG(kWarn, "train", "nothing to resume: {}; training begins anew",
+                  options_.out.empty() ? "the trainer's options name no folder (out)"
+                                       : fmt::format("there is no checkpoint in '{}'", checkpoints()));
     }
     session_.initialise();
     // What lies in the folder when a job starts again is its own.
