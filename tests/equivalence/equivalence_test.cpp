@@ -28,6 +28,10 @@ class Equivalence : public testing::TestWithParam<uint32_t> {};
 
 constexpr uint32_t kGroups = 10;
 
+// Later cases, for what is drawn too rarely for the others to reach it: exp in bf16, the products of a convolution's
+// weight gradient, rsqrt, erf and batch_norm in bf16, and lists of rows in bf16.
+constexpr uint32_t kRare[] = {2536, 2890, 3138, 3859, 5141, 6744};
+
 TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
   const Tally tally = run_seeds(GetParam() * kCasesOfOne + 1, kCasesOfOne, true);
   EXPECT_EQ(tally.failure, "");
@@ -38,6 +42,10 @@ TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, Equivalence, testing::Range(0U, kGroups));
+
+TEST(EquivalenceOfRareCases, ranks_compute_together_what_one_device_computes) {
+  for (const uint32_t seed : kRare) EXPECT_EQ(run_seeds(seed, 1, true).failure, "");
+}
 
 std::string read(const std::filesystem::path& path) {
   std::ifstream file(path);
@@ -122,6 +130,7 @@ TEST(Coverage, does_not_fall) {
   for (uint32_t seed = 1; seed <= kGroups * kCasesOfOne; ++seed) {
     reached.merge(reached_by(random_case(seed)));
   }
+  for (const uint32_t seed : kRare) reached.merge(reached_by(random_case(seed)));
   std::set<std::string> recorded;
   std::stringstream lines(read(TRIREME_SOURCE_DIR "/tests/equivalence/coverage.txt"));
   for (std::string line; std::getline(lines, line);) {
