@@ -247,6 +247,7 @@ class CsvSpec final : public DataSpecOf<CsvSpec> {
             delimiter_);
   }
 
+  bool fields_are_keys() const override { return true; }
   std::vector<FieldSpec> fields(std::span<const FieldNeed> needs) const override {
     require(!fields_.empty(),
             "configuration: data.fields is empty; say which columns are which field, like \"dense = [age, hours]\" and "

@@ -33,6 +33,8 @@ class DataSpec {
     return {};
   }
 
+  // Whether its keys say which fields there are; then they have no default.
+  virtual bool fields_are_keys() const { return false; }
   // The fields of a sample, without a look into any file; in the order of the needs where they have their names.
   virtual std::vector<FieldSpec> fields(std::span<const FieldNeed> needs) const = 0;
   // With whole numbers in the ranges that the needs give, or an error. Throws kNotFound where a file is missing.

@@ -33,6 +33,17 @@ std::vector<std::string> models_for(std::span<const FieldSpec> fields, const dat
   return out;
 }
 
+// Kinds of data that are read from files and have, whatever their keys say, the fields that the model takes.
+std::vector<std::string> data_for(const nn::ModelSpec& model) {
+  std::vector<std::string> out;
+  for (const std::string& kind : data::data_kinds()) {
+    const auto data = data::data_spec(kind);
+    if (data->reads().empty() || data->fields_are_keys()) continue;
+    if (fits(data->fields(model.needs()), model.needs()) && agree_on_hidden_tokens(model, *data)) out.push_back(kind);
+  }
+  return out;
+}
+
 void check_fit(const JobConfig& c) {
   const std::vector<FieldNeed> needs = model_of(c).needs();
   const std::vector<FieldSpec> fields = data_of(c).fields(needs);
@@ -46,7 +57,10 @@ void check_fit(const JobConfig& c) {
     return;
   }
   std::erase(others, c.model.kind);
-  const std::string both = fmt::format("the data have {}, and the model takes {}", to_string(fields), to_string(needs));
+  const std::vector<std::string> data = data_for(model_of(c));
+  const std::string both =
+      fmt::format("the data have {}, and the model takes {}{}", to_string(fields), to_string(needs),
+                  data.empty() ? "" : fmt::format("; data.kind {} has them", quoted_list(data)));
   require(others.empty(), "configuration: data.kind '{}' needs model.kind {}, not '{}': {}", c.data.kind,
           others.empty() ? "" : quoted_list(others), c.model.kind, both);
   fail(ErrorKind::kInvalidArgument, "configuration: data.kind '{}' does not go with model.kind '{}': {}", c.data.kind,
