@@ -14,6 +14,12 @@ class Draw {
  public:
   explicit Draw(uint32_t seed) : bits_(seed) {}
 
+  // Choices of their own: those of this one stay what they are.
+  Draw beside(uint32_t stream) const {
+    std::mt19937 bits = bits_;
+    return Draw(static_cast<uint32_t>(bits()) * 2246822519U + stream);
+  }
+
   int64_t below(int64_t n) { return static_cast<int64_t>(bits_() % static_cast<uint64_t>(n)); }
   bool chance(int percent) { return below(100) < percent; }
   double between(double low, double high) {

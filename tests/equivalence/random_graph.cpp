@@ -42,6 +42,7 @@ class RandomGraph {
         keep(random_collective(draw_.chance(70) ? made_.back() : draw_.of(made_), *mesh_, most_elements(), draw_));
       }
     }
+    if (Draw own = draw_.beside(1); own.chance(25)) add_table(own);
     add_loss();
     graph_.set_scope("");
     return without_dead_nodes(graph_);
@@ -346,6 +347,23 @@ class RandomGraph {
     keep(draw_.chance(50) ? cross_entropy(logits, labels) : cross_entropy(logits, labels, 1, 0.1));
   }
 
+  // Of which few rows are looked up, so that these alone are updated (pass/sparse_updates.cpp).
+  void add_table(Draw& own) {
+    graph_.set_scope("table");
+    const int64_t rows = own.of({kTableRows, kTableRows + 24});
+    const Tensor table = parameter({rows, own.of({4, 6, 8})});
+    const int64_t count = own.of({2, 4, 4, 4, 8});
+    const int64_t below = own.of({5, 9, rows});  // fewer: some rows are looked up twice
+    const int64_t lookups = own.of({1, 1, 2, 3});
+    Tensor x;
+    for (int64_t i = 0; i < lookups; ++i) {
+      const Tensor looked_up = embedding(table, whole_numbers({DType::kI32, {count}}, 0, below));
+      x = x ? add(x, looked_up) : looked_up;
+    }
+    keep(own.chance(50) ? tanh(x) : x);
+    has_table_ = true;
+  }
+
   void add_images() {
     const int64_t side = draw_.of({2, 3, 4, 5});
     const int64_t groups = is_large_ ? 1 : draw_.of({1, 1, 2});
@@ -430,7 +448,8 @@ class RandomGraph {
     for (size_t i = 0; mesh_ != nullptr && i < parameters_.size(); ++i) {
       if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters_[i], *mesh_);
     }
-    const bool trains = draw_.chance(60);
+    const bool may_train = draw_.chance(60);
+    const bool trains = may_train || has_table_;
     if (trains) add_random_updates(graph_, parameters_, grads, numerics_, mesh_, draw_);
     if (trains && !parameters_.empty() &&
         draw_.chance(15)) {  // a view of what the step replaces shows what was there before
@@ -475,6 +494,7 @@ class RandomGraph {
   DType real_;        // what is computed in
   DType stored_;      // of inputs
   bool is_large_;
+  bool has_table_ = false;
   Graph graph_{"random"};
   std::vector<Tensor> parameters_;
   std::vector<Tensor> made_;  // that have a gradient

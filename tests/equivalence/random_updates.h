@@ -10,6 +10,8 @@
 
 namespace trireme::equivalence {
 
+constexpr int64_t kTableRows = 60;  // at least, of a table of which a batch looks up few
+
 // `gradients` may be missing. mesh: of a graph that is cut by hand; else null.
 void add_random_updates(Graph& graph, const std::vector<Tensor>& parameters, const std::vector<Tensor>& gradients,
                         Numerics numerics, const Mesh* mesh, Draw& draw);
