@@ -130,6 +130,8 @@ TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
                                              {"--keep-best", {"--set", "train.eval_every=1"}},
                                              {"--patience", {"3", "--set", "train.eval_every=1"}},
                                              {"--merged-save", {}},
+                                             {"--init-from", {"runs/another"}},
+                                             {"--init-except", {"h.*", "--init-from", "runs/another"}},
                                              {"--sample-tokens", {"5"}},
                                              {"--save-strategy", {"found.txt"}},
                                              {"--trace-steps", {"3"}},

@@ -1,6 +1,8 @@
 #include "tests/equivalence/random_updates.h"
 
+#include "trireme/grad/gradients.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/nn/parameter_rules.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/step/by_hand.h"
 
@@ -32,7 +34,30 @@ Tensor clipping(Graph& graph, const std::vector<Tensor>& parameters, const std::
   return clamp(scale(reciprocal(sqrt(sum) + 1e-6), 0.5), 0, 1);
 }
 
+// Choices of their own, so that the others of a seed stay what they are.
+Draw beside(const Draw& draw, uint32_t salt) {
+  Draw copy = draw;
+  return Draw(static_cast<uint32_t>(copy.below(int64_t{1} << 31)) ^ salt);
+}
+
 }  // namespace
+
+std::vector<Tensor> gradients_of_trained(const Tensor& loss, const std::vector<Tensor>& wrt, size_t parameters,
+                                         const Draw& draw) {
+  Draw own = beside(draw, 0x51ed270bU);
+  const bool freezes = own.chance(10);
+  std::vector<Tensor> trained;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (freezes && i < parameters && own.chance(40)) continue;
+    trained.push_back(wrt[i]);
+    places.push_back(i);
+  }
+  std::vector<Tensor> out(wrt.size());
+  const std::vector<Tensor> found = gradients(loss, trained);
+  for (size_t i = 0; i < found.size(); ++i) out[places[i]] = found[i];
+  return out;
+}
 
 Tensor schedule(Graph& graph, const std::string& name, DType dtype) {
   for (const Input& input : graph.inputs()) {
@@ -48,18 +73,23 @@ void add_random_updates(Graph& graph, const std::vector<Tensor>& parameters, con
   graph.set_phase(Phase::kUpdate);
   const Tensor factor = draw.chance(40) ? clipping(graph, parameters, gradients, numerics, mesh, draw)
                                         : constant(graph, {DType::kF32, {}}, 1);
+  Draw own = beside(draw, 0x2545f491U);
+  const bool groups = own.chance(25);
+  const Tensor slower = groups && own.chance(60) ? scale(lr, 0.25) : lr;
   const Optimizer how = random_optimizer(draw);
+  const Optimizer other = nn::with_numbers(how.spec(), {{"weight_decay", own.of(std::vector<double>{0, 0.05})}}, "");
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!gradients[i]) continue;
     const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
     const bool exact = numerics == Numerics::kInvariant && parameters[i].dtype() == DType::kF32;
-    nn::add_update(how, {.name = name,
-                         .param = parameters[i],
-                         .grad = gradients[i],
-                         .lr = lr,
-                         .step = step,
-                         .scale = factor,
-                         .exact_norms = exact});
+    const bool is_other = groups && own.chance(50);
+    nn::add_update(is_other ? other : how, {.name = name,
+                                            .param = parameters[i],
+                                            .grad = gradients[i],
+                                            .lr = is_other ? slower : lr,
+                                            .step = step,
+                                            .scale = factor,
+                                            .exact_norms = exact});
   }
 }
 
