@@ -58,7 +58,7 @@ int decode(const DecodeArgs& args) {
   NextTokens model(
       config, [&](std::string_view name) { return parameters.find(name)->second.view(); }, &job.pool());
   const int64_t before = args.before >= 0 ? args.before : std::max<int64_t>(0, model.context() - args.tokens);
-  require(args.tokens >= 1 && before + args.tokens <= model.context(),
+  require(before + args.tokens <= model.context(),
           "bench decode: --before {} --tokens {}; the model takes {} tokens (--seq)", before, args.tokens,
           model.context());
   std::vector<int32_t> tokens(static_cast<size_t>(before) + 1, 1);
@@ -100,9 +100,11 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
       bench.add_subcommand("decode", "Time a token that a language model writes, with what it keeps of those before");
   add_shape_flags(*command, args->model);
   command->add_option("--threads", args->threads, "Compute threads")->capture_default_str();
-  command->add_option("--before", args->before,
-                      "Tokens before the first one that is timed; as many as fit unless said");
-  command->add_option("--tokens", args->tokens, "To time")->capture_default_str();
+  command->add_option("--before", args->before, "Tokens before the first one that is timed; as many as fit unless said")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
+  command->add_option("--tokens", args->tokens, "To time")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
   command->footer(
       "bytes: what a token reads and writes, nearly all of it parameters and what is kept of the tokens before.\n"

@@ -217,7 +217,11 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
   if (args.value.empty() && args.stage == "grad") return to_string(graphs_of(assembly, ranks).step);
   const Compiled compiled = compiled_of(args, assembly, ranks, threads);
   const bool is_cut = args.of == "step" && ranks > 1 && !compiled.partitioned.by_hand;
-  if (args.of == "step") log_remarks(compiled, assembly.options.parallel, ranks);
+  std::string groups;
+  if (args.of == "step") {
+    log_remarks(compiled, assembly.options.parallel, ranks);
+    groups = nn::describe_groups(compiled.graph, config.train.step.groups);
+  }
   const std::string whole = is_cut && args.value.empty()
                                 ? stays_whole(compiled.graph, compiled.strategy, assembly.options.parallel.optimizer)
                                 : "";
@@ -225,6 +229,10 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
   const std::shared_ptr<Device> device = make_device(assembly.options.device);
   const TierSizes& sizes = assembly.options.parallel.tiers;
   std::string out = text_of_compiled(args, config, assembly, compiled, *device);
+  if (args.stage == "memory" && !groups.empty())
+    out = "parameters " + groups + "\n" + out;
+  else if (!groups.empty())
+    TRIREME_LOG(kInfo, "cli", "parameters {}", groups);
   if (args.value.empty() && is_bounded(*device, sizes)) require_fit(compiled, *device, sizes, out);
   return out;
 }
@@ -246,6 +254,24 @@ void check_pass_flags(const ExplainArgs& args) {
   if (!args.passes.stop_after.empty() && !shows && !dumps) refuse("--stop-after");
 }
 
+// A plan needs no data, but its job does.
+void warn_of_missing_data(const JobConfig& config) {
+  JobConfig copy = config;
+  const std::string reads = " " + data_of(config).reads() + " ";
+  const auto look = [](const std::string& key, const std::string& path) {
+    if (path.empty() || is_file(path) || is_directory(path)) return;
+    TRIREME_LOG(kWarn, "cli", "{}: there is no '{}'; what is shown does not depend on it, but `trireme train` reads it",
+                key, path);
+  };
+  for (const ConfigKey& key : config_keys(copy)) {
+    if (reads.find(" " + key.name + " ") == std::string::npos) continue;
+    if (auto* const* path = std::get_if<std::string*>(&key.target)) look(key.name, **path);
+    if (auto* const* paths = std::get_if<std::vector<std::string>*>(&key.target)) {
+      for (const std::string& path : **paths) look(key.name, path);
+    }
+  }
+}
+
 int run(const ExplainArgs& args) {
   if (std::find(kStages.begin(), kStages.end(), args.stage) == kStages.end()) {
     fail(ErrorKind::kInvalidArgument, "explain: no stage '{}'.{}", args.stage, suggestion(args.stage, kStages));
@@ -263,6 +289,7 @@ int run(const ExplainArgs& args) {
   args.job.nodes.check();
   const JobConfig config = args.job.read();
   log_remarks(config);
+  warn_of_missing_data(config);
   require(config.train.trace.empty() || args.stage == "time",
           "explain: --trace writes the modelled step, which --stage time alone makes; add it, or leave --trace out");
   if (!args.passes.dump_dir.empty()) disk().make_directory(args.passes.dump_dir);

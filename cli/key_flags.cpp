@@ -24,6 +24,15 @@ std::string text_of(const std::string& value) {
   return value;
 }
 
+std::string toml_text(const std::string& value) {
+  std::string out = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 // "Ranks that positions are cut over (parallel.cp)"; names of values and of models stay as they are written.
 std::string help_of(const KeyHelp& key) {
   std::string out = key.doc;
@@ -57,6 +66,15 @@ CLI::Option* KeyFlags::add(CLI::App& command, const std::string& names, const st
         given->emplace_back(key, fmt::format("[{}]", fmt::join(values, ", ")));
       };
       return command.add_option_function<std::vector<int64_t>>(names, set, help)
+          ->delimiter(',')
+          ->allow_extra_args(false);
+    } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+      const auto set = [given = given_, key](const std::vector<std::string>& values) {
+        std::vector<std::string> quoted;
+        for (const std::string& value : values) quoted.push_back(toml_text(value));
+        given->emplace_back(key, fmt::format("[{}]", fmt::join(quoted, ", ")));
+      };
+      return command.add_option_function<std::vector<std::string>>(names, set, help)
           ->delimiter(',')
           ->allow_extra_args(false);
     } else {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <memory>
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
@@ -147,8 +148,27 @@ void refuse_other_numbers(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) refuse_other_numbers(*command);
 }
 
+// CLI11 writes what an option takes as "INT:INT in [0 - 1024]" and "INT:NONNEGATIVE": a type, and a check's own name.
+class Help : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string out = CLI::Formatter::make_option_opts(option);
+    for (const char* type : {"INT", "UINT", "FLOAT"}) {
+      replace(out, fmt::format(" {0}:{0} in [", type), fmt::format(" {} in [", type));
+      replace(out, fmt::format(" {}:NONNEGATIVE", type), fmt::format(" {}", type));
+    }
+    return out;
+  }
+
+ private:
+  static void replace(std::string& text, const std::string& old, const std::string& by) {
+    if (const size_t at = text.find(old); at != std::string::npos) text.replace(at, old.size(), by);
+  }
+};
+
 int run(int argc, char** argv) {
   CLI::App app("Trains on many devices a model written for one.", "trireme");
+  app.formatter(std::make_shared<Help>());  // before commands are added, which take it over
   app.set_version_flag("--version,-V", version_text());
   app.footer(
       "Begin with:\n  trireme train examples/digits.toml\n\n`trireme help COMMAND` has a command's options, `trireme "

@@ -17,6 +17,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/execution_plan.h"
 #include "trireme/parallel/without_effect.h"
+#include "trireme/train/checkpoints/warm_start.h"
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
@@ -74,6 +75,10 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
                                 ? ""
                                 : stays_whole(compiled.graph, compiled.strategy, config.parallel.zero);
   if (!whole.empty()) std::printf("  %s\n", whole.c_str());
+  if (const std::string groups = nn::describe_groups(compiled.graph, config.train.step.groups); !groups.empty())
+    std::printf("  %s\n", groups.c_str());
+  if (const std::string& from = config.train.fit.init_from; !from.empty() && info.first_step == 0)
+    std::printf("  parameters begin as in %s\n", from.c_str());
   std::fputs(compiled.search.c_str(), stdout);
   std::fflush(stdout);
 }
@@ -234,6 +239,7 @@ int train(JobFlags args) {
   check_fits(config, ranks);
   if (!of_nodes)
     RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
+  if (!config.train.fit.init_from.empty()) warm_start_folder(config.train.fit.init_from);
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {

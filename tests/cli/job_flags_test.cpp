@@ -10,6 +10,7 @@ namespace trireme::cli::job_flags_test {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class JobFlagsTest : public CliTest {
  protected:
@@ -64,6 +65,30 @@ TEST_F(JobFlagsTest, OfAnOptionGivenTwiceTheLastWins) {
   EXPECT_EQ(explained("", {"-n", "4", "-n", "2", "--zero", "1"}), one);
   EXPECT_EQ(explained("", {"--sp", "--no-sp", "--zero", "1"}), one);
   EXPECT_EQ(explained("", {"--set", "parallel.zero=3", "--set", "parallel.zero=1"}), one);
+}
+
+TEST_F(JobFlagsTest, SetTakesTextAsATomlFileHasIt) {
+  const std::string sgd = explained("", {"--set", "train.optimizer=sgd"});
+  EXPECT_EQ(explained("", {"--set", "train.optimizer='sgd'"}), sgd);
+  EXPECT_EQ(explained("", {"--set", "train.optimizer=\"sgd\""}), sgd);
+  EXPECT_THAT(run({"explain", "gpt.toml", "--set", "train.optimizer='sgd"}).err, HasSubstr("train.optimizer = ''sgd'"));
+}
+
+TEST_F(JobFlagsTest, NumbersHaveNoNamesOfChecksInHelpAndNoneBelowTheirRange) {
+  const std::string help = run({"help", "train"}).out;
+  EXPECT_THAT(help, HasSubstr("--threads INT in [0 - 1024]"));
+  EXPECT_THAT(help, HasSubstr("--tls-warn-days INT=30"));
+  EXPECT_THAT(help, Not(HasSubstr("INT:")));
+  EXPECT_THAT(run({"bench", "decode", "--model", "gpt", "--before", "-3"}).err,
+              HasSubstr("--before: Value -3 not in range 0 to 2147483648"));
+}
+
+TEST_F(JobFlagsTest, ExplainSaysWhichKeyNamesDataThatAreNotThere) {
+  write_gpt();
+  const Outcome told = run({"explain", "gpt.toml", "--set", "data.paths=[\"text.txt\", \"gone.txt\"]"});
+  EXPECT_EQ(told.code, 0);
+  EXPECT_THAT(told.err, HasSubstr("data.paths: there is no 'gone.txt'; what is shown does not depend on it"));
+  EXPECT_THAT(told.err, Not(HasSubstr("no 'text.txt'")));
 }
 
 // A file says that the model cuts itself, or that nothing is cut; a flag does not change that without a word.
@@ -130,6 +155,8 @@ TEST_F(JobFlagsTest, ExplainTakesWhatTrainTakesAndListsWhatItUses) {
                                              {"--keep-best", {"--set", "train.eval_every=1"}},
                                              {"--patience", {"3", "--set", "train.eval_every=1"}},
                                              {"--merged-save", {}},
+                                             {"--init-from", {"runs/another"}},
+                                             {"--init-except", {"h.*", "--init-from", "runs/another"}},
                                              {"--sample-tokens", {"5"}},
                                              {"--save-strategy", {"found.txt"}},
                                              {"--trace-steps", {"3"}},

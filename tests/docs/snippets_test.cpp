@@ -31,6 +31,23 @@ tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{}, {.mode = tr::Mode::kSem
   EXPECT_NE(text.find("f32[4,16] [-, tp]"), std::string::npos) << text;
 }
 
+TEST(Snippets, AModelFreezesAPartOfItselfAndHasGroups) {
+  UpAndDown net;
+  // clang-format off
+net.up.freeze();  // all of it; freeze("bias") would be its bias alone
+tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{}, {.step = {.groups = {"*.bias = weight_decay 0"}}}};
+  // clang-format on
+  tr::StepOptions options;
+  options.groups = {"*.bias = weight_decay 0"};
+  const tr::Graph step =
+      tr::training_step([&](const tr::Tensor& x) { return net(x); },
+                        [](const tr::Tensor& y, const tr::Tensor& t) { return tr::cross_entropy(y, t); },
+                        {{"x", {tr::DType::kF32, {8, 8}}}, {"t", {tr::DType::kI32, {8}}}}, tr::AdamW{}, options);
+  EXPECT_EQ(tr::nn::describe_groups(step, options.groups),
+            "frozen: 2 parameters (144 values); weight_decay 0: 1 parameter (4 values); the others: 1 parameter (64 "
+            "values)");
+}
+
 // clang-format off
 struct Bought : tr::nn::Module {
   tr::nn::Linear numbers{3, 8};

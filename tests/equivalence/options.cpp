@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 
 namespace trireme::equivalence {
 
@@ -29,6 +30,40 @@ bool shares_uneven_state(const Case& test) {
     }
   }
   return false;
+}
+
+// Whether some parameters are trained and others are not.
+bool freezes(const Case& test) {
+  const std::vector<Input>& inputs = test.graph.inputs();
+  return !test.graph.updates().empty() && std::ranges::any_of(inputs, [&](const Input& input) {
+    return input.role == Role::kParameter && test.graph.update_of(input.value) == nullptr;
+  });
+}
+
+// Whether parameters are updated by other numbers than each other.
+bool has_groups(const Case& test) {
+  std::set<std::string> ways;
+  for (const Update& update : test.graph.updates()) {
+    const auto node = std::ranges::find_if(test.graph.nodes(), [&](const Node& each) {
+      return each.phase == Phase::kUpdate && std::ranges::count(each.inputs, update.parameter) > 0 &&
+             std::ranges::count(each.inputs, update.gradient) > 0;
+    });
+    if (node != test.graph.nodes().end()) ways.insert(fmt::format("{} {}", node->op->name, node->attrs.text()));
+  }
+  return ways.size() > 1;
+}
+
+// Those of what is trained, and by which numbers.
+std::vector<std::pair<bool, std::string>> options_of_training(const Case& test) {
+  const bool some_frozen = freezes(test), groups = has_groups(test);
+  return {{some_frozen, "frozen"},
+          {some_frozen && test.crews > 1, "frozen, pipeline"},
+          {some_frozen && keeps_bits(test), "frozen, invariant"},
+          {some_frozen && test.by_hand, "frozen, by hand"},
+          {groups, "groups"},
+          {groups && test.crews > 1, "groups, pipeline"},
+          {groups && keeps_bits(test), "groups, invariant"},
+          {groups && test.by_hand, "groups, by hand"}};
 }
 
 // Those of values that lie elsewhere than in the device's memory.
@@ -118,8 +153,10 @@ std::vector<std::string> options_of(const Case& test) {
   for (const auto& [is_on, name] : all) {
     if (is_on) out.push_back("option " + name);
   }
-  for (const auto& [is_on, name] : options_of_homes(test)) {
-    if (is_on) out.push_back("option " + name);
+  for (const auto& more : {options_of_training(test), options_of_homes(test)}) {
+    for (const auto& [is_on, name] : more) {
+      if (is_on) out.push_back("option " + name);
+    }
   }
   return out;
 }

@@ -444,7 +444,7 @@ class RandomGraph {
         }
       }
     }
-    std::vector<Tensor> grads = gradients(loss, wrt);
+    std::vector<Tensor> grads = gradients_of_trained(loss, wrt, parameters_.size(), draw_);
     for (size_t i = 0; mesh_ != nullptr && i < parameters_.size(); ++i) {
       if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters_[i], *mesh_);
     }

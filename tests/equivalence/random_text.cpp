@@ -36,9 +36,9 @@ class RandomText {
     logits = draw_.chance(50) ? matmul(logits, table, false, true) : matmul(logits, parameter({width_, vocabulary}));
     const Tensor loss = mean(cross_entropy(cast(logits, stored_), ids("y", vocabulary)));
     graph_.add_output("loss", loss.id());
-    const std::vector<Tensor> grads = gradients(loss, stored_parameters_);
+    const std::vector<Tensor> grads = gradients_of_trained(loss, stored_parameters_, stored_parameters_.size(), draw_);
     if (draw_.chance(80)) add_random_updates(graph_, stored_parameters_, grads, Numerics::kFast, nullptr, draw_);
-    if (draw_.chance(30)) graph_.add_output("grad.w0", grads[0].id());
+    if (draw_.chance(30) && grads[0]) graph_.add_output("grad.w0", grads[0].id());
     graph_.set_scope("");
     return without_dead_nodes(graph_);
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "trireme/grad/gradients.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/nn/parameter_rules.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/step/by_hand.h"
 
@@ -42,6 +44,23 @@ Tensor clipping(Graph& graph, const std::vector<Tensor>& parameters, const std::
 
 }  // namespace
 
+std::vector<Tensor> gradients_of_trained(const Tensor& loss, const std::vector<Tensor>& wrt, size_t parameters,
+                                         const Draw& draw) {
+  Draw own = draw.beside(4);
+  const bool freezes = own.chance(10);
+  std::vector<Tensor> trained;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < wrt.size(); ++i) {
+    if (freezes && i < parameters && own.chance(40)) continue;
+    trained.push_back(wrt[i]);
+    places.push_back(i);
+  }
+  std::vector<Tensor> out(wrt.size());
+  const std::vector<Tensor> found = gradients(loss, trained);
+  for (size_t i = 0; i < found.size(); ++i) out[places[i]] = found[i];
+  return out;
+}
+
 Tensor schedule(Graph& graph, const std::string& name, DType dtype) {
   for (const Input& input : graph.inputs()) {
     if (input.name == name) return {graph, input.value};
@@ -56,18 +75,23 @@ void add_random_updates(Graph& graph, const std::vector<Tensor>& parameters, con
   graph.set_phase(Phase::kUpdate);
   const Tensor factor = draw.chance(40) ? clipping(graph, parameters, gradients, numerics, mesh, draw)
                                         : constant(graph, {DType::kF32, {}}, 1);
+  Draw own = draw.beside(3);
+  const bool groups = own.chance(25);
+  const Tensor slower = groups && own.chance(60) ? scale(lr, 0.25) : lr;
   const Optimizer how = random_optimizer(parameters, draw);
+  const Optimizer other = nn::with_numbers(how.spec(), {{"weight_decay", own.of(std::vector<double>{0, 0.05})}}, "");
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (!gradients[i]) continue;
     const std::string name = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)].name;
     const bool exact = numerics == Numerics::kInvariant && parameters[i].dtype() == DType::kF32;
-    nn::add_update(how, {.name = name,
-                         .param = parameters[i],
-                         .grad = gradients[i],
-                         .lr = lr,
-                         .step = step,
-                         .scale = factor,
-                         .exact_norms = exact});
+    const bool is_other = groups && own.chance(50);
+    nn::add_update(is_other ? other : how, {.name = name,
+                                            .param = parameters[i],
+                                            .grad = gradients[i],
+                                            .lr = is_other ? slower : lr,
+                                            .step = step,
+                                            .scale = factor,
+                                            .exact_norms = exact});
   }
 }
 

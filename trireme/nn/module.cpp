@@ -103,6 +103,7 @@ const std::string& Trace::path_of(const Module& module) {
     request.scope = path;
     graph_.add_recompute_request(std::move(request));
   }
+  for (const std::string& pattern : module.frozen_) frozen_.push_back(join(path, pattern));
   if (module.on_host_) graph_.add_host_request({path, *module.on_host_});
   if (module.fusion_.id >= 0) {
     graph_.add_fusion_request({path, module.fusion_.id, module.fusion_.inside, module.fusion_.order});

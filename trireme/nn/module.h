@@ -64,6 +64,8 @@ class Trace {
   // What the buffer is from the next step on.
   void set_buffer(const Tensor& buffer, const Tensor& value) { buffer_values_.emplace_back(buffer, value); }
   const std::vector<std::pair<Tensor, Tensor>>& buffer_values() const { return buffer_values_; }
+  // Patterns of the full names of parameters that modules ask not to train (Module::freeze).
+  const std::vector<std::string>& frozen() const { return frozen_; }
   // A scalar that a module adds to what training minimises, besides the loss of the model's result.
   void add_loss(const Tensor& loss) { losses_.push_back(loss); }
   const std::vector<Tensor>& losses() const { return losses_; }
@@ -84,6 +86,7 @@ class Trace {
   std::vector<Tensor> parameters_;
   std::map<ValueId, Tensor> cast_parameters_;
   std::vector<Tensor> losses_;
+  std::vector<std::string> frozen_;
   std::vector<std::pair<Tensor, Tensor>> buffer_values_;
   Tensor step_, position_;
 };
@@ -115,6 +118,12 @@ class Module {
   };
   void recompute(const Again& how);
   void recompute() { recompute(Again()); }
+
+  // Of the parameters of the module and of those inside it, those whose names from there on match the pattern
+  // (base/words.h) stay as they are: they have no gradient and no state of the optimizer, and the backward pass ends
+  // where nothing before it is trained. Buffers, such as running statistics, go on. A job's or program's rules for
+  // parameters (StepOptions::groups) come after: "head.* = trained" takes it back.
+  void freeze(std::string pattern = "*") { frozen_.push_back(std::move(pattern)); }
 
   // The module's ops run there, and those of the modules inside it, forward and backward: "host", on values in the
   // host's memory, or "device", whatever is asked of the module around it (parallel/asked/op_homes.h). Throws
@@ -159,6 +168,7 @@ class Module {
   FusionRequest fusion_ = {.id = -1};
   std::optional<RecomputeRequest> recompute_ = {};
   std::optional<bool> on_host_ = {};
+  std::vector<std::string> frozen_ = {};
 };
 
 // Enters a module's name scope for as long as it lives.

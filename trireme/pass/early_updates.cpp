@@ -41,7 +41,7 @@ class EarlyUpdates {
   std::vector<NodeId> run() {
     order_.reserve(graph_.nodes().size());
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (is_update(id) && graph_.node(id).inputs.empty()) add_once(id);
+      if (is_update(id) && is_of_schedule(graph_.node(id))) add_once(id);
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (!is_update(id))
@@ -56,8 +56,8 @@ class EarlyUpdates {
  private:
   bool is_update(NodeId id) const { return updates_[static_cast<size_t>(id)] != 0; }
 
-  // The ops of the update phase that read a parameter or its state, all that read what they make, and constants for
-  // them alone. (Clipping, of the same phase, reads gradients.)
+  // The ops of the update phase that read a parameter or its state, all that read what they make, and constants and
+  // what is made of the learning rate for them alone. (Clipping, of the same phase, reads gradients.)
   void mark_updates() {
     std::vector<char> replaced(graph_.values().size(), 0);
     for (const Update& update : graph_.updates()) {
@@ -76,13 +76,21 @@ class EarlyUpdates {
     }
     for (size_t i = 0; i < updates_.size(); ++i) {
       const Node& node = graph_.nodes()[i];
-      if (!node.inputs.empty() || node.outputs.empty() || def_of(node).traits.message) continue;
+      if (!is_of_schedule(node) || node.outputs.empty() || def_of(node).traits.message) continue;
       const std::span<const NodeId> readers = readers_.of(node.outputs[0]);
       if (!readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId id) { return is_update(id); })) {
         updates_[i] = 1;
       }
     }
     leave_what_is_sent();
+  }
+
+  // It reads nothing but scalars that are fed before the step: a constant, or a group's learning rate.
+  bool is_of_schedule(const Node& node) const {
+    return std::ranges::all_of(node.inputs, [&](ValueId operand) {
+      const Value& value = graph_.value(operand);
+      return value.producer < 0 && graph_.inputs()[static_cast<size_t>(value.index)].role == Role::kSchedule;
+    });
   }
 
   // What another crew of a pipeline waits for stays before what this one waits for itself. (A norm that is sent may be

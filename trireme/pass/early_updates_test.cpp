@@ -22,7 +22,7 @@ constexpr int kLayers = 4;
 constexpr int64_t kWidth = 64;
 
 // A chain of products with the update of every weight at its end.
-Graph chain(const Optimizer& optimizer, bool shared_factor) {
+Graph chain(const Optimizer& optimizer, bool shared_factor, double lr_scale = 1) {
   Graph graph("chain");
   Tensor x(graph, graph.add_input("x", {DType::kF32, {2, kWidth}}, Role::kData));
   std::vector<Tensor> weights;
@@ -37,13 +37,14 @@ Graph chain(const Optimizer& optimizer, bool shared_factor) {
   const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
   const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
   graph.set_phase(Phase::kUpdate);
+  const Tensor rate = lr_scale == 1 ? lr : scale(lr, lr_scale);
   Tensor factor = constant(graph, {DType::kF32, {}}, 1);
   if (shared_factor) {
     for (const Tensor& grad : grads) factor = add(factor, square_sum(grad));
   }
   for (int i = 0; i < kLayers; ++i) {
     const auto k = static_cast<size_t>(i);
-    nn::add_update(optimizer, {fmt::format("w{}", i), weights[k], grads[k], lr, step, factor});
+    nn::add_update(optimizer, {fmt::format("w{}", i), weights[k], grads[k], rate, step, factor});
   }
   graph.set_phase(Phase::kForward);
   return graph;
@@ -69,6 +70,12 @@ TEST(EarlyUpdates, an_update_follows_its_gradient) {
   const Program before = program_of(chain(AdamW{}, false), 1);
   EXPECT_EQ(early(before), 0);
   const Program after = early_updates(before);
+  EXPECT_THAT(verify(after), testing::IsEmpty());
+  EXPECT_EQ(early(after), kLayers - 1);
+}
+
+TEST(EarlyUpdates, a_learning_rate_that_is_scaled_for_a_group_keeps_no_update_back) {
+  const Program after = early_updates(program_of(chain(AdamW{}, false, 0.5), 1));
   EXPECT_THAT(verify(after), testing::IsEmpty());
   EXPECT_EQ(early(after), kLayers - 1);
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 
@@ -198,6 +199,37 @@ void load_piece(const Session& session, const Executor& step, const ckpt::Reader
   }
 }
 
+// Parameters that were frozen when the checkpoint was made have no state there; of others that are frozen now it is not
+// read.
+void compare_frozen(const Session& session, const ckpt::Reader& reader) {
+  const Graph& graph = session.compiled().graph;
+  const auto name_of = [&](ValueId input) {
+    return graph.inputs()[static_cast<size_t>(graph.value(input).index)].name;
+  };
+  for (const Update& update : graph.updates()) {
+    const std::string parameter = name_of(update.parameter);
+    for (const ValueId state : update.states) {
+      require(
+          reader.has(name_of(state)) || !reader.has(parameter),
+          "checkpoint '{}' has '{}', but not '{}', which the optimizer keeps of it: the parameter was frozen when the "
+          "checkpoint was made; freeze it again (train.groups), or start a new run with its values by "
+          "train.init_from",
+          reader.path(), parameter, name_of(state));
+    }
+  }
+  int64_t left = 0;
+  for (const std::string& name : reader.names()) {
+    const std::string owner = name.substr(0, std::min(name.rfind('.'), name.size()));
+    const auto input = std::ranges::find(graph.inputs(), owner, &Input::name);
+    const bool is_state = reader.info(name).role != "param" && reader.has(owner) && reader.info(owner).role == "param";
+    left += is_state && input != graph.inputs().end() && graph.update_of(input->value) == nullptr ? 1 : 0;
+  }
+  if (left > 0) {
+    TRIREME_LOG(kWarn, "ckpt", "{} of the optimizer in '{}' is left out: the parameters are not trained any more",
+                counted(left, "tensor"), reader.path());
+  }
+}
+
 // A copy of a part of the box.
 HostTensor part_of(const View& data, const Box& box, const Box& inner) {
   HostTensor out(TensorType{data.type.dtype, inner.size});
@@ -262,11 +294,14 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
 
 void load_session(Session& session, const ckpt::Reader& reader) {
   for (const std::string& note : reader.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
+  if (!session.compiled().graph.updates().empty()) compare_frozen(session, reader);
+  for (const PlanInput& input : session.persistent()) load_input(session, reader, input);
+}
+
+void load_input(Session& session, const ckpt::Reader& reader, const PlanInput& input) {
   Executor& step = session.step();
-  for (const PlanInput& input : session.persistent()) {
-    step.fill_inputs({&input.name, 1},
-                     [&](std::span<const View> data) { load_piece(session, step, reader, input, data[0]); });
-  }
+  step.fill_inputs({&input.name, 1},
+                   [&](std::span<const View> data) { load_piece(session, step, reader, input, data[0]); });
 }
 
 }  // namespace trireme

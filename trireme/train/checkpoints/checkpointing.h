@@ -24,8 +24,12 @@ struct SaveRequest {
 // Collective; returns the checkpoint's folder. Each distinct piece is written once.
 std::string save_session(Session& session, comm::World* world, const SaveRequest& request);
 
-// Reads every parameter and state this rank holds. Throws when one is missing or of another type, naming it.
+// Reads every parameter and state this rank holds. Throws when one is missing or of another type, naming it, and why a
+// parameter's state is missing, which was frozen when the checkpoint was made.
 void load_session(Session& session, const ckpt::Reader& reader);
+
+// This rank's piece of one of them alone.
+void load_input(Session& session, const ckpt::Reader& reader, const PlanInput& input);
 
 // Every rank's text, in order of rank. Collective.
 std::vector<std::string> gather_texts(comm::World& world, const std::string& mine);

@@ -56,6 +56,7 @@ void check_values(const JobConfig& c) {
           "configuration: train.label_smoothing = {} with parallel.vocabulary: the loss of a vocabulary that is cut "
           "over ranks has no smoothing; use 0, or leave parallel.vocabulary out",
           c.train.label_smoothing);
+  nn::check_numbers(c.train.step.groups, optimizer_of(c), "configuration: train.groups ");
   check_judging(c);
   const double final_ratio = c.train.schedule.final_ratio;
   const double most = c.train.lr * std::max(1.0, final_ratio);

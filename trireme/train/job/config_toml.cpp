@@ -157,7 +157,9 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
   const std::string given = text.substr(equals + 1);
   const std::string value(has_spaces ? trim(given) : given);
   require(is_utf8(value), "--set {}: the value is not UTF-8 text", key.name);
-  if (value.empty() || value.front() != '"') {
+  // 'text', as TOML has it, but not a text that only begins so.
+  const bool is_literal = value.size() > 1 && value.front() == '\'' && value.find('\'', 1) == value.size() - 1;
+  if (value.empty() || (value.front() != '"' && !is_literal)) {
     if (auto* const* target = std::get_if<std::string*>(&key.target)) {
       **target = value;
       return;
@@ -169,7 +171,7 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
     assign(key, *table.get("value"), where);
   } catch (const Error& e) {
     if (e.text().starts_with("configuration: ")) throw;  // of the type, and out of its range
-    wrong_type(key, where, fmt::format("'{}'", value));
+    wrong_type(key, where, is_literal ? value : fmt::format("'{}'", value));
   }
 }
 

@@ -131,6 +131,9 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
                               build_info().options)},
       {"Command", options_.command.empty() ? job_.command() : options_.command}};
   out.insert(out.end(), own.begin(), own.end());
+  if (std::string groups = nn::describe_groups(session_.compiled().graph, options_.step.groups); !groups.empty())
+    out.emplace_back("Parameter groups", std::move(groups));
+  if (!fit_.init_from.empty()) out.emplace_back("Begins as in", fit_.init_from);
   if (const std::string chosen = chosen_homes(session_.compiled()); !chosen.empty())
     out.emplace_back("Chosen homes", chosen);
   if (const std::string disk = session_.step().disk(); !disk.empty()) out.emplace_back("On the disk, per rank", disk);

@@ -1,6 +1,8 @@
 #include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "trireme/base/clock.h"
@@ -11,6 +13,7 @@
 #include "trireme/ckpt/retention.h"
 #include "trireme/parallel/strategy/strategy_json.h"
 #include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/checkpoints/warm_start.h"
 #include "trireme/train/job/same_job.h"
 #include "trireme/train/step/precision.h"
 
@@ -41,6 +44,7 @@ void Run::start() {
                                        : fmt::format("there is no checkpoint in '{}'", checkpoints()));
     }
     session_.initialise();
+    if (!fit_.init_from.empty()) warm_start();
     // What lies in the folder when a job starts again is its own.
     if (!restarted && !options_.out.empty()) move_earlier_run_away();
   }
@@ -83,6 +87,23 @@ bool Run::resume() {
               fmt::format("none of the checkpoints in '{}' can be read; start again without resuming", root));
   for (const std::string& why : damaged) error.note(why);
   throw error;
+}
+
+void Run::warm_start() {
+  const ckpt::Reader reader(warm_start_folder(fit_.init_from));
+  const WarmStart taken = start_from(session_, reader, fit_.init_except);
+  if (job_.rank() != 0) return;
+  const auto listed = [](const char* what, const std::vector<std::string>& names) {
+    return names.empty() ? "" : fmt::format("; {}: {}", what, fmt::join(names, ", "));
+  };
+  const std::string what =
+      fmt::format("{} begin as in '{}', of step {}{}{}", counted(static_cast<int64_t>(taken.taken), "tensor"),
+                  reader.path(), reader.step(), listed("anew", taken.anew), listed("left out", taken.left_out));
+  if (taken.anew.empty() && taken.left_out.empty()) {
+    TRIREME_LOG(kInfo, "train", "{}", what);
+  } else {
+    TRIREME_LOG(kWarn, "train", "{}", what);
+  }
 }
 
 // Ranks whose folders are on different disks would go on from different steps. `mine`: the step this rank finds, "-":

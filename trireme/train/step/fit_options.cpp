@@ -87,6 +87,23 @@ std::vector<Key> keys_of_validation(FitOptions& fit) {
 std::vector<Key> keys_of_saving(FitOptions& fit) {
   constexpr OnResume kFree = OnResume::kFree;
   return {
+      {.name = "init_from",
+       .target = &fit.init_from,
+       .doc =
+           "warm start: a checkpoint of another job, or a run's folder, of which parameters begin with the values that "
+           "have their names there; the run begins at step 0 with new state of the optimizer",
+       .flag = "--init-from",
+       .of_run = true,
+       .on_resume = kFree},
+      {.name = "init_except",
+       .target = &fit.init_except,
+       .doc =
+           "names, like [\"head.*\"], that are not taken from train.init_from; all others must be in both models, of "
+           "one shape",
+       .flag = "--init-except",
+       .of_run = true,
+       .no_effect_with = "init_from = ''",
+       .on_resume = kFree},
       {.name = "save_every",
        .target = &fit.save_every,
        .doc = "steps between checkpoints; 0: at the end only",

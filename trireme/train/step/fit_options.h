@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "trireme/base/keys.h"
@@ -29,6 +30,13 @@ struct FitOptions {
   double min_improvement = 0;  // less is not better
   bool merged_save = false;    // each checkpoint is also written as one file of whole tensors, `out`/model.safetensors
   bool resume = false;         // go on from the newest checkpoint in `out`
+  // A warm start: parameters and buffers begin with the values that another job's checkpoint has under their names, at
+  // step 0 and with new state of the optimizer (train/checkpoints/warm_start.h). A checkpoint's folder, a run's, or
+  // that of its checkpoints; "": with values drawn anew.
+  std::string init_from = {};
+  // Patterns of names (base/words.h): what they name is not taken from there, and may be missing, be more or be of
+  // another shape.
+  std::vector<std::string> init_except = {};
 };
 
 // Samples of a batch of the validation.

@@ -1,6 +1,7 @@
 #include "trireme/train/step/step.h"
 
 #include <algorithm>
+#include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
@@ -106,6 +107,62 @@ void add_buffer_updates(nn::Trace& trace) {
     graph.add_output(graph.inputs()[static_cast<size_t>(graph.value(buffer.id()).index)].name, next.id(), buffer.id());
 }
 
+std::string name_of(const Tensor& input) {
+  const Graph& graph = input.graph();
+  return graph.inputs()[static_cast<size_t>(graph.value(input.id()).index)].name;
+}
+
+// What modules ask, then the options.
+std::vector<ParameterRule> rules_of(const nn::Trace& trace, const Optimizer& optimizer, const StepOptions& options) {
+  std::vector<ParameterRule> out;
+  for (const std::string& pattern : trace.frozen()) out.emplace_back(pattern + " = frozen");
+  out.insert(out.end(), options.groups.begin(), options.groups.end());
+  nn::check_numbers(out, optimizer.spec(), "parameter group ");
+  std::vector<std::string> names;
+  for (const Tensor& parameter : trace.parameters()) names.push_back(name_of(parameter));
+  nn::check_matches(out, names);
+  return out;
+}
+
+std::vector<Tensor> trained_of(const nn::Trace& trace, std::span<const ParameterRule> rules, const std::string& model) {
+  std::vector<Tensor> out;
+  for (const Tensor& parameter : trace.parameters()) {
+    if (!nn::group_of(rules, name_of(parameter)).frozen) out.push_back(parameter);
+  }
+  require(!trace.parameters().empty(), "the model '{}' has no parameters to train", model);
+  require(!out.empty(),
+          "all {} parameters of '{}' are frozen, so there is nothing to train; let a rule say \"trained\"",
+          trace.parameters().size(), model);
+  return out;
+}
+
+// Each parameter with a gradient by the numbers of its group.
+void add_updates(nn::Trace& trace, const std::vector<Tensor>& parameters, const std::vector<Tensor>& grads,
+                 const Optimizer& optimizer, std::span<const ParameterRule> rules, const StepOptions& options,
+                 const HandCut& cut) {
+  Graph& graph = trace.graph();
+  const Tensor step = trace.step();
+  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
+  graph.set_phase(Phase::kUpdate);
+  const Tensor factor =
+      options.clip_norm > 0 ? clip(graph, parameters, grads, options, cut) : constant(graph, {DType::kF32, {}}, 1);
+  std::map<double, Tensor> rates{{1, lr}};
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!grads[i]) continue;
+    const Input& input = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
+    const nn::ParameterGroup group = nn::group_of(rules, input.name);
+    Tensor& rate = rates[group.lr_scale];
+    graph.set_scope("update");
+    if (!rate) rate = scale(lr, group.lr_scale);
+    nn::UpdateOperands operands{input.name, parameters[i], grads[i], rate, step, factor};
+    operands.exact_norms = options.numerics == Numerics::kInvariant;
+    if (cut.mesh && !input.piece.empty() && !input.piece.is_own()) {
+      operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *cut.mesh); };
+    }
+    nn::add_update(nn::with_numbers(optimizer.spec(), group.numbers, "parameter group: "), operands);
+  }
+}
+
 // Tokens that are kept: 0 for whole sequences.
 Graph predicting(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options,
                  int64_t kept_tokens) {
@@ -147,33 +204,20 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
                      (cut.mesh ? mean_over_holders(next, buffer, *cut.mesh) : next).id(), buffer.id());
   }
 
-  const std::vector<Tensor> parameters = trace.parameters();
-  require(!parameters.empty(), "the model '{}' has no parameters to train", options.name);
-  mark_layerwise(parameters, cut.layerwise);
+  const std::vector<ParameterRule> rules = rules_of(trace, optimizer, options);
+  const std::vector<Tensor> parameters = trained_of(trace, rules, options.name);
+  mark_layerwise(trace.parameters(), cut.layerwise);
   std::vector<Tensor> grads = gradients(objective, parameters);
-  require(std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
-          "the loss of '{}' does not depend on any parameter, so there is nothing to train; make it of what the model "
-          "predicts",
-          options.name);
+  require(
+      std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
+      "the loss of '{}' does not depend on any parameter{}, so there is nothing to train; make it of what the model "
+      "predicts",
+      options.name, parameters.size() < trace.parameters().size() ? " that is trained" : "");
   for (size_t i = 0; cut.mesh && i < grads.size(); ++i) {
     if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters[i], *cut.mesh);
   }
 
-  const Tensor step = trace.step();
-  const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));
-  graph.set_phase(Phase::kUpdate);
-  const Tensor factor =
-      options.clip_norm > 0 ? clip(graph, parameters, grads, options, cut) : constant(graph, {DType::kF32, {}}, 1);
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    if (!grads[i]) continue;
-    const Input& input = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
-    nn::UpdateOperands operands{input.name, parameters[i], grads[i], lr, step, factor};
-    operands.exact_norms = options.numerics == Numerics::kInvariant;
-    if (cut.mesh && !input.piece.empty() && !input.piece.is_own()) {
-      operands.sum_of_pieces = [&, i](const Tensor& x) { return sum_over_pieces(x, parameters[i], *cut.mesh); };
-    }
-    nn::add_update(optimizer, operands);
-  }
+  add_updates(trace, parameters, grads, optimizer, rules, options, cut);
   return without_dead_nodes(graph);
 }
 

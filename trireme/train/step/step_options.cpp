@@ -7,6 +7,13 @@ namespace {
 
 constexpr NameOf<Numerics> kNumerics[] = {{"fast", Numerics::kFast}, {"invariant", Numerics::kInvariant}};
 
+ParameterRule read_parameter_rule(const std::string& text) {
+  return text;
+}
+std::string print_parameter_rule(const ParameterRule& rule) {
+  return to_string(rule);
+}
+
 }  // namespace
 
 std::vector<Key> keys_of(StepOptions& options) {
@@ -27,6 +34,11 @@ std::vector<Key> keys_of(StepOptions& options) {
            .check = check_not_negative,
            .flag = "--clip",
            .in_bench = true},
+          {.name = "groups",
+           .target = as_texts(&options.groups, read_parameter_rule, print_parameter_rule),
+           .doc = "parameter groups: rules \"name = what is asked\" for parameters whose names match, like [\"*.bias = "
+                  "weight_decay 0\", \"head.* = lr_scale 10\", \"wte.* = frozen\"]: numbers of the optimizer, lr_scale "
+                  "(a factor of the learning rate), frozen or trained; of several that match the last counts"},
           {.name = "seed",
            .target = &options.seed,
            .doc = "seed of the starting values, of dropout and of the order of samples",

@@ -1,0 +1,129 @@
+#include "trireme/train/checkpoints/warm_start.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/base/words.h"
+#include "trireme/train/checkpoints/checkpointing.h"
+
+namespace trireme {
+namespace {
+
+bool is_excepted(const std::vector<std::string>& except, std::string_view name) {
+  return std::ranges::any_of(except, [&](const std::string& pattern) { return matches(pattern, name); });
+}
+
+// Parameters and buffers: what a model has without its optimizer.
+std::vector<const Input*> of_model(const Graph& graph) {
+  std::set<ValueId> states;
+  for (const Update& update : graph.updates()) states.insert(update.states.begin(), update.states.end());
+  std::vector<const Input*> out;
+  for (const Input& input : graph.inputs()) {
+    const bool is_buffer = input.role == Role::kState && !states.contains(input.value);
+    if (input.role == Role::kParameter || is_buffer) out.push_back(&input);
+  }
+  return out;
+}
+
+// The same of a checkpoint, whose state has the names of its parameters: "wte.weight.m".
+std::vector<std::string> of_checkpoint(const ckpt::Reader& reader) {
+  std::vector<std::string> out;
+  for (const std::string& name : reader.names()) {
+    const size_t dot = std::min(name.rfind('.'), name.size());
+    const std::string owner = name.substr(0, dot);
+    const bool is_of_optimizer =
+        reader.info(name).role != "param" && reader.has(owner) && reader.info(owner).role == "param";
+    if (!is_of_optimizer) out.push_back(name);
+  }
+  return out;
+}
+
+std::string listed(const std::vector<std::string>& names, const char* what) {
+  constexpr size_t kMost = 12;
+  const size_t shown = std::min(names.size(), kMost);
+  return fmt::format("{} {} ({}{})", names.size(), what,
+                     fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     shown < names.size() ? ", ..." : "");
+}
+
+void check_patterns(const std::vector<std::string>& except, const std::vector<const Input*>& wanted,
+                    const std::vector<std::string>& stored, const std::string& path) {
+  for (const std::string& pattern : except) {
+    const bool any = std::ranges::any_of(wanted, [&](const Input* i) { return matches(pattern, i->name); }) ||
+                     std::ranges::any_of(stored, [&](const std::string& name) { return matches(pattern, name); });
+    require(any, "train.init_except: '{}' names nothing of the model or of checkpoint '{}'; leave it out", pattern,
+            path);
+  }
+}
+
+// Of another shape than the checkpoint's: "head.weight: f32[10,64] there, f32[3,64] here". Pieces that a model's own
+// code has cut are compared where they are read.
+std::string other_shape(const Session& session, const Input& input, const ckpt::Reader& reader) {
+  if (session.plan().by_hand && !input.piece.empty()) return "";
+  TensorType here = session.compiled().graph.type(input.value);
+  if (input.saved_as.rank() > 0) here.shape = input.saved_as;
+  const TensorType& there = reader.info(input.name).type;
+  return there == here
+             ? ""
+             : fmt::format("{}: {} there, {} here", input.name, trireme::to_string(there), trireme::to_string(here));
+}
+
+}  // namespace
+
+std::string warm_start_folder(const std::string& named) {
+  const std::string of_run = named + "/checkpoints";
+  try {
+    return ckpt::Reader(is_directory(of_run) ? of_run : named).path();
+  } catch (Error& e) {
+    e.note("train.init_from (--init-from) names '" + named + "'");
+    throw;
+  }
+}
+
+WarmStart start_from(Session& session, const ckpt::Reader& reader, const std::vector<std::string>& except) {
+  const std::vector<const Input*> wanted = of_model(session.compiled().graph);
+  const std::vector<std::string> stored = of_checkpoint(reader);
+  check_patterns(except, wanted, stored, reader.path());
+  WarmStart out;
+  std::set<std::string, std::less<>> taken, known;
+  std::vector<std::string> missing, more, shapes;
+  for (const Input* input : wanted) {
+    known.insert(input->name);
+    if (is_excepted(except, input->name)) {
+      out.anew.push_back(input->name);
+    } else if (!reader.has(input->name)) {
+      missing.push_back(input->name);
+    } else if (std::string other = other_shape(session, *input, reader); !other.empty()) {
+      shapes.push_back(std::move(other));
+    } else {
+      taken.insert(input->name);
+    }
+  }
+  for (const std::string& name : stored) {
+    if (is_excepted(except, name))
+      out.left_out.push_back(name);
+    else if (!known.contains(name))
+      more.push_back(name);
+  }
+  std::vector<std::string> wrong;
+  if (!missing.empty()) wrong.push_back(listed(missing, "are missing there"));
+  if (!more.empty()) wrong.push_back(listed(more, "are not of this model"));
+  if (!shapes.empty()) wrong.push_back(listed(shapes, "have another shape"));
+  require(wrong.empty(),
+          "train.init_from: checkpoint '{}' is of another model: {}; name what is not to be taken from it, as in "
+          "train.init_except = [\"head.*\"]",
+          reader.path(), fmt::join(wrong, "; "));
+  out.taken = taken.size();
+  require(out.taken > 0, "train.init_from: train.init_except leaves nothing to take from checkpoint '{}'",
+          reader.path());
+  for (const PlanInput& input : session.persistent()) {
+    if (taken.contains(input.name)) load_input(session, reader, input);
+  }
+  return out;
+}
+
+}  // namespace trireme
