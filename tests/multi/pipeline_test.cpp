@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr float kRate = 0.1F;
 
-Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32) {
+Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32, Numerics numerics = Numerics::kFast) {
   nn::GptConfig config = given;
   config.vocabulary = 20;
   config.context = 8;
@@ -28,7 +28,7 @@ Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32) {
   config.heads = 4;
   nn::Gpt gpt(config);
   return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(), Sgd{.momentum = 0.9},
-                       {.name = "gpt", .seed = 3, .clip_norm = 0.5, .compute = compute});
+                       {.name = "gpt", .seed = 3, .clip_norm = 0.5, .compute = compute, .numerics = numerics});
 }
 
 Parallel pipeline(int64_t crews, int64_t micro_batches, const std::string& schedule = "1f1b", int64_t tp = 1,
@@ -119,6 +119,90 @@ TEST(PipelineOfExperts, a_loss_of_the_whole_batch_needs_gpipe) {
                         HasSubstr(fmt::format("schedule '{}'", schedule)), HasSubstr("use the schedule gpipe")));
     }
   }
+}
+
+// Ranks share the experts, and exchange tokens within a micro-batch.
+struct SharedExperts {
+  std::string name;
+  int ranks = 4;
+  int64_t crews = 2, micro_batches = 4;
+  std::string schedule = "1f1b";
+  int64_t tp = 1, zero = 0, interleave = 1;
+};
+
+Parallel by_experts(const SharedExperts& c, int64_t groups) {
+  JobConfig config;
+  set_keys(config,
+           {"model.kind=gpt", "model.heads=4", "model.experts=4", fmt::format("model.expert_groups={}", groups)});
+  config.parallel.mode = Mode::kSemiAuto;
+  config.parallel.pp = c.crews;
+  config.parallel.ep = 2;
+  config.parallel.tp = c.tp;
+  config.parallel.schedule = c.schedule;
+  config.parallel.zero.level = c.zero;
+  config.parallel.zero.threshold_kb = 0;
+  config.parallel.gradient_accumulation_steps = c.micro_batches;
+  config.parallel.interleave = c.interleave;
+  return parallel_of(config, c.ranks);
+}
+
+Graph step_of_experts(int64_t groups, Numerics numerics = Numerics::kFast) {
+  return text_step({.layers = 4,
+                    .dropout = 0.1,
+                    .experts = 4,
+                    .top_k = 2,
+                    .capacity_factor = 0.75,
+                    .aux_loss_factor = 0,
+                    .expert_groups = groups},
+                   DType::kF32, numerics);
+}
+
+class PipelineOfSharedExperts : public testing::TestWithParam<SharedExperts> {};
+
+TEST_P(PipelineOfSharedExperts, trains_as_one_rank_does) {
+  const SharedExperts& c = GetParam();
+  const int64_t groups = c.ranks / c.crews / c.tp * c.micro_batches * c.interleave;
+  EXPECT_EQ(difference_on(c.ranks, step_of_experts(groups), by_experts(c, groups)), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, PipelineOfSharedExperts,
+    testing::Values(SharedExperts{"no_pipeline", 2, 1}, SharedExperts{"no_pipeline_dp2", 4, 1, 2},
+                    SharedExperts{"gpipe", 4, 2, 4, "gpipe"}, SharedExperts{"one_f_one_b"},
+                    SharedExperts{"zb_h1", 4, 2, 4, "zb-h1"}, SharedExperts{"zb_h2", 4, 2, 4, "zb-h2"},
+                    SharedExperts{"interleaved", 4, 2, 4, "interleaved"},
+                    SharedExperts{"interleaved_delayed", 4, 2, 4, "interleaved-delayed"},
+                    SharedExperts{"zb_v", 4, 2, 4, "zb-v"}, SharedExperts{"v_half", 4, 2, 4, "v-half"},
+                    SharedExperts{"v_min", 4, 2, 6, "v-min"}, SharedExperts{"dualpipe_v", 4, 2, 4, "dualpipe-v"},
+                    SharedExperts{"dp2_zero3", 8, 2, 2, "1f1b", 1, 3}, SharedExperts{"tp2", 8, 2, 4, "zb-h1", 2, 1},
+                    SharedExperts{"interleave2", 4, 2, 2, "1f1b", 1, 0, 2}),
+    [](const auto& each) { return each.param.name; });
+
+// What a rank keeps for the backward pass is of one micro-batch, not of all that wait for their exchange.
+TEST(PipelineOfSharedExperts, keeps_as_many_micro_batches_as_the_schedule_says) {
+  const auto bytes = [](const SharedExperts& c) {
+    const ExecutionPlan plan = compile(step_of_experts(12), {.ranks = c.ranks, .parallel = by_experts(c, 12)}).plan(0);
+    return plan.arena().bytes - plan.arena().persistent;
+  };
+  EXPECT_GT(10 * bytes({"", 4, 2, 6, "gpipe"}), 13 * bytes({"", 4, 2, 6, "1f1b"}));
+  EXPECT_GT(10 * bytes({"", 2, 1, 2}), 13 * bytes({"", 2, 1, 6}));
+}
+
+// Sums in the order of one rank, of all samples of a rank before those of the next, leave an expert's tokens to several
+// micro-batches; groups of tokens go over several chunks of positions.
+TEST(PipelineOfSharedExperts, is_refused_where_an_exchange_needs_more_than_a_micro_batch) {
+  const auto refused = [](const SharedExperts& c, int64_t groups, Numerics numerics) -> std::string {
+    try {
+      compile(step_of_experts(groups, numerics), {.ranks = 4, .parallel = by_experts(c, groups), .numerics = numerics});
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return "";
+  };
+  const auto by_gpipe = AllOf(HasSubstr("works on all micro-batches at once"), HasSubstr("use the schedule gpipe"));
+  EXPECT_THAT(refused({}, 8, Numerics::kInvariant), by_gpipe);
+  EXPECT_THAT(refused({}, 2, Numerics::kFast), by_gpipe);
+  EXPECT_THAT(refused({"", 4, 2, 4, "seq-1f1b"}, 8, Numerics::kFast), HasSubstr("take another schedule than seq-1f1b"));
 }
 
 TEST(PipelineInBf16, stays_as_near_as_its_rounding) {

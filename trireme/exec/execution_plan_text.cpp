@@ -19,6 +19,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
+#include "trireme/exec/call_text.h"
 #include "trireme/exec/execution_plan.h"
 #include "trireme/op/message.h"
 #include "trireme/op/registry.h"
@@ -309,6 +310,20 @@ class PlanReader {
   bool begun_ = false;
 };
 
+std::string text_of(const PlanCall& c) {
+  return fmt::format("call {} in={} out={} attrs={}\n", c.op->name, list(c.in), list(c.out), c.attrs.text());
+}
+
+// What an action's line says of its op: all, or the call that says it.
+struct SaidOfAction {
+  std::string what, attrs;
+};
+
+SaidOfAction said_of(const Action& a, bool by_call) {
+  if (by_call) return {fmt::format("call={}", a.call), ""};
+  return {fmt::format("{} kernel={}", a.op->name, quote(a.kernel)), fmt::format(" attrs={}", a.attrs.text())};
+}
+
 }  // namespace
 
 std::string_view to_string(Lane lane) {
@@ -355,19 +370,27 @@ std::string to_string(const ExecutionPlan& plan) {
     out += fmt::format("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value,
                        to_string(in.init));
   }
-  for (const PlanCall& c : plan.calls) {
-    out += fmt::format("call {} in={} out={} attrs={}\n", c.op->name, list(c.in), list(c.out), c.attrs.text());
-  }
+  for (const PlanCall& c : plan.calls) out += text_of(c);
   for (const Action& a : plan.actions) {
-    const std::string what =
-        a.call >= 0 ? fmt::format("call={}", a.call) : fmt::format("{} kernel={}", a.op->name, quote(a.kernel));
-    out += fmt::format("action {} {} in={} out={} waits={} scratch={} scope={}", to_string(a.lane), what, list(a.in),
-                       list(a.out), list(a.waits), a.scratch, quote(a.scope));
-    out += a.call >= 0 ? "\n" : fmt::format(" attrs={}\n", a.attrs.text());
+    const SaidOfAction said = said_of(a, a.call >= 0);
+    out += fmt::format("action {} {} in={} out={} waits={} scratch={} scope={}{}\n", to_string(a.lane), said.what,
+                       list(a.in), list(a.out), list(a.waits), a.scratch, quote(a.scope), said.attrs);
   }
   for (const PlanOutput& o : plan.outputs) {
     out += fmt::format("output {} value={} updates={}\n", quote(o.name), o.value, o.updates);
   }
+  return out;
+}
+
+int64_t bytes_saved_by_calls(const ExecutionPlan& plan) {
+  const auto bytes = [](const SaidOfAction& said) {
+    return static_cast<int64_t>(said.what.size() + said.attrs.size());
+  };
+  int64_t out = 0;
+  for (const Action& a : plan.actions) {
+    if (a.call >= 0) out += bytes(said_of(a, false)) - bytes(said_of(a, true));
+  }
+  for (const PlanCall& c : plan.calls) out -= static_cast<int64_t>(text_of(c).size());
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/exec/call_text.h"
 #include "trireme/exec/execution_plan.h"
 
 namespace trireme {
@@ -76,11 +77,7 @@ ReuseSavings reuse_savings(const ExecutionPlan& plan, int64_t per_stream) {
     out.streams_before += streams(static_cast<int64_t>(actions.size()));
     out.streams_after += streams(alone) + static_cast<int64_t>(calls.size());
   }
-  if (plan.calls.empty()) return out;
-  ExecutionPlan without = plan;
-  without.calls.clear();
-  for (Action& action : without.actions) action.call = -1;
-  out.plan_bytes = static_cast<int64_t>(to_string(without).size()) - static_cast<int64_t>(to_string(plan).size());
+  out.plan_bytes = bytes_saved_by_calls(plan);
   return out;
 }
 

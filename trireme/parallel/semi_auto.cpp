@@ -10,6 +10,7 @@
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/structural.h"
 #include "trireme/parallel/asked/op_names.h"
+#include "trireme/parallel/batch_in_parts.h"
 #include "trireme/parallel/batch_layouts.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/parallel/propagate/op_attributes.h"
@@ -56,6 +57,8 @@ class SemiAuto {
     }
     for (const OpRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
+    if (asks_.sums_flow) find_axes_within();
+    BatchInParts(graph_, parallel_, all_).ask(asks_);
     Strategy plain = options_.decide ? options_.decide(graph_, all_, asks_) : propagate(graph_, all_, asks_);
     tell_who_asked(plain);
     if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
@@ -113,7 +116,6 @@ class SemiAuto {
       if (is_stored || !is_found_by_search() || layouts.is_asked(input))
         asks_.inputs[i] = is_stored ? stored_data(input) : layouts.of(input, index);
       ++index;
-      if (asks_.inputs[i]) cut_in_micro_batches(input, *asks_.inputs[i]);
     }
   }
 
@@ -128,52 +130,6 @@ class SemiAuto {
     for (size_t i = 0; i < plain.nodes.size(); ++i) {
       if (graph_.nodes()[i].phase != Phase::kUpdate) asks_.nodes.emplace(static_cast<NodeId>(i), plain.nodes[i]);
     }
-  }
-
-  // "use 4 micro-batches, or ": the most that are no more than `count` and that pipeline and samples allow, if any.
-  std::string fewer_micro_batches(int64_t samples, int64_t count) const {
-    const int64_t step = parallel_.interleave;
-    const int64_t least = std::max<int64_t>(step, parallel_.pipeline.crews > 1 ? parallel_.pipeline.crews * step : 1);
-    for (int64_t fewer = count - count % step; fewer >= least; fewer -= step) {
-      if (samples % fewer == 0) return fmt::format("use {}, or ", counted(fewer / step, "micro-batch"));
-    }
-    return step > 1 ? "leave the interleaving out, or use " : "use ";
-  }
-
-  // Each rank's part of the batch is divided into this many parts.
-  void cut_in_micro_batches(const Input& input, Layout& layout) const {
-    if (micro_batches(all_) == 1) return;
-    const TensorType& type = graph_.type(input.value);
-    require(type.shape.rank() >= 1, "data input '{}' is a scalar; its first dimension must be the batch", input.name);
-    const std::vector<int> chunks = seq_chunk_axes(all_);
-    const int64_t count = micro_batches(all_) / seq_chunks(all_);
-    const int64_t samples = type.shape[0] / mesh_.size_of(layout.dims[0]);
-    require(samples % count == 0,
-            "a rank's {} of the batch ('{}' {}) cannot be divided into {} micro-batches{}; {}a batch of {}",
-            counted(samples, "sample"), input.name, to_string(type), count,
-            parallel_.interleave > 1 ? fmt::format(" (parallel.gradient_accumulation_steps = {} x interleave = {})",
-                                                   count / parallel_.interleave, parallel_.interleave)
-                                     : "",
-            fewer_micro_batches(samples, count), (samples + count - 1) / count * count * mesh_.size_of(layout.dims[0]));
-    for (const int axis : micro_batch_axes(all_)) {
-      if (!is_seq_chunk_axis(all_, axis)) layout.dims[0].push_back(axis);
-    }
-    if (!chunks.empty()) cut_in_chunks(input, chunks, layout);
-  }
-
-  void cut_in_chunks(const Input& input, const std::vector<int>& chunks, Layout& layout) const {
-    const TensorType& type = graph_.type(input.value);
-    require(type.shape.rank() >= 2,
-            "data input '{}' {} has no positions that could be cut into {} chunks; use the schedule {}", input.name,
-            to_string(type), seq_chunks(all_), of_whole_positions(parallel_.pipeline.schedule));
-    const int64_t positions = type.shape[1] / mesh_.size_of(layout.dims[1]);
-    int64_t fits = seq_chunks(all_);
-    while (fits > 1 && positions % fits != 0) --fits;
-    require(fits == seq_chunks(all_), "a rank's {} positions ('{}' {}) cannot be divided into {} chunks; {}", positions,
-            input.name, to_string(type), seq_chunks(all_),
-            fits > 1 ? fmt::format("use {}", fits)
-                     : fmt::format("use the schedule {}", of_whole_positions(parallel_.pipeline.schedule)));
-    layout.dims[1].insert(layout.dims[1].end(), chunks.begin(), chunks.end());
   }
 
   // As the training step has the batch.
@@ -308,6 +264,22 @@ class SemiAuto {
     }
     for (const auto& [value, asked] : parameters_) {
       asks_.inputs[static_cast<size_t>(graph_.value(value).index)] = asked.layout;
+    }
+  }
+
+  // Ranks that share a batch and, in some op, a weight: they exchange samples there. In invariant mode their sums must
+  // be taken after those over micro-batches.
+  void find_axes_within() {
+    std::vector<int> of_batch;
+    for (size_t i = 0; i < graph_.inputs().size(); ++i) {
+      const std::optional<Layout>& asked = asks_.inputs[i];
+      if (graph_.inputs()[i].role != Role::kData || !asked || asked->dims.empty()) continue;
+      of_batch.insert(of_batch.end(), asked->dims[0].begin(), asked->dims[0].end());
+    }
+    for (const auto& [value, asked] : parameters_) {
+      if (asked.stored) continue;
+      std::ranges::copy_if(of_batch, std::back_inserter(asks_.within_micro_batches),
+                           [&layout = asked.layout](int axis) { return layout.dim_cut_by(axis) >= 0; });
     }
   }
 

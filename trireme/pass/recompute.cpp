@@ -70,19 +70,20 @@ class Recomputing {
     std::vector<NodeId> forward, backward;  // in their order
   };
 
+  // Where something was asked for.
   void say_nothing() const {
     using Rule = Recompute::Rule;
     const bool by_rule =
         std::ranges::any_of(options_.rules, [](const Rule& rule) { return rule.keep == Rule::Keep::kAgain; });
     if (!by_rule && !options_.rows && options_.blocks == 0) return;
-    say(asked_for_, {fmt::format("recompute: nothing is computed again; {}",
-                                 options_.rows ? "no activation function or norm makes 64 KiB or more on a rank "
-                                                 "that the backward pass reads"
-                                 : options_.blocks != 0 ? "no module with a number (h.0) makes what the backward pass "
-                                                          "reads"
-                                                        : "the backward pass reads nothing of what parallel.keep "
-                                                          "names but what other modules read too"),
-                     true});
+    say(asked_for_, {fmt::format("recompute: nothing is computed again; {}", why_nothing()), true});
+  }
+
+  std::string_view why_nothing() const {
+    if (options_.rows)
+      return "no activation function or norm makes 64 KiB or more on a rank that the backward pass reads";
+    if (options_.blocks != 0) return "no module with a number (h.0) makes what the backward pass reads";
+    return "the backward pass reads nothing of what parallel.keep names but what other modules read too";
   }
 
   static size_t at(int32_t id) { return static_cast<size_t>(id); }

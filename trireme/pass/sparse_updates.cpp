@@ -14,8 +14,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "trireme/base/error.h"
+#include "trireme/ir/readers.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/on_host.h"
 #include "trireme/pass/passes.h"
@@ -49,11 +51,8 @@ class SparseUpdates {
       : program_(program),
         graph_(program.graph),
         options_(options),
-        rewrite_(program),
-        readers_(graph_.values().size()) {
-    for (NodeId id = 0; id < node_count(); ++id) {
-      for (const ValueId operand : graph_.node(id).inputs) readers_[at(operand)].push_back(id);
-    }
+        readers_(program.graph),
+        asked_(graph_.values().size(), 0) {
     for (const Output& output : graph_.outputs()) {
       is_output_.insert(output.value);
       if (output.updates != kNoValue) replaces_.emplace(output.value, output.updates);
@@ -73,6 +72,7 @@ class SparseUpdates {
   bool any() const { return !updates_.empty() || !sums_.empty(); }
 
   Program run() {
+    rewrite_.emplace(program_);
     std::set<ValueId> lists;
     for (const auto* const all : {&updates_, &sums_}) {
       for (const auto& [id, each] : *all) lists.insert(each.lists.begin(), each.lists.end());
@@ -88,10 +88,10 @@ class SparseUpdates {
       } else {
         Few<ValueId, 4> in = node.inputs;
         for (ValueId& operand : in) operand = lists.contains(operand) ? made_.at(operand).rows : operand;
-        rewrite_.copy(id, in, node.outputs);
+        rewrite_->copy(id, in, node.outputs);
       }
     }
-    return rewrite_.finish();
+    return rewrite_->finish();
   }
 
  private:
@@ -132,7 +132,7 @@ class SparseUpdates {
     out.replaced.assign(node.inputs.size(), 0);
     for (const ValueId made : node.outputs) {
       const auto replaced = replaces_.find(made);
-      if (replaced == replaces_.end() || !readers_[at(made)].empty()) return false;
+      if (replaced == replaces_.end() || !readers_.of(made).empty()) return false;
       if (std::ranges::count(node.inputs, replaced->second) != 1 || type(made).shape.rank() == 0) return false;
       out.replaced[static_cast<size_t>(std::ranges::find(node.inputs, replaced->second) - node.inputs.begin())] = 1;
     }
@@ -176,7 +176,7 @@ class SparseUpdates {
 
   void add_lists(ValueId id, std::set<ValueId>& out) const {
     out.insert(id);
-    const ListPlan& plan = *plans_.at(id);
+    const ListPlan& plan = plans_.at(id);
     if (plan.how == Listing::kAsRows) return;
     for (const ValueId operand : graph_.node(plan.node).inputs) add_lists(operand, out);
   }
@@ -185,7 +185,7 @@ class SparseUpdates {
   // list has the rows of all.
   bool is_read_as_list(ValueId id, const ByRows& update) const {
     if (is_output_.contains(id)) return false;
-    return std::ranges::all_of(readers_[at(id)], [&](NodeId reader) {
+    return std::ranges::all_of(readers_.of(id), [&](NodeId reader) {
       const Node& node = graph_.node(reader);
       if (reader == update.node) return true;
       if (node.outputs.size() == 1 && update.lists.contains(node.outputs[0])) return true;
@@ -194,12 +194,12 @@ class SparseUpdates {
   }
 
   const ListPlan* list_of(ValueId id) {
+    if (asked_[at(id)] == 0) {
+      asked_[at(id)] = 1;
+      if (std::optional<ListPlan> found = find_list(id)) plans_.emplace(id, std::move(*found));
+    }
     const auto known = plans_.find(id);
-    if (known != plans_.end()) return known->second ? &*known->second : nullptr;
-    std::optional<ListPlan> found = find_list(id);
-    std::optional<ListPlan>& plan = plans_[id];
-    plan = std::move(found);
-    return plan ? &*plan : nullptr;
+    return known == plans_.end() ? nullptr : &known->second;
   }
 
   std::optional<ListPlan> find_list(ValueId id) {
@@ -273,7 +273,7 @@ class SparseUpdates {
   void say_what_stays_whole() {
     for (const Update& update : graph_.updates()) {
       if (list_of(update.gradient) == nullptr) continue;
-      for (const NodeId reader : readers_[at(update.gradient)]) {
+      for (const NodeId reader : readers_.of(update.gradient)) {
         const Node& node = graph_.node(reader);
         const bool is_update = std::ranges::count(node.inputs, update.parameter) > 0;
         if (!is_update || !is_on_host(reader) || updates_.contains(reader)) continue;
@@ -292,7 +292,7 @@ class SparseUpdates {
     if (keeps == nullptr || keeps(update.attrs).empty())
       return "the optimizer changes the others, too, by a decay or a mean (`trireme help config`: train.optimizer has "
              "some that do not)";
-    for (const NodeId reader : readers_[at(gradient)]) {
+    for (const NodeId reader : readers_.of(gradient)) {
       const Node& node = graph_.node(reader);
       if (&node != &update && !def_of(node).traits.sums_exactly)
         return fmt::format("{} reads it, too, and its bits depend on where rows of zeros stand", node.op->name);
@@ -317,7 +317,7 @@ class SparseUpdates {
     int64_t places = 0;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (update.listed[i] == 0) continue;
-      const ListPlan& list = *plans_.at(node.inputs[i]);
+      const ListPlan& list = plans_.at(node.inputs[i]);
       const int64_t row_bytes = type(node.inputs[i]).bytes() / type(node.inputs[i]).shape[0];
       const int64_t merged = list.most > list.places ? list.most : 0;
       sparse += (list.places + merged) * (row_bytes + size_of(DType::kI64));
@@ -346,19 +346,18 @@ class SparseUpdates {
       lies.dims.push_back(layout(like).dims[static_cast<size_t>(dim)]);
       whole.push_back((*program_.whole[at(like)])[dim]);
     }
-    return rewrite_.new_value(local, std::move(lies), std::move(whole));
+    return rewrite_->new_value(local, std::move(lies), std::move(whole));
   }
 
   List new_list(ValueId like, int64_t places, const std::vector<int>& axes) {
     return {new_rows(like, DType::kI64, places, axes, false), new_rows(like, type(like).dtype, places, axes, true)};
   }
 
-  void make_list(const std::optional<ListPlan>& of, ValueId value) {
-    const ListPlan& plan = *of;
+  void make_list(const ListPlan& plan, ValueId value) {
     const Node& node = graph_.node(plan.node);
     List made = new_list(value, plan.places, plan.axes);
     const auto add = [&](const OpBase& op, const Attrs& attrs, std::vector<ValueId> in, std::vector<ValueId> out) {
-      rewrite_.add(op, attrs, std::span(&plan.node, 1), in, out);
+      rewrite_->add(op, attrs, std::span(&plan.node, 1), in, out);
     };
     switch (plan.how) {
       case Listing::kAsRows: {
@@ -381,17 +380,17 @@ class SparseUpdates {
         const List own = made_.at(node.inputs[0]);
         CollectiveAttrs attrs = node.attrs.as<CollectiveAttrs>();
         attrs.dim = 0;
-        const List all = new_list(value, plans_.at(node.inputs[0])->places * attrs.size, {});
+        const List all = new_list(value, plans_.at(node.inputs[0]).places * attrs.size, {});
         const OpDef& gather = structural().step(ReshardStep::Kind::kAllGather);
-        rewrite_.insert(gather, Attrs::of(attrs), plan.node, {{own.numbers}}, {{all.numbers}});
-        rewrite_.insert(gather, Attrs::of(attrs), plan.node, {{own.rows}}, {{all.rows}});
+        rewrite_->insert(gather, Attrs::of(attrs), plan.node, {{own.numbers}}, {{all.numbers}});
+        rewrite_->insert(gather, Attrs::of(attrs), plan.node, {{own.rows}}, {{all.rows}});
         add(structural().merge_rows, Attrs::of(MergeRowsAttrs{attrs.size, plan.places}), {all.numbers, all.rows},
             {made.numbers, made.rows});
         break;
       }
     }
     made_[value] = made;
-    rewrite_.same(value, made.rows);
+    rewrite_->same(value, made.rows);
   }
 
   void update_rows(const ByRows& update) {
@@ -406,16 +405,16 @@ class SparseUpdates {
       const ValueId operand = node.inputs[i];
       if (update.replaced[i] != 0) {
         in.push_back(new_rows(operand, type(operand).dtype, places, {}, true));
-        rewrite_.insert(structural().take_rows, Attrs(), update.node, {{operand, numbers}}, {{in.back()}});
+        rewrite_->insert(structural().take_rows, Attrs(), update.node, {{operand, numbers}}, {{in.back()}});
       } else {
         in.push_back(update.listed[i] != 0 ? made_.at(operand).rows : operand);
       }
     }
     for (const ValueId made : node.outputs) out.push_back(new_rows(made, type(made).dtype, places, {}, true));
-    rewrite_.add(*node.op, node.attrs, std::span(&update.node, 1), in, out);
+    rewrite_->add(*node.op, node.attrs, std::span(&update.node, 1), in, out);
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       const ValueId made = node.outputs[k];
-      rewrite_.insert(structural().put_rows, Attrs(), update.node, {{replaces_.at(made), numbers, out[k]}}, {{made}});
+      rewrite_->insert(structural().put_rows, Attrs(), update.node, {{replaces_.at(made), numbers, out[k]}}, {{made}});
     }
   }
 
@@ -423,24 +422,25 @@ class SparseUpdates {
     const Node& node = graph_.node(sum.node);
     const size_t at_list = sum.listed[0] != 0 ? 0 : 1;
     const List& list = made_.at(node.inputs[at_list]);
-    rewrite_.add(structural().add_rows, Attrs(), std::span(&sum.node, 1),
-                 {{node.inputs[1 - at_list], list.numbers, list.rows}}, node.outputs);
+    rewrite_->add(structural().add_rows, Attrs(), std::span(&sum.node, 1),
+                  {{node.inputs[1 - at_list], list.numbers, list.rows}}, node.outputs);
   }
 
   int64_t rows_of(const ByRows& update) const {
     const Node& node = graph_.node(update.node);
     const auto listed = std::ranges::find(update.listed, 1) - update.listed.begin();
-    return plans_.at(node.inputs[static_cast<size_t>(listed)])->places;
+    return plans_.at(node.inputs[static_cast<size_t>(listed)]).places;
   }
 
   const Program& program_;
   const Graph& graph_;
   const PassOptions& options_;
-  Rewrite rewrite_;
-  std::vector<std::vector<NodeId>> readers_;  // by value
+  std::optional<Rewrite> rewrite_;  // where there is something to do
+  Readers readers_;
+  std::vector<char> asked_;  // by value, whether it can be a list; those that can are in plans_
   std::set<ValueId> is_output_;
   std::map<ValueId, ValueId> replaces_;  // by output, the input
-  std::map<ValueId, std::optional<ListPlan>> plans_;
+  std::unordered_map<ValueId, ListPlan> plans_;
   std::map<NodeId, ByRows> updates_, sums_;
   std::map<ValueId, List> made_;
   std::optional<std::vector<char>> on_host_;  // by node
@@ -456,6 +456,8 @@ extern const Pass sparse_updates{
     .doc = "tables of which a step reads few rows are updated by these alone",
     .run =
         [](Program program, const PassOptions& o) {
+          const auto begins_list = [](const Node& node) { return def_of(node).as_rows.has_value(); };
+          if (std::ranges::none_of(program.graph.nodes(), begins_list)) return program;
           SparseUpdates updates(program, o);
           return updates.any() ? updates.run() : std::move(program);
         },

@@ -34,6 +34,10 @@ struct Asks {
   // second is true, which makes of a sum's mean the mean of the rank's own part. Gradients are those of what ranks so
   // compute, and of what an input is updated with the ranks' mean is taken (parallel/propagate/unsummed_values.h).
   std::map<NodeId, bool> unsummed;
+  // Axes of ranks that are less significant than micro-batches where both cut a dimension. Ranks along them share the
+  // weights of some op (experts), and exchange samples there: those of one micro-batch must lie side by side, or ranks
+  // would need parts of several micro-batches at once.
+  std::vector<int> within_micro_batches;
 };
 
 }  // namespace trireme

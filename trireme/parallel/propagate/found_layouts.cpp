@@ -16,15 +16,17 @@ Layout with_its_micro_batches(const Propagated& known, ValueId id, const Layout&
     for (const int axis : own->dims[dim]) {
       if (is_micro_batch_axis(known.mesh(), axis) && !out.uses(axis)) out.dims[dim].push_back(axis);
     }
-    chunks_first(known, out.dims[dim]);
+    order_micro_batches(known.mesh(), known.asks, out.dims[dim]);
   }
   return fits(out, known.graph.type(id).shape, known.mesh()) ? out : seen;
 }
 
 }  // namespace
 
-void chunks_first(const Propagated& known, std::vector<int>& axes) {
-  std::ranges::stable_partition(axes, [&](int axis) { return is_seq_chunk_axis(known.mesh(), axis); });
+void order_micro_batches(const Mesh& mesh, const Asks& asks, std::vector<int>& axes) {
+  std::ranges::stable_partition(axes, [&](int axis) { return is_seq_chunk_axis(mesh, axis); });
+  const auto within = std::ranges::find_first_of(axes, asks.within_micro_batches);
+  std::stable_partition(within, axes.end(), [&](int axis) { return is_micro_batch_axis(mesh, axis); });
 }
 
 std::optional<Layout> found_by(const Propagated& known, const Node& node, ValueId operand) {

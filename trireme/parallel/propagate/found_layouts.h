@@ -11,8 +11,8 @@ namespace trireme {
 // Nothing where the operand's layout is not known yet.
 std::optional<Layout> found_by(const Propagated& known, const Node& node, ValueId operand);
 
-// Puts chunks of positions before all else that a dimension is cut by: ranks share each chunk, and what they have of it
-// lies side by side.
-void chunks_first(const Propagated& known, std::vector<int>& axes);
+// The order of the axes that cut a dimension. Chunks of positions come before all else: ranks share each chunk, and
+// what they have of it lies side by side. Micro-batches come before the axes that are within them.
+void order_micro_batches(const Mesh& mesh, const Asks& asks, std::vector<int>& axes);
 
 }  // namespace trireme

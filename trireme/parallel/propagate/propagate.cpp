@@ -43,7 +43,7 @@ FactorCuts as_asked(const Propagated& known, const Node& node, const ShardingRul
     }
   }
   FactorCuts out = NodeChoice(rule, have, known.mesh()).extend(asked);
-  for (std::vector<int>& axes : out.axes) chunks_first(known, axes);
+  for (std::vector<int>& axes : out.axes) order_micro_batches(known.mesh(), known.asks, axes);
   return out;
 }
 

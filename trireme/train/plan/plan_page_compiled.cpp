@@ -103,6 +103,14 @@ std::vector<LaneSpan> titled(std::vector<LaneSpan> spans, double end_s) {
   return out;
 }
 
+// What is moved for `takes_s` until `moved_s`: under compute, and then while that waits for it.
+void add_moved(double takes_s, double moved_s, double exposed_s, std::vector<LaneSpan>& lane) {
+  const double begin_s = moved_s - takes_s;
+  const double hidden_s = std::max(begin_s, moved_s - exposed_s);
+  if (hidden_s > begin_s) lane.push_back({begin_s, hidden_s, kMovingColor});
+  if (moved_s > hidden_s) lane.push_back({hidden_s, moved_s, kExposedColor});
+}
+
 // Of the first rank of a crew: what it computes, and beside that what each lane that it uses moves.
 std::vector<LaneRow> rows_of(const TimedStep& step, size_t crew, const std::string& name) {
   const CompiledCrew& of = step.compiled.crews[crew];
@@ -124,14 +132,11 @@ std::vector<LaneRow> rows_of(const TimedStep& step, size_t crew, const std::stri
       continue;
     }
     if (is_receipt(action)) continue;  // it is its sender's lane that is busy
+    const double takes_s = step.seconds[crew][i];
     const double begin_s = std::max(span.begin_s, free_s[lane]);
-    const double moved_s =
-        is_message(*action.op) || span.end_s == 0 ? begin_s + step.seconds[crew][i] : std::max(span.end_s, begin_s);
-    free_s[lane] = moved_s;
-    const double hidden_s = std::max(moved_s - step.seconds[crew][i], moved_s - span.exposed_s);
-    if (hidden_s > moved_s - step.seconds[crew][i])
-      lanes[lane].push_back({moved_s - step.seconds[crew][i], hidden_s, kMovingColor});
-    if (moved_s > hidden_s) lanes[lane].push_back({hidden_s, moved_s, kExposedColor});
+    const bool ends_unseen = is_message(*action.op) || span.end_s == 0;
+    free_s[lane] = ends_unseen ? begin_s + takes_s : std::max(span.end_s, begin_s);
+    add_moved(takes_s, free_s[lane], span.exposed_s, lanes[lane]);
   }
   std::vector<LaneRow> out{{.name = name, .spans = titled(std::move(lanes[0]), end_s)}};
   for (size_t lane = 1; lane < kLanes; ++lane) {
