@@ -100,6 +100,7 @@ memory::desc weight_desc(const Problem& c, memory::data_type type) {
 struct Step {
   dnnl::primitive run;
   memory::desc x, w, y, scratchpad;
+  std::string way;  // oneDNN's name for how it computes it
 };
 
 template <class Backward, class Desc>
@@ -114,6 +115,7 @@ Step backward_step(const Desc& desc, const dnnl::convolution_forward::primitive_
   step.w = weight ? md(dnnl::query::diff_weights_md, 0) : md(dnnl::query::weights_md, 0);
   step.y = md(dnnl::query::diff_dst_md, 0);
   step.scratchpad = pd.scratchpad_desc();
+  step.way = pd.impl_info_str();
   return step;
 }
 
@@ -128,7 +130,8 @@ Step make_step(Pass pass, const Problem& c, int64_t images, const memory::desc& 
                                                 forward_w, y, c.stride, c.dilation, c.before, c.after);
   const dnnl::convolution_forward::primitive_desc pd(forward, attr, onednn_engine());
   if (pass == Pass::kForward) {
-    return {dnnl::convolution_forward(pd), pd.src_desc(), pd.weights_desc(), pd.dst_desc(), pd.scratchpad_desc()};
+    return {dnnl::convolution_forward(pd), pd.src_desc(),     pd.weights_desc(), pd.dst_desc(),
+            pd.scratchpad_desc(),          pd.impl_info_str()};
   }
   if (pass == Pass::kInput) {
     const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, x, w, y, c.stride, c.dilation,
@@ -281,6 +284,10 @@ std::string conv_why_not(const TypeArgs& args) {
 }
 
 }  // namespace
+
+std::string onednn_way_of(Pass pass, const TypeArgs& args) {
+  return ConvPlan(pass, problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>())).whole.way;
+}
 
 std::span<const Kernel> conv_kernels() {
   static constexpr Kernel kAll[] = {

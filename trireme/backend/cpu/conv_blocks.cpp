@@ -243,11 +243,9 @@ std::string conv_blocks_why_not(const TypeArgs& args) {
   // Without instructions for bf16, oneDNN widens it itself, but not below avx512.
   if (args.in[0].dtype == DType::kBF16 && !(isa() >= Isa::kAvx512 && onednn_has(Isa::kAvx512))) return "";
   if (isa() != Isa::kAvx2) return fmt::format("on {} oneDNN takes any number of channels", to_string(isa()));
-  constexpr int64_t kVector = 8;
-  const Windows c = blocks_of_call<pass>(args).c;
-  if (c.groups() > 1) return "channels are in groups, for which oneDNN has kernels";
-  if (c.x[3] % kVector == 0 && c.w[0] % kVector == 0)
-    return fmt::format("{} channels to {} fill the vectors of oneDNN's convolutions", c.x[3], c.w[0]);
+  if (blocks_of_call<pass>(args).c.groups() > 1) return "channels are in groups, for which oneDNN has kernels";
+  const std::string way = onednn_way_of(pass, args);
+  if (way.starts_with("jit")) return fmt::format("oneDNN has loops in vectors for it ({})", way);
   return "";
 }
 

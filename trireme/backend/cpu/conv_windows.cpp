@@ -91,6 +91,26 @@ inline float* put_run(const Bf16* from, int64_t n, float* to) {
   return to + n;
 }
 
+// A window that lies inside the image: one run for each of its lines, all of the same length, which is looked at once.
+template <class T>
+T* put_lines(const T* from, int64_t lines, int64_t step, int64_t n, T* to) {
+  constexpr int64_t kTogether = 16 / sizeof(T);
+  if (n < kTogether || n > 2 * kTogether) {
+    for (; lines > 0; --lines, from += step) to = put_run(from, n, to);
+    return to;
+  }
+  // Two pieces, the second of which ends where the run does.
+  for (; lines > 0; --lines, from += step, to += n) {
+    std::memcpy(to, from, kTogether * sizeof(T));
+    std::memcpy(to + n - kTogether, from + n - kTogether, kTogether * sizeof(T));
+  }
+  return to;
+}
+inline float* put_lines(const Bf16* from, int64_t lines, int64_t step, int64_t n, float* to) {
+  for (; lines > 0; --lines, from += step) to = put_run(from, n, to);
+  return to;
+}
+
 }  // namespace
 
 Windows windows_of(Pass pass, const Shape& a, const Shape& b, const Shape& result, const Conv2dAttrs& attrs) {
@@ -110,9 +130,19 @@ Windows windows_of(Pass pass, const Shape& a, const Shape& b, const Shape& resul
 
 template <class T, class Col>
 void gather_windows(const Windows& c, int64_t group, int64_t first, int64_t count, const T* x, Col* cols) {
+  const bool whole_lines = c.groups() == 1 && taps_together(c) == c.w[2];
+  // Of the top left tap, where all the others are in the image, too.
+  const int64_t tops = c.x[1] - (c.w[1] - 1) * c.dilation_h, lefts = c.x[2] - c.w[2] + 1;
+  const int64_t line = c.x[2] * c.x[3];
+  const int64_t lines = c.w[1], step = c.dilation_h * line, run = c.w[2] * c.w[3];
   PositionOf position(c, first);
   for (int64_t i = 0; i < count; ++i, position.next()) {
-    const T* const image = x + position.image() * c.x[1] * c.x[2] * c.x[3];
+    const T* const image = x + position.image() * c.x[1] * line;
+    const int64_t top = position.top(), left = position.left();
+    if (whole_lines && top >= 0 && top < tops && left >= 0 && left < lefts) {
+      cols = put_lines(image + top * line + left * c.x[3], lines, step, run, cols);
+      continue;
+    }
     each_run(c, group, position, [&](int64_t at, int64_t there, int64_t before, int64_t after) {
       cols = put_zeros(after, put_run(image + at, there, put_zeros(before, cols)));
     });

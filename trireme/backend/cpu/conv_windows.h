@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/op_def.h"
@@ -28,6 +29,10 @@ struct Windows {
 
 // Of the two operands and the result of a pass.
 Windows windows_of(Pass pass, const Shape& a, const Shape& b, const Shape& result, const Conv2dAttrs& attrs);
+
+// How oneDNN computes a pass whose tensors have elements, by its name for it: "jit:..." by loops made for convolutions,
+// others by slower ones. It is made for this, and found again by oneDNN when the kernel makes it.
+std::string onednn_way_of(Pass pass, const TypeArgs& args);
 
 // cols[count, row()]: the windows at `count` positions, counted over all images, zeros where they reach over an edge;
 // as they are stored, or in f32.

@@ -15,9 +15,12 @@ enum class ConvPass { kForward, kInput, kWeight };
 inline std::vector<Example> conv_cases(ConvPass pass) {
   std::vector<Example> cases;
   const auto add = [&](TensorType x, int64_t o, int64_t k, Conv2dAttrs attrs) {
-    const auto out = [&](int64_t size, int64_t stride) { return (size + 2 * attrs.padding[0] - k) / stride + 1; };
+    const auto out = [&](int dim) {
+      const int64_t reach = (k - 1) * attrs.dilation[dim] + 1;
+      return (x.shape[dim + 1] + 2 * attrs.padding[0] - reach) / attrs.stride[dim] + 1;
+    };
     const TensorType w = f32_of({o, k, k, x.shape[3] / attrs.groups});
-    const TensorType y = f32_of({x.shape[0], out(x.shape[1], attrs.stride[0]), out(x.shape[2], attrs.stride[1]), o});
+    const TensorType y = f32_of({x.shape[0], out(0), out(1), o});
     if (pass == ConvPass::kInput) attrs.size = {x.shape[1], x.shape[2]};
     if (pass == ConvPass::kWeight) attrs.size = {k, k};
     std::vector<TensorType> in = pass == ConvPass::kForward ? std::vector<TensorType>{x, w}
@@ -39,6 +42,8 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   // Few channels: positions enough for several sums, and windows that step and reach over edges.
   add(f32_of({19, 14, 13, 1}), 6, 5, {.padding = {2, 2}});
   add(f32_of({3, 9, 10, 6}), 16, 5, {.stride = {2, 1}, .padding = {1, 1}});
+  // Lines of a window that lie apart, also inside the image.
+  add(f32_of({4, 12, 11, 2}), 5, 3, {.padding = {1, 1}, .dilation = {2, 1}});
   return cases;
 }
 
