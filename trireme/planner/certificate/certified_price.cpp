@@ -78,10 +78,16 @@ int64_t CertifiedPrice::bytes_of_crew(int64_t crew, const std::vector<Sum>& stag
     persistent = exact_sum(persistent, stages[static_cast<size_t>(stage)].persistent);
     work = std::max(work, stages[static_cast<size_t>(stage)].work);
   }
-  for (int64_t forward = 0; forward < ahead; ++forward) kept = exact_sum(kept, stage_of(forward).kept);
+  // The stage is the same up to the next multiple of pp, so that what is kept grows evenly, and is most at an end.
+  const auto left = [&](int64_t turn) { return way_.pp - turn % way_.pp; };
+  for (int64_t forward = 0, next = 0; forward < ahead; forward = next) {
+    next = std::min(ahead, forward + left(forward));
+    kept = exact_sum(kept, exact_product(stage_of(forward).kept, next - forward));
+  }
   int64_t most = kept;
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    kept = exact_sum(kept, stage_of(ahead + turn).kept - stage_of(turns - 1 - turn).kept);
+  for (int64_t turn = 0, next = 0; turn < turns; turn = next) {
+    next = turn + std::min(left(turn), left(ahead + turn));
+    kept = exact_sum(kept, exact_product(stage_of(ahead + turn).kept - stage_of(turns - 1 - turn).kept, next - turn));
     most = std::max(most, kept);
   }
   return exact_sum(persistent, exact_sum(most, work));

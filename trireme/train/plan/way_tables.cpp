@@ -23,7 +23,7 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
     const bool is_own = known == alone_of(way.inner);
     return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
   }
-  const StageProblem problem = problem_with(way, least_of(*alone, known, way.inner, setting_.figures));
+  const StageProblem problem = problem_with(way, least_of(*alone, known, way.inner, setting_.figures), asked);
   if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(problem)};
   return {.kind = some_cut_fits(problem) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
 }
@@ -45,7 +45,7 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   if (!moved || !alone) return {};
   PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
   raise_moved(least, *moved);
-  return {.bound_ps = bound_of_longer_parts(problem_with(way, least))};
+  return {.bound_ps = bound_of_longer_parts(problem_with(way, least, Asked::kTime))};
 }
 
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top) {
@@ -104,9 +104,9 @@ CertifiedTables WayTables::asked() {
   return out;
 }
 
-StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
+StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices, Asked asked) {
   StageProblem out{.parts = {},
-                   .shape = shape(way),
+                   .shape = shape(way, asked),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
                    .memory = setting_.memory_bytes};
@@ -116,11 +116,18 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
   return out;
 }
 
-const PipelineShape& WayTables::shape(const OuterWay& way) {
-  const std::tuple key(way.schedule, way.pp, way.virtual_stages);
+const PipelineShape& WayTables::shape(const OuterWay& way, Asked asked) {
+  const std::tuple key(way.schedule, way.pp, way.virtual_stages, asked);
   const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  return shapes_.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
+  PipelineShape out;
+  if (asked == Asked::kMemory) {
+    out = shape_of_schedule(way.schedule, way.pp, way.virtual_stages);
+  } else {
+    out = shape(way, Asked::kMemory);
+    for (std::vector<HeldMoment>& crew : out.held) crew.clear();
+  }
+  return shapes_.emplace(key, std::move(out)).first->second;
 }
 
 }  // namespace trireme

@@ -42,13 +42,15 @@ class WayTables {
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
-  StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
-  const PipelineShape& shape(const OuterWay& way);
+  StageProblem problem_with(const OuterWay& way, const PartPrices& prices, Asked asked = Asked::kMemory);
+  // What crews hold, which bounds of times do not read, is most of a shape.
+  const PipelineShape& shape(const OuterWay& way, Asked asked);
 
   const ExactSetting& setting_;
   PartPricer pricer_;
   std::set<InnerWay> asked_alone_, asked_prices_;
-  std::map<std::tuple<std::string, int64_t, int64_t>, PipelineShape> shapes_;  // schedule, crews, stages of each
+  // By schedule, crews, and stages of each; that without what crews hold for questions of time.
+  std::map<std::tuple<std::string, int64_t, int64_t, Asked>, PipelineShape> shapes_;
   std::vector<int64_t> chain_;
 };
 
