@@ -1,11 +1,11 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [ONCE | LOOPS] [LIBS pkg::target ...] [DEFINES X=1 ...])
+#   trireme_folder(layout [ONCE | LOOPS] [TESTS_COMPUTE] [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
 # compiled with -O1, which takes about two thirds of the time that -O3 does. LOOPS: it works on elements, and is compiled with
-# -O3. Otherwise -O2.
+# -O3. Otherwise -O2. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
 # folder are compiled many at a time, as one. Every source still includes what it uses: the preset `dev` compiles each by itself
@@ -116,7 +116,7 @@ function(trireme_patched_sources)
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "ONCE;LOOPS" "" "LIBS;DEFINES" ${ARGN})
+  cmake_parse_arguments(ARG "ONCE;LOOPS;TESTS_COMPUTE" "" "LIBS;DEFINES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -145,6 +145,9 @@ function(trireme_folder name)
     set_property(GLOBAL PROPERTY TRIREME_TESTS_OF_${name} "${tests}")
     set_property(GLOBAL PROPERTY TRIREME_DEFINES_OF_${name} "${ARG_DEFINES}")
     set_property(GLOBAL PROPERTY TRIREME_LIBS_OF_${name} "${ARG_LIBS}")
+    if(ARG_TESTS_COMPUTE)
+      set_property(GLOBAL PROPERTY TRIREME_COMPUTE_OF_${name} COMPUTE)
+    endif()
   endif()
 endfunction()
 
@@ -162,7 +165,7 @@ function(trireme_test_headers)
     <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <thread> <vector>)
 endfunction()
 
-# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
+# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds [COST cost] SOURCES ... LIBS ...). Each of its tests is a test
 # of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
 # build the tests themselves are compiled for a quick build, many sources at a time: each stands in a namespace of its file's name, so that
 # two may give the same name to things of their own.
@@ -170,10 +173,16 @@ endfunction()
 # LIBRARY_FIRST: of an inline function that several objects have, the linker keeps the first copy, which would be that of the tests, compiled
 # without optimisation, for all that the library calls too; with the library before them it is the library's, and tests that compute much take
 # half the time.
+#
+# COMPUTE: its tests are compiled with -O1. COST: CTest starts programs of a higher one first, so that none of their long tests is left
+# alone at the end.
 function(trireme_test_program name)
-  cmake_parse_arguments(ARG "LIBRARY_FIRST" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT;COST" "SOURCES;LIBS" ${ARGN})
+  if(NOT ARG_COST)
+    set(ARG_COST 0)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
-  if(TRIREME_PRECOMPILE)
+  if(TRIREME_PRECOMPILE AND NOT ARG_COMPUTE)
     if(NOT TARGET trireme_test_headers)
       trireme_test_headers()
     endif()
@@ -181,7 +190,11 @@ function(trireme_test_program name)
   endif()
   trireme_together(${name} 9)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  if(ARG_COMPUTE)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  else()
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  endif()
   if(ARG_LIBRARY_FIRST)
     target_link_options(${name} PRIVATE LINKER:--whole-archive $<TARGET_FILE:trireme> LINKER:--no-whole-archive)
   endif()
@@ -192,7 +205,7 @@ function(trireme_test_program name)
   string(REGEX REPLACE "_test$" "" prefix ${name})
   # What jobs measure of the machine they put into the user's cache folder; those of tests have their own.
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES
-                       TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test_cache)
+                       COST ${ARG_COST} TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test_cache)
 endfunction()
 
 # The test program of a folder links the whole library: a unit test may stand on anything below it. Where a folder is built for what
@@ -202,7 +215,8 @@ function(trireme_folder_tests)
   foreach(name IN LISTS folders)
     get_property(tests GLOBAL PROPERTY TRIREME_TESTS_OF_${name})
     if(tests)
-      trireme_test_program(${name}_test LIBRARY_FIRST TIMEOUT 300 SOURCES ${tests} LIBS trireme)
+      get_property(compute GLOBAL PROPERTY TRIREME_COMPUTE_OF_${name})
+      trireme_test_program(${name}_test LIBRARY_FIRST ${compute} TIMEOUT 300 SOURCES ${tests} LIBS trireme)
       get_property(defines GLOBAL PROPERTY TRIREME_DEFINES_OF_${name})
       get_property(libs GLOBAL PROPERTY TRIREME_LIBS_OF_${name})
       if(defines)

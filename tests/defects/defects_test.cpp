@@ -2,9 +2,9 @@
 // switched on alone, and random cases of tests/equivalence must find it, by a wrong result or by a
 // check that refuses the program or the plan.
 //
-//   defects_test            takes the random case that seeds.txt has for a defect, and searches where that does not find it
-//   defects_test --search   searches from the first case on, whatever is recorded
-//   defects_test --write    writes seeds.txt: a recorded seed that still finds its defect stays
+//   defects_test            takes the random case that seeds.txt has for a defect, and searches where that does not
+//   find it defects_test --search   searches from the first case on, whatever is recorded defects_test --write writes
+//   seeds.txt: a recorded seed that still finds its defect stays
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -108,9 +108,9 @@ struct Seeds {
   uint32_t end = kFirstSeed + kCases;
 };
 
-// What a child says of the cases of these seeds, up to the first that is bad: random ones, each by itself, so that its seed
-// alone finds it again. Those that are kept because they once found something do not count, for they would find that again
-// whatever is drawn.
+// What a child says of the cases of these seeds, up to the first that is bad: random ones, each by itself, so that its
+// seed alone finds it again. Those that are kept because they once found something do not count, for they would find
+// that again whatever is drawn.
 void find_in_child(Seeds seeds, int to_parent) {
   std::string found;
   for (uint32_t seed = seeds.first; seed < seeds.end && found.empty(); ++seed) {
@@ -182,7 +182,8 @@ std::string found(const std::string& defect, const std::map<std::string, uint32_
   if (const auto seed = recorded.find(defect); seed != recorded.end()) {
     std::string by_seed = found_in_children({seed->second, seed->second + 1});
     if (!by_seed.empty()) return by_seed;
-    std::cout << fmt::format("the case of seed {} no longer finds it; defects_test --write finds another\n", seed->second);
+    std::cout << fmt::format("the case of seed {} no longer finds it; defects_test --write finds another\n",
+                             seed->second);
   }
   return found_in_children({});
 }
@@ -228,7 +229,8 @@ TEST(SeededDefects, have_a_recorded_seed_each) {
   const std::map<std::string, uint32_t> seeds = recorded_seeds();
   const std::vector<std::string> defects = all_defects();
   for (const auto& [name, seed] : seeds)
-    EXPECT_TRUE(std::ranges::find(defects, name) != defects.end()) << "no patch has '" << name << "'; defects_test --write";
+    EXPECT_TRUE(std::ranges::find(defects, name) != defects.end())
+        << "no patch has '" << name << "'; defects_test --write";
   for (const std::string& name : defects)
     EXPECT_TRUE(seeds.contains(name)) << "seeds.txt has none for '" << name << "'; defects_test --write";
 }

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -49,6 +50,16 @@ void enter_own_network() {
       "ip link set lo up && ip link add docs0 type veth peer name docs1 && ip address add 10.0.0.5/24 dev docs0 && "
       "ip link set docs0 up && ip link set docs1 up";
   if (std::system(kScript) != 0) fmt::print("the network of the documents has no address but 127.0.0.1\n");
+}
+
+// By programs that have ended.
+double worked_s() {
+  rusage used{};
+  ::getrusage(RUSAGE_CHILDREN, &used);
+  const auto seconds = [](const timeval& of) {
+    return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 class DocumentTest : public trireme::cli::CliTest {
@@ -129,6 +140,7 @@ class DocumentTest : public trireme::cli::CliTest {
 
   // Anyone may read here that a command failed in the background, where a shell says nothing of it.
   trireme::cli::Outcome shell(const Block& block, const std::string& script) {
+    const double before = worked_s();
     std::string shortened;
     for (const auto& [command, options] : block.shortened) shortened += command + "|" + options + "\n";
     trireme::cli::Outcome outcome =
@@ -137,6 +149,8 @@ class DocumentTest : public trireme::cli::CliTest {
                    "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
                    "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1"});
     last_ = outcome.out;
+    if (const double took = worked_s() - before; took >= 1)
+      fmt::print("{}: {:.0f} s of the processor\n", block.where(), took);
     const std::string host = trireme::cli::CliTest::read("/proc/sys/kernel/hostname");
     replace_all(last_, host.substr(0, host.find('\n')), "vm");
     return outcome;

@@ -63,10 +63,29 @@ struct Case {
   int64_t vocabulary = 20;
 };
 
+// Keys are read once: all cases are made whenever the program starts, which is for each of its tests.
+const JobConfig& job_of(const std::string& model) {
+  const auto made = [](const std::vector<std::string>& keys) {
+    JobConfig config;
+    set_keys(config, keys);
+    return config;
+  };
+  static std::map<std::string, JobConfig> jobs;
+  if (jobs.empty()) {
+    jobs["gpt"] = made({"model.kind=gpt", "model.heads=2"});
+    jobs["llama"] = made({"model.kind=llama", "model.heads=4", "model.kv_heads=2"});
+    for (const std::string of : {"gpt", "llama"}) {
+      for (const std::string groups : {"1", "2", "4"}) {
+        JobConfig& config = jobs[of + groups] = jobs[of];
+        set_keys(config, {"model.experts=4", "model.expert_groups=" + groups});
+      }
+    }
+  }
+  return jobs.at(model);
+}
+
 JobConfig config_of(const std::string& model, int64_t tp, bool sp, int64_t zero) {
-  JobConfig config;
-  set_keys(config, {"model.kind=" + model, model == "llama" ? "model.heads=4" : "model.heads=2"});
-  if (model == "llama") set_keys(config, {"model.kv_heads=2"});
+  JobConfig config = job_of(model);
   config.parallel.mode = Mode::kSemiAuto;
   config.parallel.tp = tp;
   config.parallel.sp = sp;
@@ -135,8 +154,7 @@ std::vector<Case> cases_of(const std::string& model) {
 // A model of experts, which ranks share.
 Case experts(const std::string& name, int ranks, int64_t ep, int64_t tp, int64_t zero, const std::string& model = "gpt",
              int64_t groups = 1) {
-  JobConfig config = config_of(model, tp, false, zero);
-  set_keys(config, {"model.experts=4", fmt::format("model.expert_groups={}", groups)});
+  JobConfig config = config_of(fmt::format("{}{}", model, groups), tp, false, zero);
   config.parallel.ep = ep;
   Case out{fmt::format("{}_experts_{}", model, name), ranks, parallel_of(config, ranks), model};
   out.experts = 4;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "trireme/backend/cpu/kernel_cases_impl.h"
 #include "trireme/backend/cpu/kernels.h"
@@ -105,7 +106,9 @@ std::string check_cut(const Call& call, const Cut& cut, const ShardingRule& rule
       out[r].partial.clear();
     }
     const HostTensor got = gather(results[r], out[r], cut.mesh, want[r].type());
-    if (!std::ranges::equal(got.view().raw(), want[r].view().raw())) return fmt::format("result {} has other bits", r);
+    const View a = got.view(), b = want[r].view();
+    if (a.bytes() > 0 && std::memcmp(a.data, b.data, static_cast<size_t>(a.bytes())) != 0)
+      return fmt::format("result {} has other bits", r);
   }
   return "";
 }

@@ -75,11 +75,17 @@ void sum_products(const KernelArgs& args) {
   const auto k = static_cast<size_t>(args.out[0].type.shape[0]);
   const auto n = static_cast<size_t>(args.out[0].type.shape[1]);
   const auto rows = static_cast<size_t>(leading(args.in[0].type.shape).elements());
+  constexpr size_t kTogether = 64;  // columns, of which memory has the terms side by side
   for (size_t i = 0; i < k; ++i) {
-    for (size_t j = 0; j < n; ++j) {
-      double sum = start.empty() ? 0 : load(start[i * n + j]);
-      for (size_t row = 0; row < rows; ++row) sum += load(x[row * k + i]) * load(y[row * n + j]);
-      w[i * n + j] = store<W>(sum);
+    for (size_t first = 0; first < n; first += kTogether) {
+      const size_t columns = std::min(kTogether, n - first);
+      double sums[kTogether];
+      for (size_t j = 0; j < columns; ++j) sums[j] = start.empty() ? 0 : load(start[i * n + first + j]);
+      for (size_t row = 0; row < rows; ++row) {
+        const double factor = load(x[row * k + i]);
+        for (size_t j = 0; j < columns; ++j) sums[j] += factor * load(y[row * n + first + j]);
+      }
+      for (size_t j = 0; j < columns; ++j) w[i * n + first + j] = store<W>(sums[j]);
     }
   }
 }

@@ -88,24 +88,31 @@ Cost cost(const TypeArgs& args) {
           .bytes = tensor_bytes(args)};
 }
 
+// Each element is the sum of its terms in their order. Those of several columns grow together: a term of theirs lies
+// side by side in b, or else within a few lines of memory that the next terms find in the cache.
 template <class T, class Sum>
 void multiply(const KernelArgs& args) {
+  constexpr int64_t kTogether = 64;
   const auto& attrs = args.attrs.as<MatMulAttrs>();
   const Sizes s = sizes_of(args.in[0].type, args.in[1].type, attrs);
-  const auto a = args.in[0].as<T>();
-  const auto b = args.in[1].as<T>();
-  const auto y = args.out[0].as<T>();
   const int64_t b_step = args.in[1].type.shape.rank() > 2 ? s.k * s.n : 0;
+  const int64_t a_term = attrs.transpose_a ? s.m : 1, b_term = attrs.transpose_b ? 1 : s.n;
+  const int64_t a_row = attrs.transpose_a ? 1 : s.k, b_column = attrs.transpose_b ? s.k : 1;
+  T* y = args.out[0].as<T>().data();
   for (int64_t batch = 0; batch < s.batch; ++batch) {
+    const T* const a_of_batch = args.in[0].as<T>().data() + batch * s.m * s.k;
+    const T* const b_of_batch = args.in[1].as<T>().data() + batch * b_step;
     for (int64_t i = 0; i < s.m; ++i) {
-      for (int64_t j = 0; j < s.n; ++j) {
-        Sum sum = 0;
+      const T* const a = a_of_batch + i * a_row;
+      for (int64_t first = 0; first < s.n; first += kTogether) {
+        const int64_t columns = std::min(kTogether, s.n - first);
+        Sum sums[kTogether] = {};
         for (int64_t p = 0; p < s.k; ++p) {
-          const int64_t ai = batch * s.m * s.k + (attrs.transpose_a ? p * s.m + i : i * s.k + p);
-          const int64_t bi = batch * b_step + (attrs.transpose_b ? j * s.k + p : p * s.n + j);
-          sum += static_cast<Sum>(a[static_cast<size_t>(ai)]) * static_cast<Sum>(b[static_cast<size_t>(bi)]);
+          const auto x = static_cast<Sum>(a[p * a_term]);
+          const T* const b = b_of_batch + p * b_term + first * b_column;
+          for (int64_t j = 0; j < columns; ++j) sums[j] += x * static_cast<Sum>(b[j * b_column]);
         }
-        y[static_cast<size_t>((batch * s.m + i) * s.n + j)] = static_cast<T>(sum);
+        for (int64_t j = 0; j < columns; ++j) *y++ = static_cast<T>(sums[j]);
       }
     }
   }
