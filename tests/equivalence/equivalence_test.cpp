@@ -30,14 +30,14 @@ constexpr uint32_t kGroups = 10;
 
 // Later cases, for what is drawn too rarely for the others to reach it: exp in bf16, the products of a convolution's
 // weight gradient, rsqrt, erf and batch_norm in bf16, and lists of rows in bf16.
-constexpr uint32_t kRare[] = {2536, 2890, 3138, 3859, 5141, 6744};
+constexpr uint32_t kRare[] = {2536, 2890, 3138, 3859, 5141, 5950, 6744};
 
 TEST_P(Equivalence, ranks_compute_together_what_one_device_computes) {
   const Tally tally = run_seeds(GetParam() * kCasesOfOne + 1, kCasesOfOne, true);
   EXPECT_EQ(tally.failure, "");
   // What is not compared must stay the exception.
   EXPECT_LE(tally.wild * 20, tally.cases);
-  EXPECT_LE(tally.in_wide.vague * 10, tally.in_wide.compared);
+  EXPECT_LE(tally.in_wide.vague * 9, tally.in_wide.compared);
   EXPECT_LE(tally.in_bf16.vague * 4, tally.in_bf16.compared);
 }
 

@@ -42,7 +42,7 @@ class RandomGraph {
         keep(random_collective(draw_.chance(70) ? made_.back() : draw_.of(made_), *mesh_, most_elements(), draw_));
       }
     }
-    if (Draw own = draw_.beside(1); own.chance(25)) add_table(own);
+    if (Draw own = draw_.beside(1); own.chance(15)) add_table(own);
     add_loss();
     graph_.set_scope("");
     return without_dead_nodes(graph_);
@@ -361,7 +361,6 @@ class RandomGraph {
       x = x ? add(x, looked_up) : looked_up;
     }
     keep(own.chance(50) ? tanh(x) : x);
-    has_table_ = true;
   }
 
   void add_images() {
@@ -448,8 +447,7 @@ class RandomGraph {
     for (size_t i = 0; mesh_ != nullptr && i < parameters_.size(); ++i) {
       if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters_[i], *mesh_);
     }
-    const bool may_train = draw_.chance(60);
-    const bool trains = may_train || has_table_;
+    const bool trains = draw_.chance(60);
     if (trains) add_random_updates(graph_, parameters_, grads, numerics_, mesh_, draw_);
     if (trains && !parameters_.empty() &&
         draw_.chance(15)) {  // a view of what the step replaces shows what was there before
@@ -494,7 +492,6 @@ class RandomGraph {
   DType real_;        // what is computed in
   DType stored_;      // of inputs
   bool is_large_;
-  bool has_table_ = false;
   Graph graph_{"random"};
   std::vector<Tensor> parameters_;
   std::vector<Tensor> made_;  // that have a gradient

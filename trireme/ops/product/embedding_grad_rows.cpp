@@ -30,6 +30,7 @@ Cost cost(const TypeArgs& args) {
   return {.flops = static_cast<double>(args.in[1].elements()), .bytes = tensor_bytes(args)};
 }
 
+// Added as embedding_grad adds them: in the order of tokens, those of bf16 in f32, and rounded once.
 template <class T>
 void list_rows(const KernelArgs& args, std::span<const int64_t> ids) {
   const auto numbers = args.out[0].as<int64_t>();
@@ -37,7 +38,7 @@ void list_rows(const KernelArgs& args, std::span<const int64_t> ids) {
   const auto rows = args.out[1].as<T>();
   const auto width = static_cast<size_t>(args.out[1].type.shape[1]);
   std::fill(numbers.begin(), numbers.end(), -1);
-  std::fill(rows.begin(), rows.end(), store<T>(0));
+  std::vector<Statistic<T>> sums(rows.size(), 0);
   std::vector<size_t> order(ids.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t token) { return ids[token]; });
@@ -45,11 +46,10 @@ void list_rows(const KernelArgs& args, std::span<const int64_t> ids) {
   for (size_t i = 0; i < order.size(); ++i) {
     if (i > 0 && ids[order[i]] != ids[order[i - 1]]) ++row;
     numbers[row] = ids[order[i]];
-    for (size_t k = 0; k < width; ++k) {
-      T& sum = rows[row * width + k];
-      sum = store<T>(load(sum) + load(dy[order[i] * width + k]));
-    }
+    for (size_t k = 0; k < width; ++k)
+      sums[row * width + k] += static_cast<Statistic<T>>(load(dy[order[i] * width + k]));
   }
+  std::ranges::transform(sums, rows.begin(), [](Statistic<T> sum) { return store<T>(sum); });
 }
 
 void kernel(const KernelArgs& args) {

@@ -49,6 +49,14 @@ TEST(EmbeddingGrad, SumsOfBf16AreTakenInF32) {
   EXPECT_EQ(static_cast<float>(out[0].as<BFloat16>()[1]), 300.0F);
 }
 
+TEST(EmbeddingGradRows, SumsOfBf16AreTakenInF32) {
+  const HostTensor dy = HostTensor::of<BFloat16>({300, 1}, std::vector<BFloat16>(300, BFloat16(1.0F)));
+  const auto out = run_op("embedding_grad_rows", {ids(std::vector<int32_t>(300, 1)), dy}, "{vocabulary=2, rows=2}");
+
+  EXPECT_EQ(out[0].as<int64_t>()[0], 1);
+  EXPECT_EQ(static_cast<float>(out[1].as<BFloat16>()[0]), 300.0F);
+}
+
 TEST(EmbeddingGrad, OfAPieceOfTheTableKeepsItsOwnRows) {
   const HostTensor dy = HostTensor::of<float>({3, 2}, {1, 2, 3, 4, 5, 6});
   const std::vector<Place> places{{{4, 2}, {2, 0}}};
