@@ -42,7 +42,7 @@ int64_t MemoryStore::add(std::string_view key, int64_t amount) {
     require(parsed.ec == std::errc{} && parsed.ptr == end,
             "store: key '{}' holds '{}', which is not a number to add to", key, text);
     require(!__builtin_add_overflow(value, amount, &value),
-            "store: key '{}' holds '{}'; with {} it is more than an int64 holds", key, text, amount);
+            "store: key '{}' holds '{}'; with what is added it is more than an int64 holds", key, text);
     text = std::to_string(value);
   }
   changed_.notify_all();

@@ -145,6 +145,8 @@ class TcpStore final : public Store {
       idle_.push_back(std::move(socket));
     }
     require(kind != wire::Kind::kNoNumber, "store: key '{}' holds '{}', which is not a number to add to", key, bytes);
+    require(kind != wire::Kind::kTooLarge,
+            "store: key '{}' holds '{}'; with what is added it is more than an int64 holds", key, bytes);
     if (kind == wire::Kind::kTimeout) {
       fail(ErrorKind::kTimeout, "{}: nobody set key '{}' within {}", where(), key,
            duration_text(std::chrono::duration<double>(server_waits).count()));

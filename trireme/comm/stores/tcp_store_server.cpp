@@ -297,7 +297,8 @@ class TcpStoreServer::Loop {
     if (parsed.ec != std::errc() || parsed.ptr != end) {
       return reply(id, c, wire::Kind::kNoNumber, text.substr(0, 64), 0);
     }
-    const auto sum = static_cast<int64_t>(static_cast<uint64_t>(before) + static_cast<uint64_t>(amount));
+    int64_t sum = 0;
+    if (__builtin_add_overflow(before, amount, &sum)) return reply(id, c, wire::Kind::kTooLarge, text, 0);
     text = std::to_string(sum);
     const bool alive = reply(id, c, wire::Kind::kDone, {}, sum);
     wake_waiters(key);

@@ -201,7 +201,7 @@ TEST_F(TcpStoreTest, AddingToWhatIsNoNumberIsRefused) {
   EXPECT_EQ(store->add("count", 1), 42);
   store->set("count", "9223372036854775807");
   EXPECT_EQ(error_of([&] { store->add("count", 1); }).second,
-            "store: key 'count' holds '9223372036854775807'; with 1 it is more than an int64 holds");
+            "store: key 'count' holds '9223372036854775807'; with what is added it is more than an int64 holds");
   EXPECT_EQ(store->get("count", kSoon), "9223372036854775807");
 }
 

@@ -29,7 +29,7 @@ inline constexpr size_t kAnswerBytes = 64;
 inline constexpr size_t kProofBytes = 32;
 inline constexpr size_t kHeaderBytes = 20;
 
-enum class Kind : uint32_t { kSet = 1, kGet = 2, kAdd = 3, kDone = 16, kTimeout = 17, kNoNumber = 18 };
+enum class Kind : uint32_t { kSet = 1, kGet = 2, kAdd = 3, kDone = 16, kTimeout = 17, kNoNumber = 18, kTooLarge = 19 };
 
 struct Header {
   uint32_t kind = 0;
@@ -101,7 +101,8 @@ inline Request read_request(std::string_view in) {
 // Whether a header is one that a server sends.
 inline bool is_reply(const Header& head) {
   const auto kind = static_cast<Kind>(head.kind);
-  const bool known = kind == Kind::kDone || kind == Kind::kTimeout || kind == Kind::kNoNumber;
+  const bool known =
+      kind == Kind::kDone || kind == Kind::kTimeout || kind == Kind::kNoNumber || kind == Kind::kTooLarge;
   return known && head.key_bytes == 0 && head.value_bytes <= kMaxStoreValue;
 }
 
