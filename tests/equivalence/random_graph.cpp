@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "tests/equivalence/fitted.h"
 #include "tests/equivalence/random_collective.h"
 #include "tests/equivalence/random_updates.h"
 #include "trireme/base/error.h"
@@ -94,35 +95,8 @@ class RandomGraph {
     if (from < 3) return parameter(shape);
     if (from < 4 || made_.empty()) return data(real_, shape);
     const Tensor x = draw_.chance(60) ? made_.back() : draw_.of(made_);
-    const Tensor y = cast(fitted(x, shape), real_);
+    const Tensor y = cast(fitted(x, shape, draw_), real_);
     return draw_.chance(30) ? tanh(y) : y;
-  }
-
-  Tensor fitted(const Tensor& x, const Shape& shape) {
-    if (x.shape() == shape) return x;
-    const int64_t have = x.shape().elements();
-    const int64_t want = shape.elements();
-    if (have == want) return reshape(x, shape);
-    if (x.rank() == shape.rank()) return boxed(x, shape);
-    if (want % have == 0 && draw_.chance(60)) {
-      return reshape(broadcast_to(reshape(x, {1, have}), {want / have, have}), shape);
-    }
-    if (have % want == 0 && draw_.chance(60)) {
-      return reshape(mean(reshape(x, {have / want, want}), {0}), shape);
-    }
-    return reshape(boxed(reshape(x, {have}), {want}), shape);
-  }
-
-  // Each dimension sliced or padded.
-  Tensor boxed(Tensor x, const Shape& shape) {
-    std::vector<int64_t> after;
-    for (int dim = 0; dim < shape.rank(); ++dim) {
-      const int64_t spare = x.size(dim) - shape[dim];
-      if (spare > 0) x = slice(x, dim, draw_.below(spare + 1), shape[dim]);
-      after.push_back(std::max<int64_t>(-spare, 0));
-    }
-    const bool grows = std::any_of(after.begin(), after.end(), [](int64_t n) { return n > 0; });
-    return grows ? pad(x, std::vector<int64_t>(after.size(), 0), after, 0.5) : x;
   }
 
   // Remembers a value that later parts and the loss may read.

@@ -1,5 +1,4 @@
-// numerics = "invariant": the same bits of losses, parameters and optimizer state however a job is
-// cut.
+// numerics = "invariant": the same bits of losses, parameters and optimizer state however a job is cut.
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <mutex>
 
 #include "tests/equivalence/draw.h"
+#include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
@@ -136,8 +136,7 @@ std::string difference_of(const Trained& rank, const Trained& whole) {
     const HostTensor& all = whole.pieces.at(name).values;
     HostTensor expected(piece.values.type());
     copy_region(all.view(), Box::whole(all.shape()), expected.view(), piece.box, held(piece.box, all.shape()));
-    const auto bytes = static_cast<size_t>(expected.view().bytes());
-    if (std::memcmp(expected.view().data, piece.values.view().data, bytes) != 0) return "other bits of " + name;
+    if (!have_equal_bytes(expected.view(), piece.values.view())) return "other bits of " + name;
   }
   return "";
 }

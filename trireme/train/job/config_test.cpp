@@ -229,11 +229,9 @@ TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
   EXPECT_THAT(error_of(kText, {"data.kind=masked_text", "model.vocabulary=257"}),
               HasSubstr("data.kind 'masked_text' hides tokens, and model.kind 'gpt' tells the next one; use model.kind "
                         "'bert', or data.kind 'text'"));
-  EXPECT_THAT(error_of(kText, {"data.kind=idx"}),
-              HasSubstr("data.kind 'idx' needs model.kind 'mlp', 'lenet', 'resnet' or 'vit'"));
+  EXPECT_THAT(error_of(kText, {"data.kind=idx"}), HasSubstr("needs model.kind 'mlp', 'lenet', 'resnet' or 'vit'"));
   EXPECT_THAT(error_of(kImages, {"data.kind=idx"}), HasSubstr("data.images and data.labels"));
-  EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=t5", "model.vocabulary=384"}),
-              HasSubstr("targets i32[?]; data.kind 'corrupted_text' has them"));
+  EXPECT_THAT(error_of(kText, {"data.kind=text", "model.kind=t5"}), HasSubstr("; data.kind 'corrupted_text' has them"));
 }
 
 TEST(Config, the_optimizer_gets_its_options) {
