@@ -219,10 +219,9 @@ void compare_frozen(const Session& session, const ckpt::Reader& reader) {
   }
   int64_t left = 0;
   for (const std::string& name : reader.names()) {
-    const std::string owner = name.substr(0, std::min(name.rfind('.'), name.size()));
-    const auto input = std::ranges::find(graph.inputs(), owner, &Input::name);
-    const bool is_state = reader.info(name).role != "param" && reader.has(owner) && reader.info(owner).role == "param";
-    left += is_state && input != graph.inputs().end() && graph.update_of(input->value) == nullptr ? 1 : 0;
+    if (!is_state_of_parameter(reader, name)) continue;
+    const auto input = std::ranges::find(graph.inputs(), owner_of_state(name), &Input::name);
+    left += input != graph.inputs().end() && graph.update_of(input->value) == nullptr ? 1 : 0;
   }
   if (left > 0) {
     TRIREME_LOG(kWarn, "ckpt", "{} of the optimizer in '{}' is left out: the parameters are not trained any more",
@@ -290,6 +289,15 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
                                        peers);
   for (const std::string& note : saved.notes) TRIREME_LOG(kWarn, "ckpt", "{}", note);
   return saved.path;
+}
+
+bool is_state_of_parameter(const ckpt::Reader& reader, const std::string& name) {
+  const std::string owner = owner_of_state(name);
+  return reader.info(name).role != "param" && reader.has(owner) && reader.info(owner).role == "param";
+}
+
+std::string owner_of_state(const std::string& name) {
+  return name.substr(0, std::min(name.rfind('.'), name.size()));
 }
 
 void load_session(Session& session, const ckpt::Reader& reader) {

@@ -24,6 +24,11 @@ struct SaveRequest {
 // Collective; returns the checkpoint's folder. Each distinct piece is written once.
 std::string save_session(Session& session, comm::World* world, const SaveRequest& request);
 
+// Whether it is the optimizer's of a parameter, whose name its own begins with: "wte.weight.m".
+bool is_state_of_parameter(const ckpt::Reader& reader, const std::string& name);
+// The parameter that such a state is of: "wte.weight".
+std::string owner_of_state(const std::string& name);
+
 // Reads every parameter and state this rank holds. Throws when one is missing or of another type, naming it, and why a
 // parameter's state is missing, which was frozen when the checkpoint was made.
 void load_session(Session& session, const ckpt::Reader& reader);

@@ -29,15 +29,11 @@ std::vector<const Input*> of_model(const Graph& graph) {
   return out;
 }
 
-// The same of a checkpoint, whose state has the names of its parameters: "wte.weight.m".
+// The same of a checkpoint.
 std::vector<std::string> of_checkpoint(const ckpt::Reader& reader) {
   std::vector<std::string> out;
   for (const std::string& name : reader.names()) {
-    const size_t dot = std::min(name.rfind('.'), name.size());
-    const std::string owner = name.substr(0, dot);
-    const bool is_of_optimizer =
-        reader.info(name).role != "param" && reader.has(owner) && reader.info(owner).role == "param";
-    if (!is_of_optimizer) out.push_back(name);
+    if (!is_state_of_parameter(reader, name)) out.push_back(name);
   }
   return out;
 }
