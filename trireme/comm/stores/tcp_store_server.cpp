@@ -298,7 +298,7 @@ class TcpStoreServer::Loop {
       return reply(id, c, wire::Kind::kNoNumber, text.substr(0, 64), 0);
     }
     int64_t sum = 0;
-    if (__builtin_add_overflow(before, amount, &sum)) return reply(id, c, wire::Kind::kTooLarge, text, 0);
+    if (__builtin_add_overflow(before, amount, &sum)) return reply(id, c, wire::Kind::kTooLarge, text.substr(0, 64), 0);
     text = std::to_string(sum);
     const bool alive = reply(id, c, wire::Kind::kDone, {}, sum);
     wake_waiters(key);
