@@ -9,7 +9,6 @@
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
 #include "trireme/train/infer/evaluate_checkpoint.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
@@ -108,8 +107,7 @@ void print(const EvaluateArgs& args, const Evaluated& what, const ckpt::Reader& 
 
 int evaluate(const EvaluateArgs& args) {
   check_ranks(args.ranks);
-  const std::string of_run = args.checkpoint + "/checkpoints";
-  const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
+  const ckpt::Reader reader(ckpt::checkpoints_of(args.checkpoint));
   const bool worker = is_worker();
   const Evaluated what =
       evaluated(args, reader, worker ? ranks_of_job() : args.ranks);  // a mistake is reported before ranks start

@@ -9,7 +9,6 @@
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/infer/generate.h"
@@ -28,8 +27,7 @@ struct GenerateArgs {
 int run(const GenerateArgs& args) {
   if (args.seed_given && args.options.temperature == 0)
     TRIREME_LOG(kWarn, "cli", "--seed changes nothing with --temperature 0, which always takes the likeliest token");
-  const std::string of_run = args.checkpoint + "/checkpoints";
-  const ckpt::Reader reader(is_directory(of_run) ? of_run : args.checkpoint);
+  const ckpt::Reader reader(ckpt::checkpoints_of(args.checkpoint));
   const auto meta = reader.meta().find("config");
   require(meta != reader.meta().end(), "generate: '{}' was not written by `trireme train`: it has no configuration",
           reader.path());

@@ -239,7 +239,7 @@ int train(JobFlags args) {
   check_fits(config, ranks);
   if (!of_nodes)
     RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
-  if (!config.train.fit.init_from.empty()) warm_start_folder(config.train.fit.init_from);
+  if (!config.train.fit.init_from.empty()) warm_start_source(config.train.fit.init_from);
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");
     if (found.complete.empty()) {

@@ -162,7 +162,7 @@ TEST_F(GroupsTest, AWarmStartFromAnotherModelIsRefusedUnlessTheDifferencesAreNam
   const Outcome named =
       from_first({"--set", "model.layers=2", "--set", "data.seq=8", "--init-except", "h.1.*,wpe.weight"});
   EXPECT_EQ(named.code, 0) << named.err;
-  EXPECT_THAT(named.err, HasSubstr("15 tensors begin as in 'first/checkpoints/step-000001', of step 1; anew: "
+  EXPECT_THAT(named.err, HasSubstr("15 tensors begin as in checkpoint 'first/checkpoints/step-000001'; anew: "
                                    "wpe.weight, h.1.ln_1.weight"));
   EXPECT_LT(difference("first", "second", "wte.weight"), 1e-20);
 

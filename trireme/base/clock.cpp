@@ -30,6 +30,14 @@ std::string time_of_day() {
   return fmt::format("{:02}:{:02}:{:02}.{:03}", local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1'000'000);
 }
 
+std::string utc_text(double unix_time) {
+  const auto whole = static_cast<time_t>(unix_time);
+  tm utc{};
+  gmtime_r(&whole, &utc);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour,
+                     utc.tm_min);
+}
+
 double unix_time_s() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);

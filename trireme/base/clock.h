@@ -32,6 +32,7 @@ class Deadline {
 std::string time_of_day();
 // Seconds since 1970 with fraction.
 double unix_time_s();
+std::string utc_text(double unix_time);  // "2026-01-31 09:05 UTC"
 
 // Seconds since a process began (to the kernel's clock tick, 10 ms); 0 when that is not known.
 double seconds_since_start_of(int pid);

@@ -30,6 +30,11 @@ TEST(Clock, ADeadlineInThePastHasPassedAndLeavesNoTime) {
   EXPECT_GT(ahead.remaining().count(), 0);
 }
 
+TEST(Clock, TheDateIsThatOfGreenwich) {
+  EXPECT_EQ(utc_text(0), "1970-01-01 00:00 UTC");
+  EXPECT_EQ(utc_text(1709251199.9), "2024-02-29 23:59 UTC");
+}
+
 TEST(Clock, TimeOfDayHasMilliseconds) {
   const std::string text = time_of_day();
   ASSERT_EQ(text.size(), 12u);

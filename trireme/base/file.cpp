@@ -246,6 +246,12 @@ void require_directory(const std::string& path, std::string_view where, std::str
   fail(ErrorKind::kNotFound, "{}: {}; {}", where, why, cure);
 }
 
+double written_at(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) fail_read("inspect", path, errno);
+  return static_cast<double>(info.st_mtim.tv_sec) + 1e-9 * static_cast<double>(info.st_mtim.tv_nsec);
+}
+
 int64_t file_bytes(const std::string& path) {
   std::error_code code;
   const auto bytes = fs::file_size(path, code);

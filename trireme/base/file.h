@@ -103,6 +103,7 @@ bool is_directory(const std::string& path);  // links followed
 void require_file(const std::string& path, std::string_view where, std::string_view cure);
 void require_directory(const std::string& path, std::string_view where, std::string_view cure);
 int64_t file_bytes(const std::string& path);
+double written_at(const std::string& path);                        // when a file last changed, in seconds since 1970
 std::vector<std::string> list_directory(const std::string& path);  // names, sorted; without . and ..
 int64_t free_bytes(const std::string& path);                       // what an ordinary user may still write there
 std::string join_path(std::string_view directory, std::string_view name);

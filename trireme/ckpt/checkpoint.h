@@ -16,6 +16,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/ckpt/manifest.h"
+#include "trireme/ckpt/tensor_source.h"
 #include "trireme/layout/box.h"
 #include "trireme/tensor/host_tensor.h"
 
@@ -89,7 +90,7 @@ struct Listing {
 Listing list_checkpoints(const std::string& root);  // a missing root holds none
 std::optional<Found> find_latest(const std::string& root);
 
-class Reader {
+class Reader final : public TensorSource {
  public:
   // A checkpoint's directory, or a root: then its newest complete checkpoint.
   explicit Reader(const std::string& path);
@@ -103,16 +104,18 @@ class Reader {
   int64_t data_position() const { return manifest_.data_position; }
   const std::map<std::string, std::string>& meta() const { return manifest_.meta; }
 
-  std::vector<std::string> names() const;  // sorted
-  bool has(const std::string& name) const { return manifest_.tensors.contains(name); }
+  std::string text() const override { return "checkpoint '" + path_ + "'"; }
+  std::vector<std::string> names() const override;
+  bool has(std::string_view name) const override { return manifest_.tensors.find(name) != manifest_.tensors.end(); }
+  const TensorType& type(const std::string& name) const override { return info(name).type; }
+  bool is_state_of_parameter(const std::string& name) const override;
+  int64_t ranks_with_own(const std::string& name) const override;
   const TensorRecord& info(const std::string& name) const;  // throws kNotFound
-  // Throws kInvalidArgument, with both, unless the stored tensor is `expected`.
-  void require_type(const std::string& name, const TensorType& expected) const;
 
   // Fills `to` (of shape box.size) with the box of the tensor, whatever boxes it was written in.
   // Reads only the blocks it needs, each checked. Safe from several threads.
-  void read(const std::string& name, const Box& box, const View& to) const;
-  HostTensor read(const std::string& name) const;
+  void read(const std::string& name, const Box& box, const View& to) const override;
+  using TensorSource::read;
 
   void verify() const;  // reads every byte of the checkpoint; throws kCorrupt at the first damage
   int64_t bytes_read() const { return bytes_read_; }  // of tensor data, so far

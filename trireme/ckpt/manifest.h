@@ -18,6 +18,9 @@ inline constexpr int64_t kFormatVersion = 1;
 inline constexpr int64_t kBlockBytes = int64_t{1} << 20;  // a checksum covers this much of a chunk
 inline constexpr const char* kIndexName = "index.json";
 inline constexpr const char* kCommitName = "COMMIT";
+// In `meta`: names, with commas, of tensors that are the values of each rank's own, one after the other along dimension
+// 0.
+inline constexpr const char* kOwnValuesKey = "own_values_of_ranks";
 
 // One box of a tensor: entry `entry` of safetensors file `file`, with a CRC32C for each block of
 // its bytes.
@@ -49,7 +52,7 @@ struct Manifest {
   int64_t block_bytes = kBlockBytes;
   std::map<std::string, std::string> meta;
   std::map<std::string, FileRecord> files;
-  std::map<std::string, TensorRecord> tensors;
+  std::map<std::string, TensorRecord, std::less<>> tensors;
 };
 
 std::string print_index(const Manifest& manifest);

@@ -93,10 +93,20 @@ const TensorRecord& Reader::info(const std::string& name) const {
   return at->second;
 }
 
-void Reader::require_type(const std::string& name, const TensorType& expected) const {
-  const TensorType& found = info(name).type;
-  require(found == expected, "tensor '{}' is {} in checkpoint '{}' but {} in the model; they must be equal", name,
-          trireme::to_string(found), path_, trireme::to_string(expected));
+bool Reader::is_state_of_parameter(const std::string& name) const {
+  const std::string owner = owner_of_state(name);
+  return info(name).role != "param" && has(owner) && info(owner).role == "param";
+}
+
+int64_t Reader::ranks_with_own(const std::string& name) const {
+  const auto found = meta().find(kOwnValuesKey);
+  std::string_view text = found == meta().end() ? std::string_view() : std::string_view(found->second);
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    if (text.substr(0, end) == name) return world();
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return 0;
 }
 
 const Reader::OpenFile& Reader::open(const std::string& name) const {
@@ -159,12 +169,6 @@ void Reader::check_chunk(const std::string& name, const Chunk& chunk) const {
     fail(ErrorKind::kCorrupt, "{}: the file has {} instead of {}", describe(name, chunk, path_),
          trireme::to_string(at->second->type), trireme::to_string(expected));
   }
-}
-
-HostTensor Reader::read(const std::string& name) const {
-  HostTensor out(info(name).type);
-  read(name, Box::whole(out.shape()), out.view());
-  return out;
 }
 
 void Reader::verify() const {

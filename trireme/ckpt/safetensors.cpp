@@ -204,6 +204,7 @@ void write_safetensors(const std::string& path, std::span<const NamedView> tenso
 
 Weights Weights::open(const std::string& path) {
   Weights out;
+  out.path_ = path;
   std::string file = path;
   if (is_directory(path)) {
     std::vector<std::string> found;
@@ -291,12 +292,6 @@ const Weights::Place& Weights::place(const std::string& name) const {
 
 const TensorType& Weights::type(const std::string& name) const {
   return place(name).entry.type;
-}
-
-HostTensor Weights::read(const std::string& name) const {
-  HostTensor out(type(name));
-  read(name, Box::whole(out.shape()), out.view());
-  return out;
 }
 
 void Weights::read(const std::string& name, const Box& box, const View& to) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/base/file.h"
+#include "trireme/ckpt/tensor_source.h"
 #include "trireme/layout/box.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/tensor/view.h"
@@ -61,18 +62,23 @@ void write_safetensors(const std::string& path, std::span<const NamedView> tenso
 // Tensors by name from a .safetensors file, a .safetensors.index.json, or a folder that holds
 // model.safetensors.index.json, model.safetensors or one .safetensors file. Safe from several
 // threads.
-class Weights {
+class Weights final : public TensorSource {
  public:
   static Weights open(const std::string& path);
 
-  std::vector<std::string> names() const;  // sorted
-  bool has(std::string_view name) const;
-  const TensorType& type(const std::string& name) const;  // throws kNotFound
-  const TextMap& metadata() const { return metadata_; }   // of the single file, or of the index
+  std::string text() const override { return "'" + path_ + "'"; }
+  std::vector<std::string> names() const override;
+  bool has(std::string_view name) const override;
+  const TensorType& type(const std::string& name) const override;
+  // By the names alone: no module can have a buffer of "w" beside a tensor "w".
+  bool is_state_of_parameter(const std::string& name) const override {
+    return has(owner_of_state(name)) && owner_of_state(name) != name;
+  }
+  int64_t ranks_with_own(const std::string&) const override { return 0; }
+  const TextMap& metadata() const { return metadata_; }  // of the single file, or of the index
 
-  HostTensor read(const std::string& name) const;
-  // The box of the tensor into a view of its size.
-  void read(const std::string& name, const Box& box, const View& to) const;
+  void read(const std::string& name, const Box& box, const View& to) const override;
+  using TensorSource::read;
 
  private:
   struct Place {
@@ -84,6 +90,7 @@ class Weights {
   void open_index(const std::string& path);
   const Place& place(const std::string& name) const;
 
+  std::string path_;  // as it was named
   std::vector<std::shared_ptr<const InputFile>> files_;
   std::map<std::string, Place, std::less<>> places_;
   TextMap metadata_;

@@ -9,6 +9,7 @@
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/tensor/convert.h"
 
 namespace trireme {
 
@@ -106,21 +107,6 @@ bool is_own(const Session& session, const PlanInput& input) {
   return session.plan().by_hand && session.compiled().graph.input(input.name).piece.is_own();
 }
 
-// In a checkpoint's index: the tensors that are the values of each rank's own, one after the other along dimension 0.
-constexpr const char* kOwnKey = "own_values_of_ranks";
-
-std::vector<std::string> own_names(const ckpt::Reader& reader) {
-  std::vector<std::string> out;
-  const auto found = reader.meta().find(kOwnKey);
-  std::string_view text = found == reader.meta().end() ? std::string_view() : std::string_view(found->second);
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    out.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
-
 // The dimension along which what each rank had of its own joins to the whole: the one that is cut, where one is; -1:
 // none.
 int joining_dim(const PlanValue& value, const TensorType& saved, int64_t ranks) {
@@ -143,18 +129,19 @@ struct Wanted {
   Box box;
   View data;
 };
-void join_own(const ckpt::Reader& reader, const std::string& name, const Wanted& wanted) {
+void join_own(const ckpt::TensorSource& source, const std::string& name, const Wanted& wanted) {
   const auto& [value, is_told, box, data] = wanted;
-  const TensorType& saved = reader.info(name).type;
-  const int64_t ranks = reader.world();
+  const TensorType& saved = source.type(name);
+  const int64_t ranks = source.ranks_with_own(name);
+  source.require_type(name, {data.type.dtype, saved.shape});
   const int dim = is_told ? joining_dim(value, saved, ranks) : -1;
   require(
       dim >= 0,
-      "tensor '{}' is {} ranks' own values in checkpoint '{}' ({} along dimension 0), which are not pieces of the {} "
+      "tensor '{}' is {} ranks' own values in {} ({} along dimension 0), which are not pieces of the {} "
       "that "
       "this job has along one dimension; go on with {} ranks and the same layerwise parameters, or say how the pieces "
       "join, as in parallel.layerwise = [\"{} = [dp, -]\"]",
-      name, ranks, reader.path(), to_string(saved), to_string(TensorType{value.type.dtype, value.whole}), ranks, name);
+      name, ranks, source.text(), to_string(saved), to_string(TensorType{value.type.dtype, value.whole}), ranks, name);
   Shape piece = saved.shape;
   piece[0] /= ranks;
   for (int64_t k = 0; k < ranks; ++k) {
@@ -166,35 +153,43 @@ void join_own(const ckpt::Reader& reader, const std::string& name, const Wanted&
     stored.start[dim] -= lies.start[dim];
     stored.start[0] += k * piece[0];
     const HostTensor part(TensorType{saved.dtype, common->size});
-    reader.read(name, stored, part.view());
+    source.read(name, stored, part.view());
     copy_region(part.view(), *common, data, box, *common);
   }
 }
 
+// Fills a view of a tensor's box, of the same element type or, where that is allowed, from another one.
+void read_as(const ckpt::TensorSource& source, const std::string& name, const Box& box, const View& to) {
+  const DType stored = source.type(name).dtype;
+  if (stored == to.type.dtype) return source.read(name, box, to);
+  const HostTensor copy(TensorType{stored, to.type.shape});
+  source.read(name, box, copy.view());
+  convert(copy.view(), to);
+}
+
 // Fills this rank's piece of an input.
-void load_piece(const Session& session, const Executor& step, const ckpt::Reader& reader, const PlanInput& input,
-                const View& data) {
+void load_piece(const Session& session, const ckpt::TensorSource& source, const PlanInput& input, const View& data,
+                ckpt::TensorSource::Types types) {
   const PlanValue& value = session.plan().values[static_cast<size_t>(input.value)];
-  const Box box = step.input_box(input.name);
-  const std::vector<std::string> own = own_names(reader);
-  if (std::ranges::find(own, input.name) != own.end()) {
-    const bool as_saved = is_own(session, input) && session.plan().mesh.devices() == reader.world();
+  const Box box = session.step().input_box(input.name);
+  if (const int64_t ranks = source.ranks_with_own(input.name); ranks > 0) {
+    const bool as_saved = is_own(session, input) && session.plan().mesh.devices() == ranks;
     if (!as_saved) {
       const Piece& piece = session.compiled().graph.input(input.name).piece;
-      return join_own(reader, input.name, {value, piece.layout() != nullptr, box, data});
+      return join_own(source, input.name, {value, piece.layout() != nullptr, box, data});
     }
   }
   const Shape saved = saved_as(session, input);
-  reader.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? *value.whole : saved});
+  source.require_type(input.name, {value.type.dtype, saved.rank() == 0 ? *value.whole : saved}, types);
   const Box inside = held(box, value.whole);
   if (inside != box) std::ranges::fill(data.raw(), std::byte{0});
   for (const SavedBox& part : saved_boxes(value.whole, inside, saved)) {
     if (part.inner == box) {
-      reader.read(input.name, part.saved, data.with({data.type.dtype, part.saved.size}));
+      read_as(source, input.name, part.saved, data.with({data.type.dtype, part.saved.size}));
       continue;
     }
     const HostTensor copy({data.type.dtype, part.inner.size});
-    reader.read(input.name, part.saved, copy.view().with({data.type.dtype, part.saved.size}));
+    read_as(source, input.name, part.saved, copy.view().with({data.type.dtype, part.saved.size}));
     copy_region(copy.view(), part.inner, data, box, part.inner);
   }
 }
@@ -219,8 +214,8 @@ void compare_frozen(const Session& session, const ckpt::Reader& reader) {
   }
   int64_t left = 0;
   for (const std::string& name : reader.names()) {
-    if (!is_state_of_parameter(reader, name)) continue;
-    const auto input = std::ranges::find(graph.inputs(), owner_of_state(name), &Input::name);
+    if (!reader.is_state_of_parameter(name)) continue;
+    const auto input = std::ranges::find(graph.inputs(), ckpt::owner_of_state(name), &Input::name);
     left += input != graph.inputs().end() && graph.update_of(input->value) == nullptr ? 1 : 0;
   }
   if (left > 0) {
@@ -273,7 +268,7 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
   std::map<std::string, std::string> meta = request.meta;
   for (const PlanInput& input : session.persistent()) {
     if (!is_own(session, input)) continue;
-    std::string& names = meta[kOwnKey];
+    std::string& names = meta[ckpt::kOwnValuesKey];
     names += (names.empty() ? "" : ",") + input.name;
   }
   ckpt::Peers peers{.rank = rank, .world = world ? world->size() : 1};
@@ -291,25 +286,16 @@ std::string save_session(Session& session, comm::World* world, const SaveRequest
   return saved.path;
 }
 
-bool is_state_of_parameter(const ckpt::Reader& reader, const std::string& name) {
-  const std::string owner = owner_of_state(name);
-  return reader.info(name).role != "param" && reader.has(owner) && reader.info(owner).role == "param";
-}
-
-std::string owner_of_state(const std::string& name) {
-  return name.substr(0, std::min(name.rfind('.'), name.size()));
-}
-
 void load_session(Session& session, const ckpt::Reader& reader) {
   for (const std::string& note : reader.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
   if (!session.compiled().graph.updates().empty()) compare_frozen(session, reader);
   for (const PlanInput& input : session.persistent()) load_input(session, reader, input);
 }
 
-void load_input(Session& session, const ckpt::Reader& reader, const PlanInput& input) {
-  Executor& step = session.step();
-  step.fill_inputs({&input.name, 1},
-                   [&](std::span<const View> data) { load_piece(session, step, reader, input, data[0]); });
+void load_input(Session& session, const ckpt::TensorSource& source, const PlanInput& input,
+                ckpt::TensorSource::Types types) {
+  session.step().fill_inputs({&input.name, 1},
+                             [&](std::span<const View> data) { load_piece(session, source, input, data[0], types); });
 }
 
 }  // namespace trireme

@@ -24,17 +24,14 @@ struct SaveRequest {
 // Collective; returns the checkpoint's folder. Each distinct piece is written once.
 std::string save_session(Session& session, comm::World* world, const SaveRequest& request);
 
-// Whether it is the optimizer's of a parameter, whose name its own begins with: "wte.weight.m".
-bool is_state_of_parameter(const ckpt::Reader& reader, const std::string& name);
-// The parameter that such a state is of: "wte.weight".
-std::string owner_of_state(const std::string& name);
-
 // Reads every parameter and state this rank holds. Throws when one is missing or of another type, naming it, and why a
 // parameter's state is missing, which was frozen when the checkpoint was made.
 void load_session(Session& session, const ckpt::Reader& reader);
 
-// This rank's piece of one of them alone.
-void load_input(Session& session, const ckpt::Reader& reader, const PlanInput& input);
+// This rank's piece of one of them alone, from any source; kConvertible: elements of another type are taken in that of
+// the model.
+void load_input(Session& session, const ckpt::TensorSource& source, const PlanInput& input,
+                ckpt::TensorSource::Types types = ckpt::TensorSource::Types::kTheSame);
 
 // Every rank's text, in order of rank. Collective.
 std::vector<std::string> gather_texts(comm::World& world, const std::string& mine);

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/base/file.h"
 #include "trireme/base/words.h"
+#include "trireme/tensor/convert.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
 namespace trireme {
@@ -29,11 +29,11 @@ std::vector<const Input*> of_model(const Graph& graph) {
   return out;
 }
 
-// The same of a checkpoint.
-std::vector<std::string> of_checkpoint(const ckpt::Reader& reader) {
+// The same of a source.
+std::vector<std::string> of_source(const ckpt::TensorSource& source) {
   std::vector<std::string> out;
-  for (const std::string& name : reader.names()) {
-    if (!is_state_of_parameter(reader, name)) out.push_back(name);
+  for (const std::string& name : source.names()) {
+    if (!source.is_state_of_parameter(name)) out.push_back(name);
   }
   return out;
 }
@@ -47,43 +47,42 @@ std::string listed(const std::vector<std::string>& names, const char* what) {
 }
 
 void check_patterns(const std::vector<std::string>& except, const std::vector<const Input*>& wanted,
-                    const std::vector<std::string>& stored, const std::string& path) {
+                    const std::vector<std::string>& stored, const std::string& source) {
   for (const std::string& pattern : except) {
     const bool any = std::ranges::any_of(wanted, [&](const Input* i) { return matches(pattern, i->name); }) ||
                      std::ranges::any_of(stored, [&](const std::string& name) { return matches(pattern, name); });
-    require(any, "train.init_except: '{}' names nothing of the model or of checkpoint '{}'; leave it out", pattern,
-            path);
+    require(any, "train.init_except: '{}' names nothing of the model or of {}; leave it out", pattern, source);
   }
 }
 
-// Of another shape than the checkpoint's: "head.weight: f32[10,64] there, f32[3,64] here". Pieces that a model's own
-// code has cut are compared where they are read.
-std::string other_shape(const Session& session, const Input& input, const ckpt::Reader& reader) {
+// Of another shape than the source's, or another type that is not converted: "head.weight: f32[10,64] there, f32[3,64]
+// here". Pieces that a model's own code has cut are compared where they are read.
+std::string other_shape(const Session& session, const Input& input, const ckpt::TensorSource& source) {
   if (session.plan().by_hand && !input.piece.empty()) return "";
   TensorType here = session.compiled().graph.type(input.value);
   if (input.saved_as.rank() > 0) here.shape = input.saved_as;
-  const TensorType& there = reader.info(input.name).type;
-  return there == here
-             ? ""
-             : fmt::format("{}: {} there, {} here", input.name, trireme::to_string(there), trireme::to_string(here));
+  const TensorType& there = source.type(input.name);
+  const bool fits = there.shape == here.shape &&
+                    (there.dtype == here.dtype || (is_convertible(there.dtype) && is_convertible(here.dtype)));
+  return fits ? ""
+              : fmt::format("{}: {} there, {} here", input.name, trireme::to_string(there), trireme::to_string(here));
 }
 
 }  // namespace
 
-std::string warm_start_folder(const std::string& named) {
-  const std::string of_run = named + "/checkpoints";
+std::unique_ptr<ckpt::TensorSource> warm_start_source(const std::string& named) {
   try {
-    return ckpt::Reader(is_directory(of_run) ? of_run : named).path();
+    return ckpt::open_tensors(named);
   } catch (Error& e) {
     e.note("train.init_from (--init-from) names '" + named + "'");
     throw;
   }
 }
 
-WarmStart start_from(Session& session, const ckpt::Reader& reader, const std::vector<std::string>& except) {
+WarmStart start_from(Session& session, const ckpt::TensorSource& source, const std::vector<std::string>& except) {
   const std::vector<const Input*> wanted = of_model(session.compiled().graph);
-  const std::vector<std::string> stored = of_checkpoint(reader);
-  check_patterns(except, wanted, stored, reader.path());
+  const std::vector<std::string> stored = of_source(source);
+  check_patterns(except, wanted, stored, source.text());
   WarmStart out;
   std::set<std::string, std::less<>> taken, known;
   std::vector<std::string> missing, more, shapes;
@@ -91,12 +90,13 @@ WarmStart start_from(Session& session, const ckpt::Reader& reader, const std::ve
     known.insert(input->name);
     if (is_excepted(except, input->name)) {
       out.anew.push_back(input->name);
-    } else if (!reader.has(input->name)) {
+    } else if (!source.has(input->name)) {
       missing.push_back(input->name);
-    } else if (std::string other = other_shape(session, *input, reader); !other.empty()) {
+    } else if (std::string other = other_shape(session, *input, source); !other.empty()) {
       shapes.push_back(std::move(other));
     } else {
       taken.insert(input->name);
+      out.converted += source.type(input->name).dtype != session.compiled().graph.type(input->value).dtype ? 1 : 0;
     }
   }
   for (const std::string& name : stored) {
@@ -110,14 +110,14 @@ WarmStart start_from(Session& session, const ckpt::Reader& reader, const std::ve
   if (!more.empty()) wrong.push_back(listed(more, "are not of this model"));
   if (!shapes.empty()) wrong.push_back(listed(shapes, "have another shape"));
   require(wrong.empty(),
-          "train.init_from: checkpoint '{}' is of another model: {}; name what is not to be taken from it, as in "
+          "train.init_from: {} is of another model: {}; name what is not to be taken from it, as in "
           "train.init_except = [\"head.*\"]",
-          reader.path(), fmt::join(wrong, "; "));
+          source.text(), fmt::join(wrong, "; "));
   out.taken = taken.size();
-  require(out.taken > 0, "train.init_from: train.init_except leaves nothing to take from checkpoint '{}'",
-          reader.path());
+  require(out.taken > 0, "train.init_from: train.init_except leaves nothing to take from {}", source.text());
   for (const PlanInput& input : session.persistent()) {
-    if (taken.contains(input.name)) load_input(session, reader, input);
+    if (!taken.contains(input.name)) continue;
+    load_input(session, source, input, ckpt::TensorSource::Types::kConvertible);
   }
   return out;
 }

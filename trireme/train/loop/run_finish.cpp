@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <map>
 
 #include "trireme/base/clock.h"
@@ -22,14 +21,6 @@ namespace {
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
-}
-
-std::string utc_text(std::time_t time) {
-  std::tm parts{};
-  std::array<char, 32> text{};
-  ::gmtime_r(&time, &parts);
-  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M UTC", &parts);
-  return text.data();
 }
 
 std::string describe(const Schedule& schedule, double peak) {
@@ -126,7 +117,7 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
       {"Arena per rank", fmt::format("{}{:.1f} MiB", session_.compiled().crews.size() == 1 ? "" : "up to ",
                                      static_cast<double>(plan.arena().bytes) / 1048576.0)},
       {"Host", host_name()},
-      {"Ended", utc_text(std::time(nullptr))},
+      {"Ended", utc_text(unix_time_s())},
       {"Version", fmt::format("trireme {} ({}), {}, {}", kVersion, build_info().commit, build_info().compiler,
                               build_info().options)},
       {"Command", options_.command.empty() ? job_.command() : options_.command}};

@@ -90,15 +90,17 @@ bool Run::resume() {
 }
 
 void Run::warm_start() {
-  const ckpt::Reader reader(warm_start_folder(fit_.init_from));
-  const WarmStart taken = start_from(session_, reader, fit_.init_except);
+  const std::unique_ptr<ckpt::TensorSource> source = warm_start_source(fit_.init_from);
+  const WarmStart taken = start_from(session_, *source, fit_.init_except);
   if (job_.rank() != 0) return;
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
     return names.empty() ? "" : fmt::format("; {}: {}", what, fmt::join(names, ", "));
   };
+  const auto converted = static_cast<int64_t>(taken.converted);
   const std::string what =
-      fmt::format("{} begin as in '{}', of step {}{}{}", counted(static_cast<int64_t>(taken.taken), "tensor"),
-                  reader.path(), reader.step(), listed("anew", taken.anew), listed("left out", taken.left_out));
+      fmt::format("{} begin as in {}{}{}{}", counted(static_cast<int64_t>(taken.taken), "tensor"), source->text(),
+                  converted > 0 ? fmt::format("; {} of another element type, converted", converted) : "",
+                  listed("anew", taken.anew), listed("left out", taken.left_out));
   if (taken.anew.empty() && taken.left_out.empty()) {
     TRIREME_LOG(kInfo, "train", "{}", what);
   } else {
