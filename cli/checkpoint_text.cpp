@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -111,6 +112,7 @@ void print_tensors(const std::vector<std::vector<std::string>>& rows) {
     for (size_t i = 0; i < row.size(); ++i) {
       line += i + 1 == row.size() ? row[i] : fmt::format("{:<{}}  ", row[i], widths[i]);
     }
+    line.resize(line.find_last_not_of(' ') + 1);
     std::printf("  %s\n", line.c_str());
   }
 }
@@ -219,8 +221,8 @@ void print_checkpoint(const ckpt::Reader& reader, bool tensors, bool json) {
   if (sums.state.tensors > 0) say("optimizer", fmt::format("{}: {}", sums.state.text(), fmt::join(sums.states, ", ")));
   say("samples", fmt::format("{} drawn, by the seed {}", reader.data_position(), reader.seed()));
   if (const std::string value = meta_of(reader.meta(), "best_value"); !value.empty()) {
-    say("best", fmt::format("{} {} at step {}", meta_of(reader.meta(), "best_measure"), value,
-                            meta_of(reader.meta(), "best_step")));
+    say("best", fmt::format("{} {:.5g} at step {}", meta_of(reader.meta(), "best_measure"),
+                            std::strtod(value.c_str(), nullptr), meta_of(reader.meta(), "best_step")));
   }
   if (!tensors) return;
   std::vector<std::vector<std::string>> rows;
@@ -286,7 +288,8 @@ void print_difference(const ckpt::TensorSource& first, const ckpt::TensorSource&
   for (const std::string& name : found.only_second) rows.push_back({name, "only in " + second.text()});
   for (const ckpt::TensorDifference& each : found.types) {
     rows.push_back(
-        {each.name, fmt::format("{} and {}", trireme::to_string(each.first), trireme::to_string(each.second))});
+        {each.name, fmt::format("{} and {}{}", trireme::to_string(each.first), trireme::to_string(each.second),
+                                each.elements > 0 ? "; " + difference_text(each) : "")});
   }
   for (const ckpt::TensorDifference& each : found.values) rows.push_back({each.name, difference_text(each)});
   print_tensors(rows);

@@ -46,20 +46,24 @@ class CheckpointTest : public CliTest {
 
 TEST_F(CheckpointTest, ListAndShowSayWhatARunSaved) {
   write_gpt();
-  expect_trains("run", {"-n", "2", "--zero", "1", "--set", "parallel.zero_threshold_kb=0", "--set", "train.steps=4", "--set",
-                        "train.save_every=2"});
+  expect_trains("run", {"-n", "2", "--zero", "1", "--set", "parallel.zero_threshold_kb=0", "--set", "train.steps=4",
+                        "--set", "train.save_every=2"});
   const Outcome listed = checkpoint({"list", "run"});
   EXPECT_EQ(listed.code, 0) << listed.err;
-  EXPECT_THAT(listed.out, ContainsRegex("run/checkpoints\n  step-000002  20.*UTC  .*KiB  2 ranks, .*\n  step-000004  .*  newest\n"));
+  EXPECT_THAT(
+      listed.out,
+      ContainsRegex("run/checkpoints\n  step-000002  20.*UTC  .*KiB  2 ranks, .*\n  step-000004  .*  newest\n"));
   const Outcome shown = checkpoint({"show", "run"});
   EXPECT_EQ(shown.code, 0) << shown.err;
-  EXPECT_THAT(shown.out, AllOf(HasSubstr("checkpoint  run/checkpoints/step-000004\n"), ContainsRegex("step        4, written 20"),
-                               ContainsRegex("job         .*: gpt on text\n"), ContainsRegex("saved by    2 ranks, .*; 2 files, "),
-                               ContainsRegex("parameters  16 tensors, [0-9]+ values, .*KiB \\(f32\\)\n"),
-                               ContainsRegex("optimizer   32 tensors, .*: m, v\n")));
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("checkpoint  run/checkpoints/step-000004\n"), ContainsRegex("step        4, written 20"),
+                    ContainsRegex("job         .*: gpt on text\n"), ContainsRegex("saved by    2 ranks, .*; 2 files, "),
+                    ContainsRegex("parameters  16 tensors, [0-9]+ values, .*KiB \\(f32\\)\n"),
+                    ContainsRegex("optimizer   32 tensors, .*: m, v\n")));
   const Outcome tensors = checkpoint({"show", "run/checkpoints/step-000002", "--tensors"});
-  EXPECT_THAT(tensors.out, AllOf(ContainsRegex("  ln_f\\.bias +f32\\[16\\] +parameter  data-0000[01]\\.safetensors\n"),
-                                 ContainsRegex("  wte\\.weight\\.m +f32\\[256,16\\] +state +\\[0:128,0:16\\] data-0000")));
+  EXPECT_THAT(tensors.out,
+              AllOf(ContainsRegex("  ln_f\\.bias +f32\\[16\\] +parameter  data-0000[01]\\.safetensors\n"),
+                    ContainsRegex("  wte\\.weight\\.m +f32\\[256,16\\] +state +\\[0:128,0:16\\] data-0000")));
   const Outcome json = checkpoint({"show", "run", "--tensors", "--json"});
   EXPECT_EQ(number_in(json.out, "step"), 4);
   EXPECT_EQ(number_in(json.out, "ranks"), 2);
@@ -75,11 +79,15 @@ TEST_F(CheckpointTest, VerifyFindsTheDamagedOneAndChecksTheOthers) {
   expect_trains("run", {"--set", "train.steps=4", "--set", "train.save_every=2"});
   const Outcome whole = checkpoint({"verify", "run"});
   EXPECT_EQ(whole.code, 0);
-  EXPECT_THAT(whole.out, ContainsRegex("run/checkpoints/step-000002: whole, .* read\nrun/checkpoints/step-000004: whole, .* read\n"));
+  EXPECT_THAT(
+      whole.out,
+      ContainsRegex("run/checkpoints/step-000002: whole, .* read\nrun/checkpoints/step-000004: whole, .* read\n"));
   flip_a_byte("run/checkpoints/step-000002/data-00000.safetensors");
   const Outcome damaged = checkpoint({"verify", "run"});
   EXPECT_EQ(damaged.code, 3);
-  EXPECT_THAT(damaged.out, ContainsRegex("step-000002: damaged: .*has checksum .* instead of .*\nrun/checkpoints/step-000004: whole"));
+  EXPECT_THAT(
+      damaged.out,
+      ContainsRegex("step-000002: damaged: .*has checksum .* instead of .*\nrun/checkpoints/step-000004: whole"));
   EXPECT_EQ(checkpoint({"verify", "run/checkpoints/step-000004"}).code, 0);
   EXPECT_EQ(checkpoint({"verify", "run/checkpoints/step-000002"}).code, 3);
   std::filesystem::remove(path("run/checkpoints/step-000004/COMMIT"));
@@ -97,28 +105,35 @@ TEST_F(CheckpointTest, DiffComparesWholeTensorsWhateverCutThem) {
   EXPECT_EQ(same.out, "48 tensors equal, 0 not\n");
   const Outcome others = checkpoint({"diff", "one", "other", "--only", "wte.*,ln_f.bias"});
   EXPECT_EQ(others.code, 1);
-  EXPECT_THAT(others.out, ContainsRegex("wte\\.weight  [0-9]+ of 4096 elements differ, by [0-9.e-]+ at most, [0-9.e+-]+ of the largest\n"));
+  EXPECT_THAT(
+      others.out,
+      ContainsRegex("wte\\.weight  [0-9]+ of 4096 elements differ, by [0-9.e-]+ at most, [0-9.e+-]+ of the largest\n"));
   EXPECT_THAT(checkpoint({"diff", "one", "other", "--only", "wte.*", "--json"}).out, HasSubstr("\"only_first\":[],"));
   EXPECT_THAT(error_line(checkpoint({"diff", "one", "nowhere"})), HasSubstr("there is no checkpoint 'nowhere'"));
 }
 
-// As from another program, whose names have a prefix, in several files of bf16 numbers: the values begin a run, on ranks that cut them.
+// As from another program, whose names have a prefix, in several files of bf16 numbers: the values begin a run, on
+// ranks that cut them.
 TEST_F(CheckpointTest, WeightsGoToAnotherProgramAndComeBack) {
   write_gpt();
   expect_trains("run");
-  const Outcome out = checkpoint({"export", "run", "theirs", "--dtype", "bf16", "--max-file", "4KiB", "--rename", "*=transformer.*"});
+  const Outcome out =
+      checkpoint({"export", "run", "theirs", "--dtype", "bf16", "--max-file", "4KiB", "--rename", "*=transformer.*"});
   ASSERT_EQ(out.code, 0) << out.err;
-  EXPECT_THAT(out.out, AllOf(ContainsRegex("^16 tensors, .*KiB, of checkpoint 'run/checkpoints/step-000006':\n  theirs/model-00001-of-0"),
-                             HasSubstr("  theirs/model.safetensors.index.json\n")));
-  EXPECT_THAT(error_line(checkpoint({"export", "run", "theirs"})), HasSubstr("'theirs' is there already; name another place, or add --force"));
+  EXPECT_THAT(out.out,
+              AllOf(ContainsRegex(
+                        "^16 tensors, .*KiB, of checkpoint 'run/checkpoints/step-000006':\n  theirs/model-00001-of-0"),
+                    HasSubstr("  theirs/model.safetensors.index.json\n")));
+  EXPECT_THAT(error_line(checkpoint({"export", "run", "theirs"})),
+              HasSubstr("'theirs' is there already; name another place, or add --force"));
   EXPECT_THAT(error_line(checkpoint({"export", "run", "run/checkpoints", "--force"})), HasSubstr("holds checkpoints"));
 
   const Outcome refused = train("again", {"--init-from", "theirs"});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("'theirs' is of another model: 16 are missing there"));
   ASSERT_EQ(checkpoint({"export", "theirs", "ours.safetensors", "--rename", "transformer.*=*"}).code, 0);
-  const Outcome again = train("again", {"-n", "2", "--tp", "2", "--init-from", "ours.safetensors", "--set", "train.lr=1e-30",
-                                        "--set", "train.steps=1"});
+  const Outcome again = train("again", {"-n", "2", "--tp", "2", "--init-from", "ours.safetensors", "--set",
+                                        "train.lr=1e-30", "--set", "train.steps=1"});
   ASSERT_EQ(again.code, 0) << again.err;
   const ckpt::Reader first(path("run/checkpoints")), second(path("again/checkpoints"));
   for (const std::string& name : first.names()) {
@@ -134,12 +149,17 @@ TEST_F(CheckpointTest, WeightsGoToAnotherProgramAndComeBack) {
 TEST_F(CheckpointTest, WhatCannotBeDoneIsSaid) {
   write_gpt();
   expect_trains("run", {"--set", "train.steps=1"});
-  EXPECT_THAT(error_line(checkpoint({"list", "nowhere"})), HasSubstr("there is no directory 'nowhere'; name a run's folder"));
+  EXPECT_THAT(error_line(checkpoint({"list", "nowhere"})),
+              HasSubstr("there is no directory 'nowhere'; name a run's folder"));
   EXPECT_THAT(error_line(checkpoint({"verify", "gpt.toml"})), HasSubstr("'gpt.toml' is a file"));
-  EXPECT_THAT(error_line(checkpoint({"show", "gpt.toml"})), HasSubstr("neither a folder of checkpoints nor published weights"));
-  EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--max-file", "5 apples"})), HasSubstr("is no number of bytes"));
-  EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--max-file", "5GB"})), HasSubstr("name a folder to write several"));
-  EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--only", "wte.wieght"})), HasSubstr("Did you mean 'wte.weight'?"));
+  EXPECT_THAT(error_line(checkpoint({"show", "gpt.toml"})),
+              HasSubstr("neither a folder of checkpoints nor published weights"));
+  EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--max-file", "5 apples"})),
+              HasSubstr("is no number of bytes"));
+  EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--max-file", "5GB"})),
+              HasSubstr("name a folder to write several"));
+  EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--only", "wte.wieght"})),
+              HasSubstr("Did you mean 'wte.weight'?"));
   EXPECT_FALSE(std::filesystem::exists(path("w.safetensors")));
   ASSERT_EQ(checkpoint({"export", "run", "w.safetensors"}).code, 0);
   EXPECT_THAT(error_line(checkpoint({"show", "w.safetensors", "--config"})), HasSubstr("it has no configuration"));

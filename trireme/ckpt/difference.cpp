@@ -51,6 +51,16 @@ void compare_bytes(const HostTensor& a, const HostTensor& b, TensorDifference& o
   }
 }
 
+void compare(const HostTensor& a, const HostTensor& b, TensorDifference& out) {
+  if (a.type() == b.type() && std::ranges::equal(a.view().raw(), b.view().raw())) return;
+  if (!is_convertible(a.type().dtype)) return compare_bytes(a, b, out);
+  constexpr int64_t kAtOnce = 1 << 16;
+  for (int64_t at = 0; at < a.view().elements(); at += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, a.view().elements() - at);
+    compare_numbers(numbers(a, at, count).as<double>(), numbers(b, at, count).as<double>(), out);
+  }
+}
+
 }  // namespace
 
 Difference difference(const TensorSource& first, const TensorSource& second, const Selection& selection) {
@@ -64,21 +74,13 @@ Difference difference(const TensorSource& first, const TensorSource& second, con
     }
     TensorDifference found{
         .name = tensor.name, .first = first.type(tensor.name), .second = second.type(tensor.renamed)};
+    const bool numbers = is_convertible(found.first.dtype) && is_convertible(found.second.dtype);
+    if (found.first == found.second || (numbers && found.first.shape == found.second.shape)) {
+      compare(first.read(tensor.name), second.read(tensor.renamed), found);
+    }
     if (found.first != found.second) {
       out.types.push_back(std::move(found));
       continue;
-    }
-    const HostTensor a = first.read(tensor.name), b = second.read(tensor.renamed);
-    if (!std::ranges::equal(a.view().raw(), b.view().raw())) {
-      if (is_convertible(a.type().dtype)) {
-        constexpr int64_t kAtOnce = 1 << 16;
-        for (int64_t at = 0; at < a.view().elements(); at += kAtOnce) {
-          const int64_t count = std::min(kAtOnce, a.view().elements() - at);
-          compare_numbers(numbers(a, at, count).as<double>(), numbers(b, at, count).as<double>(), found);
-        }
-      } else {
-        compare_bytes(a, b, found);
-      }
     }
     if (found.elements > 0) {
       out.values.push_back(std::move(found));

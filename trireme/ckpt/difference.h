@@ -12,7 +12,7 @@ namespace trireme::ckpt {
 struct TensorDifference {
   std::string name;  // of the first; in the second it may be renamed
   TensorType first, second;
-  // Where the shapes are the same, and the types can be compared:
+  // Where the shapes are the same, and the types too or both convertible (tensor/convert.h):
   int64_t elements = 0;  // that differ in value; NaNs are the same as each other
   double largest = 0;    // of |a - b|; infinite where only one is finite
   double magnitude = 0;  // the largest finite |a| of the first
@@ -29,8 +29,8 @@ struct Difference {
 };
 
 // Compares what is selected of the first, under its new names, with what of the second `only`, `except` and `state`
-// leave. One tensor of each is in memory at a time. Tensors of other element types have other types, whatever their
-// values. Throws as select() does for the first; a pattern need not fit in both.
+// leave. One tensor of each is in memory at a time. Throws as select() does for the first; a pattern need not fit in
+// both.
 Difference difference(const TensorSource& first, const TensorSource& second, const Selection& selection = {});
 
 }  // namespace trireme::ckpt

@@ -77,7 +77,8 @@ TEST(Export, SeveralFilesWithAnIndexAreReadAsOne) {
     std::vector<NamedView> views;
     const DType types[] = {DType::kF32, DType::kBF16, DType::kI64, DType::kF16};
     for (uint64_t i = 0; i < 1 + random(9); ++i) {
-      data.push_back(filled({types[random(4)], {static_cast<int64_t>(random(9)), static_cast<int64_t>(random(40))}}, i));
+      data.push_back(
+          filled({types[random(4)], {static_cast<int64_t>(random(9)), static_cast<int64_t>(random(40))}}, i));
       views.push_back({fmt::format("t{}", i), data.back().view()});
     }
     write_safetensors(dir / "in.safetensors", views);
@@ -96,11 +97,13 @@ TEST(Export, SeveralFilesWithAnIndexAreReadAsOne) {
       EXPECT_EQ(written.files[0], dir / "out/model.safetensors");
       EXPECT_LE(written.bytes, std::max(limit, largest));
     } else {
-      EXPECT_EQ(written.files[0], fmt::format("{}/out/model-00001-of-{:05}.safetensors", dir.path(), written.files.size() - 1));
+      EXPECT_EQ(written.files[0],
+                fmt::format("{}/out/model-00001-of-{:05}.safetensors", dir.path(), written.files.size() - 1));
       EXPECT_EQ(written.files.back(), dir / "out/model.safetensors.index.json");
       for (size_t i = 0; i + 1 < written.files.size(); ++i) {
         int64_t bytes = 0;
-        for (const NamedTensor& tensor : read_safetensors(written.files[i]).tensors) bytes += tensor.data.type().bytes();
+        for (const NamedTensor& tensor : read_safetensors(written.files[i]).tensors)
+          bytes += tensor.data.type().bytes();
         EXPECT_LE(bytes, std::max(limit, largest)) << written.files[i];
       }
     }
@@ -121,7 +124,8 @@ TEST(Export, AnEarlierExportOfMoreFilesLeavesNothingAndOtherFilesStay) {
 
 TEST(Export, AnotherTypeIsRoundedAndWhatItDoesNotReachIsCounted) {
   const TempDirectory dir;
-  const HostTensor x = HostTensor::of<float>({3}, std::vector<float>{1.0F / 3, 7e4F, std::numeric_limits<float>::infinity()});
+  const HostTensor x =
+      HostTensor::of<float>({3}, std::vector<float>{1.0F / 3, 7e4F, std::numeric_limits<float>::infinity()});
   const HostTensor ids = HostTensor::of<int64_t>({2}, std::vector<int64_t>{1, -2});
   write_safetensors(dir / "in.safetensors", std::vector<NamedView>{{"x", x.view()}, {"ids", ids.view()}});
   const Weights in = Weights::open(dir / "in.safetensors");

@@ -48,7 +48,8 @@ TEST(Selection, TakesAllButTheOptimizersOrWhatIsAskedFor) {
 }
 
 TEST(Selection, TheFirstRenameThatFitsCounts) {
-  EXPECT_THAT(selected({.renames = {parse_rename("h.0.*=first.*.x"), parse_rename("h.*=model.layers.*"), parse_rename("wte=embedding")}}),
+  EXPECT_THAT(selected({.renames = {parse_rename("h.0.*=first.*.x"), parse_rename("h.*=model.layers.*"),
+                                    parse_rename("wte=embedding")}}),
               ElementsAre("h.0.bias>first.bias.x", "h.0.weight>first.weight.x", "h.1.weight>model.layers.1.weight",
                           "wte>embedding"));
 }
@@ -65,7 +66,8 @@ TEST(Selection, WhatFitsNothingIsRefused) {
   EXPECT_EQ(refused({.only = {"h.0.weigth"}}), "'h.0.weigth' names no tensor of 'these'. Did you mean 'h.0.weight'?");
   EXPECT_EQ(refused({.except = {"x.*"}}), "'x.*' names no tensor of 'these'");
   EXPECT_EQ(refused({.renames = {{"x.*", "*"}}}), "'x.*=*' renames no tensor of 'these'");
-  EXPECT_EQ(refused({.renames = {{"h.0.*", "h.1.*"}}}), "'h.0.weight' and 'h.1.weight' of 'these' would both be called 'h.1.weight'");
+  EXPECT_EQ(refused({.renames = {{"h.0.*", "h.1.*"}}}),
+            "'h.0.weight' and 'h.1.weight' of 'these' would both be called 'h.1.weight'");
   EXPECT_EQ(refused({.only = {"wte"}, .except = {"w*"}}), "nothing of 'these' is left");
 }
 

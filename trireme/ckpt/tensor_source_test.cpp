@@ -16,7 +16,9 @@ using testing::HasSubstr;
 
 void save_step(const std::string& root, int64_t step, const HostTensor& data) {
   QuickDisk quick;
-  save(root, std::vector<Piece>{{.name = "w", .whole = data.shape(), .box = Box::whole(data.shape()), .data = data.view()}}, {.step = step}, {}, quick);
+  save(root,
+       std::vector<Piece>{{.name = "w", .whole = data.shape(), .box = Box::whole(data.shape()), .data = data.view()}},
+       {.step = step}, {}, quick);
 }
 
 TEST(TensorSource, IsWhatThePathNames) {
@@ -44,7 +46,8 @@ TEST(TensorSource, WhatIsNoneIsRefusedByItsName) {
   atomic_write(dir / "notes.txt", "x");
   disk().make_directory(dir / "empty");
   EXPECT_THAT(caught([&] { open_tensors(dir / "none"); }).text, HasSubstr("there is no checkpoint '"));
-  EXPECT_THAT(caught([&] { open_tensors(dir / "notes.txt"); }).text, HasSubstr("neither a folder of checkpoints nor published weights"));
+  EXPECT_THAT(caught([&] { open_tensors(dir / "notes.txt"); }).text,
+              HasSubstr("neither a folder of checkpoints nor published weights"));
   EXPECT_THAT(caught([&] { open_tensors(dir / "empty"); }).text, HasSubstr("holds no complete checkpoint"));
 }
 
@@ -55,9 +58,18 @@ TEST(TensorSource, ATypeIsTheSameOrOneThatIsConverted) {
   using Types = TensorSource::Types;
   EXPECT_NO_THROW(reader.require_type("w", {DType::kF32, {4}}));
   EXPECT_NO_THROW(reader.require_type("w", {DType::kBF16, {4}}, Types::kConvertible));
-  EXPECT_THAT(caught([&] { reader.require_type("w", {DType::kBF16, {4}}); }).text, HasSubstr("is f32[4] in checkpoint '"));
-  EXPECT_THAT(caught([&] { reader.require_type("w", {DType::kBF16, {5}}, Types::kConvertible); }).text, HasSubstr("but bf16[5] in the model"));
-  EXPECT_THAT(caught([&] { reader.require_type("w", {DType::kI32, {4}}, Types::kConvertible); }).text, HasSubstr("but i32[4] in the model"));
+  EXPECT_THAT(caught([&] {
+                reader.require_type("w", {DType::kBF16, {4}});
+              }).text,
+              HasSubstr("is f32[4] in checkpoint '"));
+  EXPECT_THAT(caught([&] {
+                reader.require_type("w", {DType::kBF16, {5}}, Types::kConvertible);
+              }).text,
+              HasSubstr("but bf16[5] in the model"));
+  EXPECT_THAT(caught([&] {
+                reader.require_type("w", {DType::kI32, {4}}, Types::kConvertible);
+              }).text,
+              HasSubstr("but i32[4] in the model"));
 }
 
 }  // namespace
