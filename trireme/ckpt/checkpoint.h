@@ -91,10 +91,13 @@ std::optional<Found> find_latest(const std::string& root);
 
 class Reader {
  public:
-  // A checkpoint's directory, or a root: then its newest complete checkpoint.
+  // A checkpoint's directory, or a root: then its newest complete checkpoint. Or a file "....safetensors" of whole
+  // tensors, as write_merged (ckpt/merged.h) and other programs write them: then all are parameters, no byte has a
+  // checksum, and step, meta and the rest are those of an empty checkpoint.
   explicit Reader(const std::string& path);
 
   const std::string& path() const { return path_; }
+  bool is_one_file() const { return path_ != folder_; }             // of whole tensors
   const std::vector<std::string>& notes() const { return notes_; }  // what was passed over, and why
   int64_t step() const { return manifest_.step; }
   uint64_t seed() const { return manifest_.seed; }
@@ -123,7 +126,7 @@ class Reader {
   const OpenFile& open(const std::string& file) const;
   void check_chunk(const std::string& name, const Chunk& chunk) const;
 
-  std::string path_;
+  std::string path_, folder_;  // the folder where its files lie
   std::vector<std::string> notes_;
   Manifest manifest_;
   mutable std::mutex mutex_;  // of files_

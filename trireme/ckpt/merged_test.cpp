@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
+#include "trireme/base/file.h"
 #include "trireme/ckpt/retention.h"
 #include "trireme/ckpt/safetensors.h"
 
@@ -47,6 +50,25 @@ TEST(Merged, HasParametersAndBuffersWholeAndNoMoments) {
   EXPECT_THAT(file.tensors[1].data.view().as<float>(), ElementsAre(7, 7, 7, 7, 7, 7, 8, 8, 8, 8, 8, 8));
   EXPECT_THAT(file.metadata, ElementsAre(testing::Pair("format", "pt"), testing::Pair("name", "small"),
                                          testing::Pair("trireme_step", "7")));
+}
+
+TEST(Merged, AFileIsReadAsACheckpointIs) {
+  const TempDirectory dir;
+  const Reader saved(save_one(dir.path(), 7));
+  write_merged(saved, dir / "model.safetensors");
+  const Reader merged(dir / "model.safetensors");
+  EXPECT_THAT(merged.names(), ElementsAre("bn.running_mean", "fc.weight"));
+  EXPECT_EQ(merged.path(), dir / "model.safetensors");
+  HostTensor part(TensorType{DType::kF32, {2, 2}});
+  merged.read("fc.weight", {{1, 1}, {2, 2}}, part.view());
+  EXPECT_THAT(part.as<float>(), ElementsAre(7, 7, 8, 8));
+  EXPECT_EQ(merged.bytes_read(), 12 * 4) << "one block has it all";
+  merged.verify();
+  EXPECT_THROW(merged.read("fc.weight.m"), Error);
+
+  std::ofstream(dir / "cut.safetensors") << read_file(dir / "model.safetensors").substr(0, 100);
+  EXPECT_THROW(Reader(dir / "cut.safetensors"), Error);
+  EXPECT_THROW(Reader(dir / "none.safetensors"), Error);
 }
 
 std::vector<int64_t> steps_in(const std::string& root) {

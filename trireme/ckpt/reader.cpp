@@ -18,7 +18,10 @@ struct Newest {
 Newest choose(const std::string& path) {
   if (is_file(join_path(path, kCommitName))) return {path, {}};
   if (is_file(path))
-    fail(ErrorKind::kNotFound, "'{}' is a file; name the directory of a run, of its checkpoints, or one of them", path);
+    fail(ErrorKind::kNotFound,
+         "'{}' is a file; name the directory of a run, of its checkpoints, or one of them, or a file of the name "
+         "'....safetensors'",
+         path);
   if (!is_directory(path)) fail(ErrorKind::kNotFound, "there is no checkpoint '{}'", path);
   Listing listing = list_checkpoints(path);
   if (listing.complete.empty()) {
@@ -27,6 +30,23 @@ Newest choose(const std::string& path) {
     fail(ErrorKind::kNotFound, "'{}' holds no complete checkpoint{}", path, notes);
   }
   return {listing.complete.back().path, std::move(listing.notes)};
+}
+
+// What an index would say of a file of whole tensors: all are parameters, and nothing has a checksum.
+Manifest manifest_of_file(const std::string& path, const std::string& name) {
+  const InputFile file(path);
+  const Header header = read_header(file);
+  Manifest out;
+  std::vector<std::byte> head(static_cast<size_t>(header.bytes));
+  file.read(0, head);
+  out.files[name] = {.bytes = file.bytes(), .header_bytes = header.bytes, .header_crc32c = crc32c(head)};
+  for (const Entry& entry : header.entries) {
+    out.tensors[entry.name] = {
+        .type = entry.type,
+        .role = "param",
+        .chunks = {{.file = name, .entry = entry.name, .box = Box::whole(entry.type.shape), .crc32c = {}}}};
+  }
+  return out;
 }
 
 std::string describe(const std::string& name, const Chunk& chunk, const std::string& path) {
@@ -71,8 +91,15 @@ struct Reader::OpenFile {
 };
 
 Reader::Reader(const std::string& path) {
+  if (path.ends_with(".safetensors") && is_file(path)) {
+    const size_t slash = path.rfind('/');
+    path_ = path;
+    folder_ = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    manifest_ = manifest_of_file(path, path.substr(slash + 1));
+    return;
+  }
   Newest newest = choose(path);
-  path_ = std::move(newest.path);
+  path_ = folder_ = std::move(newest.path);
   notes_ = std::move(newest.notes);
   manifest_ = read_manifest(path_);
 }
@@ -104,8 +131,7 @@ const Reader::OpenFile& Reader::open(const std::string& name) const {
   auto& slot = files_[name];
   if (slot) return *slot;
   const FileRecord& record = manifest_.files.at(name);
-  const std::string path = join_path(path_, name);
-  InputFile file(path);
+  InputFile file(join_path(folder_, name));
   if (file.bytes() != record.bytes) {
     fail(ErrorKind::kCorrupt, "checkpoint '{}': '{}' has {} bytes instead of {}", path_, name, file.bytes(),
          record.bytes);

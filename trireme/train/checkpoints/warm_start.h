@@ -10,7 +10,7 @@
 namespace trireme {
 
 // What FitOptions::init_from names: a checkpoint's folder, a run's folder, or that of its checkpoints, of which the
-// newest is meant. Throws as ckpt::Reader does.
+// newest is meant; or a safetensors file of whole tensors. Throws as ckpt::Reader does.
 std::string warm_start_folder(const std::string& named);
 
 struct WarmStart {

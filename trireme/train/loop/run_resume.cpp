@@ -97,8 +97,9 @@ void Run::warm_start() {
     return names.empty() ? "" : fmt::format("; {}: {}", what, fmt::join(names, ", "));
   };
   const std::string what =
-      fmt::format("{} begin as in '{}', of step {}{}{}", counted(static_cast<int64_t>(taken.taken), "tensor"),
-                  reader.path(), reader.step(), listed("anew", taken.anew), listed("left out", taken.left_out));
+      fmt::format("{} begin as in '{}'{}{}{}", counted(static_cast<int64_t>(taken.taken), "tensor"), reader.path(),
+                  reader.is_one_file() ? "" : fmt::format(", of step {}", reader.step()), listed("anew", taken.anew),
+                  listed("left out", taken.left_out));
   if (taken.anew.empty() && taken.left_out.empty()) {
     TRIREME_LOG(kInfo, "train", "{}", what);
   } else {

@@ -90,8 +90,9 @@ std::vector<Key> keys_of_saving(FitOptions& fit) {
       {.name = "init_from",
        .target = &fit.init_from,
        .doc =
-           "warm start: a checkpoint of another job, or a run's folder, of which parameters begin with the values that "
-           "have their names there; the run begins at step 0 with new state of the optimizer",
+           "warm start: a checkpoint of another job, a run's folder, or a safetensors file of whole tensors, of which "
+           "parameters begin with the values that have their names there; the run begins at step 0 with new state of "
+           "the optimizer",
        .flag = "--init-from",
        .of_run = true,
        .on_resume = kFree},
