@@ -23,6 +23,7 @@ using Action = std::function<int()>;
 void add_train(CLI::App& app, Action& chosen);
 void add_evaluate(CLI::App& app, Action& chosen);
 void add_generate(CLI::App& app, Action& chosen);
+void add_checkpoint(CLI::App& app, Action& chosen);
 void add_explain(CLI::App& app, Action& chosen);
 void add_calibrate(CLI::App& app, Action& chosen);
 void add_models(CLI::App& app, Action& chosen);

@@ -180,6 +180,7 @@ int run(int argc, char** argv) {
   add_train(app, chosen);
   add_evaluate(app, chosen);
   add_generate(app, chosen);
+  add_checkpoint(app, chosen);
   add_explain(app, chosen);
   add_plan(app, chosen);
   add_simulate(app, chosen);

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "tests/cli/program.h"
+#include "trireme/base/file.h"
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/safetensors.h"
@@ -223,6 +225,32 @@ TEST_F(RunsTest, TheMergedFileHasEveryParameterWholeHoweverRanksCutThem) {
 }
 
 // A batch of three fields, from columns of a table: read, cut over ranks, trained on, validated and evaluated.
+TEST_F(RunsTest, ACheckpointIsShownVerifiedAndMergedAfterwards) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--quiet", "-n", "2", "--zero", "3", "--set",
+                 "parallel.zero_threshold_kb=0", "--merged-save"})
+                .code,
+            0);
+  const Outcome shown = run({"checkpoint", "run", "--tensors", "--verify", "--merge", "mine.safetensors"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_THAT(shown.out, HasSubstr("run/checkpoints/step-000006, step 6, of 2 ranks (mesh 'dp=2'): 48 tensors, "));
+  EXPECT_THAT(shown.out, HasSubstr("\n  param f32[256,16]          wte.weight, in 2 pieces\n"));
+  EXPECT_THAT(shown.out, HasSubstr("\n  state f32[256,16]          wte.weight.m, in 2 pieces\n"));
+  EXPECT_THAT(shown.out, HasSubstr("\nevery byte is what its checksum says\nwrote mine.safetensors\n"));
+  EXPECT_EQ(read_file(path("mine.safetensors")), read_file(path("run/model.safetensors")));
+  EXPECT_THAT(run({"checkpoint", "mine.safetensors"}).out, HasSubstr("mine.safetensors: 16 tensors, "));
+
+  const std::string data = path("run/checkpoints/step-000006/data-00001.safetensors");
+  std::string bytes = read_file(data);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  std::ofstream(data) << bytes;
+  const Outcome damaged = run({"checkpoint", "run", "--verify"});
+  EXPECT_EQ(damaged.code, 3);
+  EXPECT_THAT(damaged.err, HasSubstr("the file is damaged"));
+  EXPECT_EQ(error_line(run({"checkpoint", "mine.safetensors", "--merge", "x"})),
+            "checkpoint: --merge x: the file's name must end in .safetensors, by which others know what it is");
+}
+
 TEST_F(RunsTest, AWideDeepModelOnATableHasTheSameBitsOnOneRankAndOnTwo) {
   std::string table = "number,user,other,item,bought\n";
   for (int row = 0; row < 96; ++row) {
