@@ -12,7 +12,7 @@
 #include "trireme/nn/models/resnet.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
-namespace trireme::predictor_test {
+namespace trireme::trained_model_test {
 namespace {
 
 using namespace testing_support;
@@ -133,4 +133,4 @@ TEST(Predictor, refuses_what_it_cannot_predict_by) {
 }
 
 }  // namespace
-}  // namespace trireme::predictor_test
+}  // namespace trireme::trained_model_test
