@@ -92,7 +92,7 @@ TEST(Predictor, contracts_22_3_3_ranks_predict_what_one_does_however_they_share_
   net.expect_the_same(2, {});
   net.expect_the_same(4, {.mode = Mode::kSemiAuto, .parallel = {.mesh = "dp=2,tp=2"}});
   net.expect_the_same(4, {.mode = Mode::kSemiAuto, .parallel = {.mesh = "dp=1,tp=4", .optimizer = {.level = 3}}});
-  net.expect_the_same(4, {.mode = Mode::kAuto});
+  net.expect_the_same(4, {.mode = Mode::kAuto, .parallel = {.mesh = "dp=2,tp=2"}});
 }
 
 TEST(Predictor, contracts_9_6_6_all_ranks_of_a_pipeline_have_the_prediction_of_one_micro_batch_or_several) {

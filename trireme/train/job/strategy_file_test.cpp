@@ -155,7 +155,7 @@ TEST_F(StrategyFile, of_a_pipeline_is_for_as_many_stages_of_as_many_ranks) {
   const std::string file = written(two_parts);
   const std::vector<std::string> same{file, "parallel.pp=2", "parallel.gradient_accumulation_steps=2"};
   EXPECT_TRUE(compiled(job(same)).step == compiled(job(two_parts)).step);
-  EXPECT_EQ(error_of(job({file, "parallel.pp=4", "parallel.gradient_accumulation_steps=2"})),
+  EXPECT_EQ(error_of(job({file, "parallel.pp=4", "parallel.gradient_accumulation_steps=4"})),
             "the strategy is for parts of a pipeline of 2 ranks each (mesh 'dp=1,ep=1,cp=1,tp=2,micro_batch=2') but "
             "each of the 4 parts (parallel.pp) has 1; start 8 ranks");
   EXPECT_THAT(error_of(job({file, "parallel.gradient_accumulation_steps=2"})),
@@ -167,7 +167,7 @@ TEST_F(StrategyFile, of_a_pipeline_is_for_as_many_stages_of_as_many_ranks) {
   const std::string four =
       written({"parallel.pp=2", "parallel.schedule=zb-v", "model.layers=4", "parallel.gradient_accumulation_steps=2"});
   EXPECT_THAT(error_of(job({four, "model.layers=4", "parallel.pp=2", "parallel.gradient_accumulation_steps=2"})),
-              HasSubstr("is of stage 3, and the pipeline has the stages 0 to 1"));
+              HasSubstr("a part of the model is of stage 2, and the pipeline has the stages 0 to 1"));
 }
 
 TEST_F(StrategyFile, in_json_is_what_the_text_is_and_mistakes_are_told) {
