@@ -58,8 +58,10 @@ int run(const GenerateArgs& args) {
           reader.path());
   check_ranks(args.ranks);
   const bool worker = is_worker();
-  const JobConfig config = cut_for(parse_config(meta->second, reader.path() + " (configuration)"), args,
-                                   worker ? ranks_of_job() : args.ranks, reader.path());
+  const int64_t ranks = worker ? ranks_of_job() : args.ranks;
+  const JobConfig config =
+      cut_for(parse_config(meta->second, reader.path() + " (configuration)"), args, ranks, reader.path());
+  check_cuts_of_one_sequence(config, ranks);  // a mistake is reported before ranks start
   if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = config.parallel.transport, .threads = args.threads});
   bool begun = false;  // the prompt is shown only once nothing is wrong with what was asked

@@ -179,11 +179,14 @@ TEST_F(CommandTest, GenerateOnRanksThatShareTheModelWritesTheSame) {
   EXPECT_EQ(text({"-n", "2", "--set", "parallel.vocabulary=true"}), one);
   EXPECT_EQ(text({"-n", "2", "--pp", "2"}), one);
 
-  expect_error({"generate", "run", "--prompt", "a", "-n", "2", "--tp", "1"}, 2,
-               "parallel.tp = 1 x pp = 1 is 1, not 2; let their product be the ranks");
-  expect_error({"generate", "run", "--prompt", "a", "--pp", "2"}, 2, "let their product be the ranks");
+  for (const Words& cut : {Words{"-n", "2", "--tp", "1"}, Words{"--pp", "2"}, Words{"-n", "4", "--tp", "2"}}) {
+    Words words{"generate", "run", "--prompt", "a"};
+    words.insert(words.end(), cut.begin(), cut.end());
+    EXPECT_THAT(error_line(run(words)), HasSubstr("let their product be the ranks"));
+  }
   expect_error({"generate", "run", "--prompt", "a", "-n", "2", "--set", "train.lr=1"}, 2,
-               "generate: --set train.lr=1: only how ranks share the model can be set, keys of [parallel]");
+               "generate: --set train.lr=1: only how ranks share the model can be set, keys of [parallel]; the rest is "
+               "the checkpoint's");
 }
 
 // What is given and changes nothing beside the other flags.

@@ -33,8 +33,17 @@ Graph whole_sequence(const Assembly& assembly) {
   return inference_of(assembly, 1);
 }
 
+// Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
+View as_in(const Graph& graph, std::string_view name, View view) {
+  const Input& input = graph.input(name);
+  if (input.saved_as.rank() > 0 && view.type.shape == input.saved_as) view.type.shape = graph.type(input.value).shape;
+  return view;
+}
+
+}  // namespace
+
 // One sequence can be cut neither by samples nor, token by token, by positions.
-void check_cuts_of_one(const JobConfig& config, int64_t ranks) {
+void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
   const std::pair<bool, std::string> others[] = {
       {p.cp > 1, fmt::format("cp = {}", p.cp)},
@@ -54,15 +63,6 @@ void check_cuts_of_one(const JobConfig& config, int64_t ranks) {
           "product be the ranks",
           p.tp, p.pp, p.tp * p.pp, ranks);
 }
-
-// Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
-View as_in(const Graph& graph, std::string_view name, View view) {
-  const Input& input = graph.input(name);
-  if (input.saved_as.rank() > 0 && view.type.shape == input.saved_as) view.type.shape = graph.type(input.value).shape;
-  return view;
-}
-
-}  // namespace
 
 NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool)
     : parameter_(std::move(parameter)),
@@ -84,7 +84,7 @@ NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, 
       can_decode_(model_of(config).can_decode()),
       window_({DType::kI32, {1, context_}}) {
   const int64_t ranks = world ? world->size() : 1;
-  check_cuts_of_one(config, ranks);
+  check_cuts_of_one_sequence(config, ranks);
   // What was said of ops of the training step that a token's graph has not, like its attention, follows from the rest.
   const std::map<std::string, Layout> none;
   CompileOptions how = compile_options(assembly_, assembly_.options.parallel, ranks, pool ? pool->size() : 1);

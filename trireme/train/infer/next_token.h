@@ -24,6 +24,10 @@ namespace trireme {
 // Gives the memory of a whole parameter by its name.
 using ParametersByName = std::function<View(std::string_view)>;
 
+// Throws kInvalidArgument where ranks that are cut as the section [parallel] says would have parts of a sequence, or a
+// sequence each: one alone is predicted by all of them together.
+void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks);
+
 // The model without a batch's other samples, whatever trained it. It computes in f32, as parameters are: one that was
 // trained in bf16 would have to round them before each token.
 class NextTokens {
@@ -32,8 +36,7 @@ class NextTokens {
   NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool);
   // On all ranks of the world (null: one), cut as the configuration's section [parallel] says, by tensor parallelism, a
   // pipeline, or both; each rank reads its pieces of the checkpoint, and keeps its pieces of keys and values. Every
-  // call is collective, of the same tokens, and all ranks get the same logits. Throws kInvalidArgument for cuts that
-  // leave the one sequence to a part of the ranks.
+  // call is collective, of the same tokens, and all ranks get the same logits. Throws as check_cuts_of_one_sequence.
   NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool);
 
   int64_t context() const { return context_; }  // tokens that a prediction may depend on
