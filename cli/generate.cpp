@@ -1,10 +1,10 @@
 // trireme generate: text from a trained checkpoint.
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
 
 #include "cli/commands.h"
@@ -20,9 +20,32 @@ namespace {
 struct GenerateArgs {
   std::string checkpoint;
   GenerateOptions options;
+  std::vector<std::string> set;
+  int ranks = 1;
   int threads = 0;
+  int64_t tp = 0, pp = 1;  // tp 0: all ranks of a part of the pipeline
   bool seed_given = false;
 };
+
+// How ranks share the model here, wherever and however it was trained.
+JobConfig cut_for(JobConfig trained, const GenerateArgs& args, int64_t ranks, const std::string& checkpoint) {
+  trained.parallel = {};
+  const JobConfig plain;
+  trained.train.device = plain.train.device;
+  if (ranks == 1 && args.set.empty() && args.tp <= 1 && args.pp == 1) return trained;
+  std::vector<std::string> keys{
+      "parallel.mode=semi_auto_parallel", fmt::format("parallel.pp={}", args.pp),
+      fmt::format("parallel.tp={}", args.tp > 0 ? args.tp : std::max<int64_t>(1, ranks / args.pp))};
+  for (const std::string& each : args.set) {
+    require(each.starts_with("parallel."),
+            "generate: --set {}: only how ranks share the model can be set, keys of [parallel]; the rest is the "
+            "checkpoint's",
+            each);
+    if (each.starts_with("parallel.mesh=") && args.tp == 0) keys.erase(keys.begin() + 2);  // it says what tp does
+    keys.push_back(each);
+  }
+  return parse_config(to_toml(trained), checkpoint + " (configuration)", keys);
+}
 
 int run(const GenerateArgs& args) {
   if (args.seed_given && args.options.temperature == 0)
@@ -31,27 +54,27 @@ int run(const GenerateArgs& args) {
   const auto meta = reader.meta().find("config");
   require(meta != reader.meta().end(), "generate: '{}' was not written by `trireme train`: it has no configuration",
           reader.path());
-  JobConfig config = parse_config(meta->second, reader.path() + " (configuration)");
-  config.train.device = JobConfig{}.train.device;  // wherever the run that trained it ran
-  const Job job({.threads = args.threads});
-  std::map<std::string, HostTensor, std::less<>> parameters;
-  const auto parameter = [&](std::string_view name) {
-    auto found = parameters.find(name);
-    if (found == parameters.end()) {
-      found = parameters.emplace(std::string(name), reader.read(std::string(name))).first;
-    }
-    return found->second.view();
-  };
+  check_ranks(args.ranks);
+  const bool worker = is_worker();
+  const int64_t ranks = worker ? ranks_of_job() : args.ranks;
+  const JobConfig config =
+      cut_for(parse_config(meta->second, reader.path() + " (configuration)"), args, ranks, reader.path());
+  check_cuts_of_one_sequence(config, ranks);  // a mistake is reported before ranks start
+  if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
+  const Job job({.transport = config.parallel.transport, .threads = args.threads});
   bool begun = false;  // the prompt is shown only once nothing is wrong with what was asked
   const auto begin = [&] {
     if (!begun) std::fputs(args.options.prompt.c_str(), stdout);
     begun = true;
   };
-  generate(config, parameter, &job.pool(), args.options, [&](char c) {
+  const bool tells = job.rank() == 0;
+  generate(config, reader, job.world(), &job.pool(), args.options, [&](char c) {
+    if (!tells) return;
     begin();
     const bool arrived = std::fputc(c, stdout) != EOF && std::fflush(stdout) == 0;
     if (!arrived) fail(ErrorKind::kIo, "generate: cannot write to the standard output ({})", std::strerror(errno));
   });
+  if (!tells) return 0;
   begin();
   std::fputc('\n', stdout);
   return 0;
@@ -70,8 +93,26 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("--temperature", args->options.temperature, "0: always the most likely token")
       ->capture_default_str();
   command->add_option("--seed", args->options.seed, "The same seed writes the same text")->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads; 0: all cores")->check(CLI::Range(0, 1024));
-  command->footer("Example:\n  trireme generate runs/latest/checkpoints --prompt \"The \" --tokens 200");
+  command
+      ->add_option("-n,--ranks", args->ranks,
+                   "Ranks on this host, each a process, that share the model, whatever ranks trained it")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command->add_option("--tp", args->tp, "Ranks that each layer's weights are cut over; by default all that --pp leaves")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--pp", args->pp, "Parts of the ranks that have the layers one after the other")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--set", args->set,
+                   "Another key of [parallel], like --set parallel.vocabulary=true or parallel.transport=ucx")
+      ->allow_extra_args(false);
+  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
+      ->check(CLI::Range(0, 1024));
+  command->footer(
+      "Examples:\n  trireme generate runs/latest/checkpoints --prompt \"The \" --tokens 200\n"
+      "  trireme generate runs/latest --prompt \"The \" -n 2                # weights over 2 ranks\n"
+      "  trireme generate runs/latest --prompt \"The \" -n 4 --pp 2 --tp 2");
   command->callback([=, &chosen] {
     args->seed_given = command->count("--seed") > 0;
     chosen = [=] { return run(*args); };

@@ -31,6 +31,7 @@
 #include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
 #include "trireme/tensor/host_tensor.h"
+#include "trireme/train/infer/predictor.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/loop/trainer.h"
 #include "trireme/train/step/step.h"

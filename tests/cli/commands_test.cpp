@@ -164,6 +164,31 @@ TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
   expect_error({"generate", "gone", "--prompt", "a"}, 2, "there is no checkpoint 'gone'");
 }
 
+TEST_F(CommandTest, GenerateOnRanksThatShareTheModelWritesTheSame) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--quiet", "--zero", "3", "-n", "2"}).code, 0);
+  const auto text = [&](const Words& more) {
+    Words words{"generate", "run", "--prompt", "line 1", "--tokens", "12", "--temperature", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.out;
+  };
+  const std::string one = text({});
+  EXPECT_EQ(text({"-n", "2"}), one);
+  EXPECT_EQ(text({"-n", "2", "--set", "parallel.vocabulary=true"}), one);
+  EXPECT_EQ(text({"-n", "2", "--pp", "2"}), one);
+
+  for (const Words& cut : {Words{"-n", "2", "--tp", "1"}, Words{"--pp", "2"}, Words{"-n", "4", "--tp", "2"}}) {
+    Words words{"generate", "run", "--prompt", "a"};
+    words.insert(words.end(), cut.begin(), cut.end());
+    EXPECT_THAT(error_line(run(words)), HasSubstr("let their product be the ranks"));
+  }
+  expect_error({"generate", "run", "--prompt", "a", "-n", "2", "--set", "train.lr=1"}, 2,
+               "generate: --set train.lr=1: only how ranks share the model can be set, keys of [parallel]; the rest is "
+               "the checkpoint's");
+}
+
 // What is given and changes nothing beside the other flags.
 TEST_F(CommandTest, FlagsWithoutEffectAreRefusedOrSaid) {
   write_gpt();

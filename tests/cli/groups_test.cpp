@@ -121,12 +121,13 @@ TEST_F(GroupsTest, ARunGoesOnWithOtherGroupsAndIsToldWhatTheyNeed) {
 
 TEST_F(GroupsTest, AWarmStartTakesParametersByNameAtAnyLayout) {
   write_gpt();
-  expect_trains("first", {"-n", "2", "--zero", "1", "--set", "parallel.zero_threshold_kb=0"});
+  expect_trains("first", {"-n", "2", "--zero", "1", "--set", "parallel.zero_threshold_kb=0", "--merged-save"});
   // Steps of 1e-30 move no value that is not as small itself.
   const Words still{"--set", "train.lr=1e-30", "--set", "train.steps=1", "--set", "train.seed=7", "--init-from"};
   const std::pair<std::string, Words> ways[] = {
       {"one", {"first"}},
       {"tp", {"first/checkpoints", "-n", "2", "--tp", "2"}},
+      {"merged", {"first/model.safetensors", "-n", "2", "--tp", "2"}},
       {"sgd", {"first/checkpoints/step-000006", "--set", "train.optimizer=sgd"}}};
   for (const auto& [name, flags] : ways) {
     Words words = still;

@@ -1,6 +1,9 @@
 // C++ of the documents that is part of no example: what they show must stand here, compile and do what they say.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "trireme/base/file.h"
 #include "trireme/trireme.h"
 
 namespace docs::snippets_test {
@@ -46,6 +49,42 @@ tr::Trainer trainer{net, tr::cross_entropy, tr::AdamW{}, {.step = {.groups = {"*
   EXPECT_EQ(tr::nn::describe_groups(step, options.groups),
             "frozen: 2 parameters (144 values); weight_decay 0: 1 parameter (4 values); the others: 1 parameter (64 "
             "values)");
+}
+
+// What a program has of its job.
+struct JobOfTwo {
+  tr::comm::World* world_of_rank;
+  tr::ThreadPool& threads;
+  tr::comm::World* world() const { return world_of_rank; }
+  tr::ThreadPool& pool() const { return threads; }
+};
+
+TEST(Snippets, ATrainedModelPredictsOnRanksThatShareIt) {
+  const tr::TempDirectory folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  UpAndDown trained;
+  trained.up.shard("[dp, -], [tp, -]");
+  const auto loss = [](const tr::Tensor& y, const tr::Tensor& t) { return tr::cross_entropy(y, t); };
+  tr::Trainer trainer{trained, loss, tr::AdamW{}, {.out = "runs/mine", .progress = false}};
+  trainer.fit(tr::data::synthetic_images({.samples = 32, .image = {8}, .classes = 4}), {.steps = 1, .batch = 16});
+  tr::comm::spawn_ranks(2, "threads", [&](tr::comm::World& world) {
+    tr::ThreadPool pool(1);
+    const JobOfTwo job{&world, pool};
+    UpAndDown net;
+    net.up.shard("[dp, -], [tp, -]");
+    const tr::HostTensor x(tr::TensorType{tr::DType::kF32, {16, 8}}), y(tr::TensorType{tr::DType::kI32, {16}});
+    // clang-format off
+const tr::ckpt::Reader checkpoint("runs/mine/checkpoints");
+tr::Predictor predictor([&](const tr::Tensor& x) { return net(x); },
+                        {{"x", {tr::DType::kF32, {16, 8}}}, {"y", {tr::DType::kI32, {16}}}}, checkpoint,
+                        {.mode = tr::Mode::kSemiAuto, .parallel = {.mesh = "dp=1,tp=2"}}, job.world(), &job.pool());
+predictor.run(std::vector<tr::View>{x.view(), y.view()});  // of y, which this model does not read, the type alone counts
+const tr::HostPiece classes = predictor.prediction();
+    // clang-format on
+    EXPECT_EQ(classes.view.type.shape, (tr::Shape{16, 4}));
+  });
+  std::filesystem::current_path(before);
 }
 
 // clang-format off

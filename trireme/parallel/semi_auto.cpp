@@ -349,10 +349,17 @@ auto for_graph(const Graph& graph, Read&& read) {
   }
 }
 
-void check_ranks(const Mesh& mesh, int64_t ranks) {
+// `ranks`: of each part of a pipeline, as the strategy's mesh is.
+void check_ranks(const Mesh& mesh, int64_t ranks, int64_t crews) {
   const int64_t its = without_micro_batches(mesh).devices();
-  require(its == ranks, "the strategy is for {} ranks (mesh '{}') but the job has {}; start {} ranks", its,
-          to_string(mesh), ranks, its);
+  if (crews == 1) {
+    require(its == ranks, "the strategy is for {} (mesh '{}') but the job has {}; start {}", counted(its, "rank"),
+            to_string(mesh), ranks, counted(its, "rank"));
+  }
+  require(its == ranks,
+          "the strategy is for parts of a pipeline of {} each (mesh '{}') but each of the {} parts (parallel.pp) has "
+          "{}; start {}",
+          counted(its, "rank"), to_string(mesh), crews, ranks, counted(its * crews, "rank"));
 }
 
 // With the parameters' layouts that were written down as rules.
@@ -360,7 +367,7 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
   const std::map<std::string, Layout> layouts =
       for_graph(graph, [&] { return parameter_layouts(parallel.strategy, graph); });
   const Mesh& mesh = parallel.strategy.mesh();
-  check_ranks(mesh, ranks);
+  check_ranks(mesh, ranks, parallel.pipeline.crews);
   Parallel out = parallel;
   out.strategy = {};
   out.mesh = mesh;
@@ -373,7 +380,7 @@ Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t 
   const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
   Strategy strategy = exact ? for_graph(graph, [&] { return strategy_for(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
-  check_ranks(strategy.mesh, ranks);
+  check_ranks(strategy.mesh, ranks, parallel.pipeline.crews);
   const int64_t count = micro_batches(strategy.mesh), parts = parts_of_micro_batch(parallel);
   require(
       parallel.accumulation == 1 || parallel.accumulation * parts == count,

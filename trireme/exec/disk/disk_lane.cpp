@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "trireme/base/disk_wait.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/hash.h"
@@ -142,7 +143,7 @@ class DiskLane::Blocks {
   // The slot of a block that has been carried whole.
   int64_t end_one() {
     for (;;) {
-      const BlockEnd end = io_.end();
+      const BlockEnd end = ended();
       --under_way_;
       const auto slot = static_cast<int64_t>(end.tag);
       Slot& of = slots_[static_cast<size_t>(slot)];
@@ -152,6 +153,12 @@ class DiskLane::Blocks {
       if (of.done == static_cast<int64_t>(slot_bytes(slot, of.block).size())) return slot;
       go_on(slot);
     }
+  }
+
+  // However long the disk takes: a rank that waits for it does not hang.
+  BlockEnd ended() {
+    const DiskWait waits;
+    return io_.end();
   }
 
   [[noreturn]] void fail_transfer(int64_t result) const {

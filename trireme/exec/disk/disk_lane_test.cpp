@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <deque>
 #include <random>
 
+#include "trireme/base/disk_wait.h"
 #include "trireme/base/error.h"
 #include "trireme/exec/disk/blocks.h"
 #include "trireme/exec/disk/swap_file.h"
@@ -193,6 +195,8 @@ TEST(DiskLane, errors_of_the_system_say_what_was_to_be_done_with_which_value) {
               HasSubstr("cannot read 'wte.v' from the tier 'disk': Input/output error"));
 }
 
+std::atomic<int> late_waits{0};
+
 // A disk that does nothing until it is waited for, and then what it was asked for last.
 class LateIo : public BlockIo {
  public:
@@ -200,6 +204,7 @@ class LateIo : public BlockIo {
   std::string_view name() const override { return "late"; }
   void begin(const BlockRequest& request) override { asked_.push_back(request); }
   BlockEnd end() override {
+    EXPECT_EQ(late_waits, 1) << "whoever watches the process takes it for one that hangs";
     inner_->begin(asked_.back());
     asked_.pop_back();
     return inner_->end();
@@ -211,6 +216,7 @@ class LateIo : public BlockIo {
 };
 
 TEST(DiskLane, a_disk_that_is_late_and_answers_in_another_order_changes_no_byte) {
+  count_disk_waits(late_waits);
   Stored disk([](int file, int most) { return std::make_unique<LateIo>(file, most); });
   const HostTensor value = random_bytes(9 * kBlockBytes + 5, 5), come(value.type());
   DiskValue at("w", kSectorBytes, value.view().bytes(), {kSectorBytes, 4 * kBlockBytes});

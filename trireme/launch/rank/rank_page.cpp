@@ -14,6 +14,7 @@
 #include <new>
 
 #include "trireme/base/clock.h"
+#include "trireme/base/disk_wait.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 
@@ -35,7 +36,9 @@ RankPage* find_own_page() {
   void* const memory = ours ? map(static_cast<int>(*fd)) : MAP_FAILED;
   if (memory == MAP_FAILED) return nullptr;  // the variable came from further up
   fcntl(static_cast<int>(*fd), F_SETFD, FD_CLOEXEC);
-  return static_cast<RankPage*>(memory);
+  auto* const page = static_cast<RankPage*>(memory);
+  count_disk_waits(page->on_disk);
+  return page;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct RankPage {
   std::atomic<uint32_t> edition{0};           // odd while `text` is written
   std::atomic<int64_t> steps{0};              // of training
   std::atomic<double> waiting_since{0};       // seconds as now_s(); 0: it does not wait for others
+  std::atomic<int> on_disk{0};                // threads that wait for a disk (base/disk_wait.h)
   std::atomic<bool> joining{false};           // it waits for the others to start
   std::atomic<bool> joined{false};            // they have
   std::atomic<int> interrupted{0};            // the signal that makes it end in order, with 128 + signal

@@ -71,9 +71,17 @@ void srun_details(const Environment& env, const ReadText&, RankInfo& info) {
   if (info.master_port == 0) info.master_port = port_from(info.job);
 }
 
+std::string text_of_table(const std::string& path, const ReadText& read) {
+  try {
+    return read(path);
+  } catch (const Error& e) {
+    fail(ErrorKind::kNotFound, "environment: RANK_TABLE_FILE={}: {}", path, e.text());
+  }
+}
+
 void table_details(const Environment& env, const ReadText& read, RankInfo& info) {
   const std::string path = *text_of(env, "RANK_TABLE_FILE");
-  const std::string text = read(path);
+  const std::string text = text_of_table(path, read);
   const RankTable table = parse_rank_table(text, fmt::format("rank table '{}'", path));
   info.world = static_cast<int>(table.ranks.size());
   require(info.rank < info.world, "environment: RANK_ID={} but the rank table '{}' has ranks 0 to {}", info.rank, path,

@@ -256,6 +256,8 @@ TEST(Start, ValuesThatAreNoPlaceInTheJobAreRefused) {
             "environment: SLURM_LOCALID=3 but ranks on this host=3; local ranks go from 0 to 2");
   EXPECT_EQ(refusal(with(kSrun, {{"SLURM_NODEID", "2"}})),
             "environment: SLURM_NODEID=2 but SLURM_STEP_TASKS_PER_NODE=3(x2) has 2 hosts");
+  EXPECT_EQ(refusal(with(kRankTable, {{"RANK_TABLE_FILE", "gone.json"}})),
+            "environment: RANK_TABLE_FILE=gone.json: no file gone.json");
   EXPECT_EQ(refusal(with(kRankTable, {{"RANK_ID", "3"}})),
             "environment: RANK_ID=3 but the rank table 'table.json' has ranks 0 to 2");
   EXPECT_EQ(refusal(with(kPod, {{"MASTER_PORT", "70000"}})),

@@ -58,7 +58,8 @@ HangWatch::HangWatch() : limit_s_(static_cast<double>(flag_int("TRIREME_HANG_TIM
 void HangWatch::update(Seen& seen, const Worker& worker, double now) const {
   const ProcessState process = state_of(worker.pid);
   const double ran_s = process.cpu_s - seen.cpu_s;
-  const bool sleeps = process.state == 'S' && !is_held_by_its_reader(worker.pid);
+  const bool waits_for_disk = worker.page && worker.page->page().on_disk.load() > 0;
+  const bool sleeps = process.state == 'S' && !waits_for_disk && !is_held_by_its_reader(worker.pid);
   const bool idle =
       process.known && (sleeps || process.state == 'T') && ran_s <= kIdle * (now - seen.since_s) + kTick_s;
   seen.state = process.state;

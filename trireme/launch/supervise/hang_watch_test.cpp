@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trireme/base/clock.h"
+#include "trireme/base/disk_wait.h"
 #include "trireme/base/file.h"
 #include "trireme/launch/rank/rank_info.h"
 #include "trireme/launch/rank/rank_page.h"
@@ -68,6 +69,13 @@ TEST(Hang, ARankThatWaitsForALockIsNamed) {
 
 TEST(Hang, ASlowRankIsLeftAlone) {
   const LaunchResult result = result_of("ComputesLong");
+
+  EXPECT_EQ(result.exit_code, 0) << result.report;
+}
+
+// Whose threads sleep as if nothing went on.
+TEST(Hang, ARankThatWaitsForADiskIsLeftAlone) {
+  const LaunchResult result = result_of("WaitsForADisk");
 
   EXPECT_EQ(result.exit_code, 0) << result.report;
 }
@@ -181,6 +189,16 @@ TEST(HangWorker, DISABLED_LocksItselfOut) {
 TEST(HangWorker, DISABLED_ComputesLong) {
   sum_after([](int rank) {
     if (rank == 1) compute(kBusy_s);
+  });
+}
+
+TEST(HangWorker, DISABLED_WaitsForADisk) {
+  sum_after([](int rank) {
+    if (rank != 1) return;
+    std::thread([] {
+      const DiskWait waits;
+      std::this_thread::sleep_for(std::chrono::duration<double>(kBusy_s));
+    }).join();
   });
 }
 

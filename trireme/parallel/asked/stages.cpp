@@ -258,17 +258,6 @@ ScopeStages asked_stages(const Graph& graph, int stages, std::span<const StageRu
   return out;
 }
 
-void require_all(const Graph& graph, const ScopeStages& of_scope, int stages) {
-  std::vector<char> has(static_cast<size_t>(stages), 0);
-  for (const int stage : stages_of(graph, of_scope)) {
-    if (stage >= 0) has[static_cast<size_t>(stage)] = 1;
-  }
-  const auto without = std::ranges::find(has, 0);
-  require(without == has.end(),
-          "no part of the model is of stage {}; the pipeline has {}: give it a module, or use fewer",
-          without - has.begin(), stages);
-}
-
 std::string op_text(const Graph& graph, const Node& node) {
   return fmt::format("{} of '{}'", node.op->name, graph.scope_of(node));
 }
@@ -321,6 +310,19 @@ Timetable forward_only(const Timetable& timetable, int64_t micro_batches) {
     }
   }
   return out;
+}
+
+void require_all(const Graph& graph, const ScopeStages& of_scope, int stages) {
+  std::vector<char> has(static_cast<size_t>(stages), 0);
+  for (const int stage : stages_of(graph, of_scope)) {
+    require(stage < stages, "a part of the model is of stage {}, and the pipeline has the stages 0 to {}", stage,
+            stages - 1);
+    if (stage >= 0) has[static_cast<size_t>(stage)] = 1;
+  }
+  const auto without = std::ranges::find(has, 0);
+  require(without == has.end(),
+          "no part of the model is of stage {}; the pipeline has {}: give it a module, or use fewer",
+          without - has.begin(), stages);
 }
 
 ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageRule> rules) {

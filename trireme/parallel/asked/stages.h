@@ -56,6 +56,9 @@ Timetable forward_only(const Timetable& timetable, int64_t micro_batches);
 // stages out of range, stages without ops, and models that have fewer modules than stages.
 ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageRule> rules);
 
+// Throws kInvalidArgument where a stage has no op, or is none of so many.
+void require_all(const Graph& graph, const ScopeStages& of_scope, int stages);
+
 // Of nodes; -1: none. Throws kInvalidArgument where an op reads what a later stage makes, naming both.
 std::vector<int> stages_of(const Graph& graph, const ScopeStages& of_scope);
 // Nodes that read what another stage makes.

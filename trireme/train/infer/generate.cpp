@@ -30,10 +30,7 @@ int32_t draw(std::span<const float> logits, double temperature, float uniform) {
   return static_cast<int32_t>(best - logits.begin());
 }
 
-}  // namespace
-
-std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
-                     const GenerateOptions& options, const std::function<void(char)>& each) {
+void check_writing(const JobConfig& config, const GenerateOptions& options) {
   const nn::ModelSpec& spec = model_of(config);
   const auto vocabulary = static_cast<size_t>(spec.needs()[0].below);
   require(writes_text(config),
@@ -47,7 +44,9 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
   require(options.tokens >= 0, "generate: {} tokens; it must be 0 or more", options.tokens);
   require(options.temperature >= 0 && std::isfinite(options.temperature),
           "generate: temperature {}; it must be 0 or more, and finite", options.temperature);
-  NextTokens model(config, parameter, pool);
+}
+
+std::string written_by(NextTokens& model, const GenerateOptions& options, const std::function<void(char)>& each) {
   std::vector<int32_t> tokens = data::encode(options.prompt);
   const double begin_s = now_s();
   for (int64_t i = 0; i < options.tokens; ++i) {
@@ -61,6 +60,24 @@ std::string generate(const JobConfig& config, const std::function<View(std::stri
     if (each) each(static_cast<char>(tokens.back()));
   }
   return data::decode(tokens);
+}
+
+}  // namespace
+
+std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
+                     const GenerateOptions& options, const std::function<void(char)>& each) {
+  check_writing(config, options);
+  NextTokens model(config, parameter, pool);
+  return written_by(model, options, each);
+}
+
+std::string generate(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool,
+                     const GenerateOptions& options, const std::function<void(char)>& each) {
+  check_writing(config, options);
+  require(options.most_seconds == 0, "generate: most_seconds = {} on several ranks, whose clocks differ; use 0",
+          options.most_seconds);
+  NextTokens model(config, checkpoint, world, pool);
+  return written_by(model, options, each);
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 
 #include "trireme/base/thread_pool.h"
 #include "trireme/tensor/view.h"
+#include "trireme/train/infer/next_token.h"
 #include "trireme/train/job/config.h"
 
 namespace trireme {
@@ -25,6 +26,11 @@ struct GenerateOptions {
 // where it can and they are as many as it was trained on at most. Throws kInvalidArgument when the configuration's
 // model is no language model over bytes.
 std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
+                     const GenerateOptions& options, const std::function<void(char)>& each = {});
+
+// The same by a checkpoint's parameters on all ranks of the world, cut as the configuration says (NextTokens).
+// Collective; all ranks get the same text. `most_seconds` must be 0, for each rank has a clock of its own.
+std::string generate(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool,
                      const GenerateOptions& options, const std::function<void(char)>& each = {});
 
 }  // namespace trireme

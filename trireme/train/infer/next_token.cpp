@@ -3,21 +3,28 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/log.h"
 #include "trireme/exec/step_bytes.h"
+#include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme {
 namespace {
 
-JobConfig on_one_rank(JobConfig config) {
-  config.parallel = {};
+JobConfig in_f32(JobConfig config) {
   config.train.step.compute = DType::kF32;
   return config;
 }
 
-Assembly assembly_of_one(const JobConfig& config, nn::Module& model) {
-  Assembly assembly = assembly_of(config, model, 1);
+JobConfig on_one_rank(JobConfig config) {
+  config.parallel = {};
+  return in_f32(std::move(config));
+}
+
+// Of one sequence.
+Assembly assembly_on(const JobConfig& config, nn::Module& model, int64_t ranks) {
+  Assembly assembly = assembly_of(config, model, ranks);
   assembly.batch = batch_of(config, 1);
   return assembly;
 }
@@ -35,16 +42,68 @@ View as_in(const Graph& graph, std::string_view name, View view) {
 
 }  // namespace
 
+// One sequence can be cut neither by samples nor, token by token, by positions.
+void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks) {
+  const auto& p = config.parallel;
+  const std::pair<bool, std::string> others[] = {
+      {p.cp > 1, fmt::format("cp = {}", p.cp)},
+      {p.ep > 1, fmt::format("ep = {}", p.ep)},
+      {p.sp, "sp"},
+      {p.mode == Mode::kHybrid || !p.layerwise.empty(), "a model that its own code cuts"},
+      {p.mode == Mode::kAuto, "mode 'auto_parallel'"},
+      {p.gradient_accumulation_steps > 1 || p.interleave > 1, "micro-batches"}};
+  for (const auto& [is_given, what] : others) {
+    require(!is_given,
+            "one sequence is predicted, token by token: {} has nothing to cut there; use tp (parallel.tp), pp, or both",
+            what);
+  }
+  if (!p.mesh.empty()) return;
+  require(p.tp * p.pp == ranks,
+          "one sequence is predicted by all ranks together, and parallel.tp = {} x pp = {} is {}, not {}; let their "
+          "product be the ranks",
+          p.tp, p.pp, p.tp * p.pp, ranks);
+}
+
 NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool)
     : parameter_(std::move(parameter)),
       pool_(pool),
       model_(make_model(config)),
-      assembly_(assembly_of_one(on_one_rank(config), *model_)),
+      assembly_(assembly_on(on_one_rank(config), *model_, 1)),
       device_(make_device(assembly_.options.device)),
       tokens_field_(assembly_.batch.front().name),
       context_(assembly_.batch.front().type.shape[1]),
       can_decode_(model_of(config).can_decode()),
       window_({DType::kI32, {1, context_}}) {}
+
+NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool)
+    : pool_(pool),
+      model_(make_model(config)),
+      assembly_(assembly_on(in_f32(config), *model_, world ? world->size() : 1)),
+      tokens_field_(assembly_.batch.front().name),
+      context_(assembly_.batch.front().type.shape[1]),
+      can_decode_(model_of(config).can_decode()),
+      window_({DType::kI32, {1, context_}}) {
+  const int64_t ranks = world ? world->size() : 1;
+  check_cuts_of_one_sequence(config, ranks);
+  // What was said of ops of the training step that a token's graph has not, like its attention, follows from the rest.
+  const std::map<std::string, Layout> none;
+  CompileOptions how = compile_options(assembly_, assembly_.options.parallel, ranks, pool ? pool->size() : 1);
+  how.stored = &none;
+  std::optional<Graph> beside;
+  if (can_decode_) beside = whole_sequence(assembly_);
+  session_ =
+      std::make_unique<Session>(can_decode_ ? decoding_of(assembly_) : whole_sequence(assembly_), std::move(beside),
+                                Session::Options{.world = world, .pool = pool, .compile = how});
+  for (const std::string& note : checkpoint.notes()) TRIREME_LOG(kWarn, "ckpt", "{}", note);
+  for (const PlanInput& input : session_->persistent()) {
+    if (input.role == Role::kState && can_decode_ && !checkpoint.has(input.name)) {  // keys and values, of no token yet
+      session_->step().fill_inputs({&input.name, 1},
+                                   [](std::span<const View> kept) { std::ranges::fill(kept[0].raw(), std::byte{0}); });
+    } else {
+      load_input(*session_, checkpoint, input);
+    }
+  }
+}
 
 NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Graph (*graph)(const Assembly&)) {
   if (made) return *made;
@@ -66,13 +125,22 @@ NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Graph (*
   return *made;
 }
 
+Executor& NextTokens::of_whole_sequences() {
+  if (!session_) return *run_of(whole_, whole_sequence).executor;
+  return can_decode_ ? session_->evaluation() : session_->step();
+}
+
+Executor& NextTokens::of_next_token() {
+  return session_ ? session_->step() : *run_of(next_, decoding_of).executor;
+}
+
 std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
-  Executor& executor = *run_of(whole_, whole_sequence).executor;
+  Executor& executor = of_whole_sequences();
   const size_t count = std::min(tokens.size(), static_cast<size_t>(context_));
   const auto ids = window_.as<int32_t>();
   std::ranges::fill(ids, 0);
   std::ranges::copy(tokens.last(count), ids.begin());
-  executor.write_input(tokens_field_, window_.view());
+  if (executor.has_input(tokens_field_)) executor.write_input(tokens_field_, window_.view());
   executor.run();
   const auto all = executor.output("prediction");
   const auto vocabulary = static_cast<size_t>(all.type.shape[2]);
@@ -83,12 +151,13 @@ std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
 std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
   require(!tokens.empty(), "there is no token to predict the next one from");
   if (!can_decode_ || tokens.size() > static_cast<size_t>(context_)) return after_all(tokens);
-  Executor& executor = *run_of(next_, decoding_of).executor;
+  Executor& executor = of_next_token();
   const bool goes_on = seen_.size() < tokens.size() && std::ranges::equal(seen_, tokens.first(seen_.size()));
   if (!goes_on) seen_.clear();  // what is kept of later tokens is written over before it is read
   while (seen_.size() < tokens.size()) {
     int32_t token = tokens[seen_.size()];
-    executor.write_input(tokens_field_, {reinterpret_cast<std::byte*>(&token), {DType::kI32, {1, 1}}});
+    if (executor.has_input(tokens_field_))
+      executor.write_input(tokens_field_, {reinterpret_cast<std::byte*>(&token), {DType::kI32, {1, 1}}});
     if (executor.has_input("position")) executor.write_number("position", static_cast<int32_t>(seen_.size()));
     executor.run();
     seen_.push_back(token);
@@ -98,8 +167,8 @@ std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
 }
 
 double NextTokens::bytes_read(int64_t before) {
-  require(can_decode_ && before >= 0 && before < context_, "a token after {} others, of up to {}, is not decoded",
-          before, context_);
+  require(can_decode_ && !session_ && before >= 0 && before < context_,
+          "a token after {} others, of up to {}, is not decoded", before, context_);
   const Running& next = run_of(next_, decoding_of);
   double kept = 0;
   for (const auto& [name, tensor] : next.kept) kept += static_cast<double>(tensor.type().bytes());

@@ -1,5 +1,5 @@
 // What a language model predicts after some tokens: from its graph of whole sequences, or token by token, where it
-// keeps what it needs of those before.
+// keeps what it needs of those before. On one rank, or cut over several.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/thread_pool.h"
+#include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/executor.h"
 #include "trireme/nn/module.h"
 #include "trireme/tensor/host_tensor.h"
@@ -23,11 +24,20 @@ namespace trireme {
 // Gives the memory of a whole parameter by its name.
 using ParametersByName = std::function<View(std::string_view)>;
 
-// One rank's model without a batch's other samples, whatever trained it. It computes in f32, as parameters are: one
-// that was trained in bf16 would have to round them before each token.
+// Throws kInvalidArgument where ranks that are cut as the section [parallel] says would have parts of a sequence, or a
+// sequence each: one alone is predicted by all of them together.
+void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks);
+
+// The model without a batch's other samples, whatever trained it. It computes in f32, as parameters are: one that was
+// trained in bf16 would have to round them before each token.
 class NextTokens {
  public:
+  // On this rank alone.
   NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool);
+  // On all ranks of the world (null: one), cut as the configuration's section [parallel] says, by tensor parallelism, a
+  // pipeline, or both; each rank reads its pieces of the checkpoint, and keeps its pieces of keys and values. Every
+  // call is collective, of the same tokens, and all ranks get the same logits. Throws as check_cuts_of_one_sequence.
+  NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool);
 
   int64_t context() const { return context_; }  // tokens that a prediction may depend on
   bool can_decode() const { return can_decode_; }
@@ -49,6 +59,8 @@ class NextTokens {
     std::unique_ptr<Executor> executor;
   };
   Running& run_of(std::unique_ptr<Running>& made, Graph (*graph)(const Assembly&));
+  Executor& of_whole_sequences();
+  Executor& of_next_token();
   std::span<const float> after_all(std::span<const int32_t> tokens);
 
   ParametersByName parameter_;
@@ -59,7 +71,8 @@ class NextTokens {
   std::string tokens_field_;
   int64_t context_;
   bool can_decode_;
-  std::unique_ptr<Running> whole_, next_;  // made when they are first asked
+  std::unique_ptr<Running> whole_, next_;  // on one rank, made when they are first asked
+  std::unique_ptr<Session> session_;       // of ranks: the next token, beside it whole sequences, or these alone
   std::vector<int32_t> seen_;              // by next_
   HostTensor window_;
   HostPiece prediction_;  // that the logits are of

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
+#include <mutex>
 
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/step/initialise.h"
@@ -132,6 +136,87 @@ TEST(NextTokens, a_mixture_of_experts_is_asked_for_whole_sequences) {
   EXPECT_FALSE(model.can_decode());
   EXPECT_EQ(model.logits(std::vector<int32_t>{1, 2}).size(), 256U);
   EXPECT_THROW(model.bytes_read(1), Error);
+}
+
+// A checkpoint of the model as it starts.
+std::string saved(const JobConfig& config, const TempDirectory& folder) {
+  const auto model = make_model(config);
+  Assembly assembly = assembly_of(config, *model, 1);
+  assembly.batch = batch_of(config, 1);
+  Session session(inference_of(assembly, 1), std::nullopt, {.seed = 7});
+  session.initialise();
+  return save_session(session, nullptr, {.root = folder.path(), .step = 1});
+}
+
+// Of few tokens, one after the other, and of more than fit.
+std::vector<std::vector<float>> some_logits(NextTokens& model) {
+  std::vector<std::vector<float>> out;
+  for (const std::vector<int32_t>& tokens :
+       {std::vector<int32_t>{65}, {65, 3, 200}, {65, 3, 200, 9}, {9, 8, 1, 2, 3, 4, 5, 6}})
+    out.push_back(copy(model.logits(tokens)));
+  return out;
+}
+
+TEST_P(EveryKind, predicts_on_ranks_that_share_it_what_one_rank_predicts) {
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(config(), folder));
+  NextTokens one(config(), checkpoint, nullptr, nullptr);
+  const std::vector<std::vector<float>> want = some_logits(one);
+  std::mutex mutex;
+  const bool heads_divide = std::ranges::count(GetParam(), "model.kv_heads=1") == 0;
+  for (const auto& [ranks, tp, pp] : {std::array{2, 2, 1}, std::array{2, 1, 2}, std::array{4, 2, 2}}) {
+    if (tp > 1 && !heads_divide) continue;
+    JobConfig cut = config();
+    set_keys(cut, {"parallel.mode=semi_auto_parallel", fmt::format("parallel.tp={}", tp),
+                   fmt::format("parallel.pp={}", pp)});
+    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+      NextTokens model(cut, checkpoint, &world, nullptr);
+      const std::vector<std::vector<float>> got = some_logits(model);
+      const std::lock_guard lock(mutex);
+      for (size_t k = 0; k < want.size(); ++k) {
+        ASSERT_EQ(got[k].size(), want[k].size());
+        for (size_t i = 0; i < want[k].size(); ++i)
+          ASSERT_NEAR(got[k][i], want[k][i], 1e-5) << "rank " << world.rank() << " of tp " << tp << ", pp " << pp;
+      }
+    });
+  }
+}
+
+TEST(NextTokens, a_mixture_is_shared_by_ranks_too) {
+  const JobConfig config = model_of_kind("gpt", {"model.experts=2"});
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(config, folder));
+  NextTokens one(config, checkpoint, nullptr, nullptr);
+  const std::vector<float> want = copy(one.logits(std::vector<int32_t>{1, 2}));
+  JobConfig cut = config;
+  set_keys(cut, {"parallel.mode=semi_auto_parallel", "parallel.tp=2"});
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    NextTokens model(cut, checkpoint, &world, nullptr);
+    const std::vector<float> got = copy(model.logits(std::vector<int32_t>{1, 2}));
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5);
+  });
+}
+
+TEST(NextTokens, of_ranks_that_would_have_parts_of_one_sequence_are_refused) {
+  const JobConfig config = model_of_kind("gpt");
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(config, folder));
+  const auto refusal = [&](const std::vector<std::string>& keys) {
+    JobConfig cut = config;
+    set_keys(cut, keys);
+    std::string out;
+    comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+      try {
+        NextTokens model(cut, checkpoint, &world, nullptr);
+      } catch (const Error& e) {
+        if (world.rank() == 0) out = e.what();
+      }
+    });
+    return out;
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("parallel.tp = 1 x pp = 1 is 1, not 2; let their product be the ranks"));
+  EXPECT_THAT(refusal({"parallel.mode=semi_auto_parallel", "parallel.cp=2"}),
+              HasSubstr("cp = 2 has nothing to cut there; use tp (parallel.tp), pp, or both"));
 }
 
 TEST(NextTokens, count_the_bytes_of_a_token) {

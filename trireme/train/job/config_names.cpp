@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 71> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 107> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},
@@ -70,6 +70,42 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 71> kOtherNa
     {"tensor_model_parallel_size", "parallel.tp"},
     {"context_parallel_size", "parallel.cp"},
     {"zero_stage", "parallel.zero"},
+    {"pipeline_stages", "parallel.pp"},
+    {"pipeline_stage", "parallel.pp"},
+    {"pipeline_parallel", "parallel.pp"},
+    {"pipeline_model_parallel_size", "parallel.pp"},
+    {"pipeline_scheduler", "parallel.schedule"},
+    {"pipeline_schedule", "parallel.schedule"},
+    {"pipeline_interleave", "parallel.virtual_stages"},
+    {"model_parallel", "parallel.tp"},
+    {"context_parallel", "parallel.cp"},
+    {"context_parallel_algo", "parallel.cp_algorithm"},
+    {"ulysses_degree_in_cp", "parallel.ulysses_degree"},
+    {"expert_parallel", "parallel.ep"},
+    {"expert_model_parallel_size", "parallel.ep"},
+    {"expert_num", "model.experts"},
+    {"sequence_parallel", "parallel.sp"},
+    {"use_seq_parallel", "parallel.sp"},
+    {"micro_batch_num", "parallel.gradient_accumulation_steps"},
+    {"num_micro_batches", "parallel.gradient_accumulation_steps"},
+    {"grad_accumulation_step", "parallel.gradient_accumulation_steps"},
+    {"micro_batch_interleave_num", "parallel.interleave"},
+    {"enable_parallel_optimizer", "parallel.zero"},
+    {"optimizer_level", "parallel.zero"},
+    {"parallel_optimizer_threshold", "parallel.zero_threshold_kb"},
+    {"optimizer_weight_shard_size", "parallel.zero_shard_size"},
+    {"full_batch", "parallel.dataset"},
+    {"search_mode", "parallel.search"},
+    {"auto_parallel_search_mode", "parallel.search"},
+    {"strategy_ckpt_load_file", "parallel.strategy"},
+    {"strategy_ckpt_save_file", "parallel.save_strategy"},
+    {"hidden_dropout", "model.dropout"},
+    {"adam_beta1", "train.beta1"},
+    {"adam_beta2", "train.beta2"},
+    {"adam_eps", "train.eps"},
+    {"num_query_groups", "model.kv_heads"},
+    {"ffn_hidden_size", "model.mlp_width"},
+    {"train_iters", "train.steps"},
     {"parallel_mode", "parallel.mode"},
     {"dataset_strategy", "parallel.dataset"},
     {"max_device_memory", "parallel.device_memory"},
@@ -84,7 +120,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 71> kOtherNa
 }};
 
 // Names of settings that other systems have and this one does without, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kWithoutNeed{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kWithoutNeed{{
+    {"data_parallel", "data parallel ranks are those that tp, pp and the others leave"},
+    {"global_rank", "the launcher gives each rank its number"},
+    {"pipeline_result_broadcast", "all ranks of a pipeline have what a step reports"},
     {"host_mem_block_size",
      "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first "
      "step"},

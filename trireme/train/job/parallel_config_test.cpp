@@ -348,5 +348,15 @@ TEST(ParallelConfig, contracts_9_5_timetables_that_cannot_run_are_refused_with_t
               HasSubstr("F1.0 stands twice, the second time in crew 1"));
 }
 
+TEST(ParallelConfig, what_other_systems_call_a_key_is_told_by_its_name_here) {
+  const auto refusal = [](const std::string& line) { return error_of([&] { with(line); }); };
+  EXPECT_THAT(refusal("pipeline_stages = 2\n"),
+              HasSubstr("no key 'parallel.pipeline_stages'. Did you mean 'parallel.pp'?"));
+  EXPECT_THAT(refusal("full_batch = true\n"), HasSubstr("Did you mean 'parallel.dataset'?"));
+  EXPECT_THAT(refusal("enable_parallel_optimizer = true\n"), HasSubstr("Did you mean 'parallel.zero'?"));
+  EXPECT_THAT(refusal("global_rank = 1\n"),
+              HasSubstr("no key 'parallel.global_rank', and no need of one: the launcher gives each rank its number"));
+}
+
 }  // namespace
 }  // namespace trireme::parallel_config_test

@@ -150,6 +150,26 @@ TEST_F(StrategyFile, keys_beside_it_must_say_the_same_of_the_mesh_and_others_are
   EXPECT_THAT(remarks(job({file})), testing::IsEmpty());
 }
 
+TEST_F(StrategyFile, of_a_pipeline_is_for_as_many_stages_of_as_many_ranks) {
+  const std::vector<std::string> two_parts{"parallel.pp=2", "parallel.tp=2", "parallel.gradient_accumulation_steps=2"};
+  const std::string file = written(two_parts);
+  const std::vector<std::string> same{file, "parallel.pp=2", "parallel.gradient_accumulation_steps=2"};
+  EXPECT_TRUE(compiled(job(same)).step == compiled(job(two_parts)).step);
+  EXPECT_EQ(error_of(job({file, "parallel.pp=4", "parallel.gradient_accumulation_steps=4"})),
+            "the strategy is for parts of a pipeline of 2 ranks each (mesh 'dp=1,ep=1,cp=1,tp=2,micro_batch=2') but "
+            "each of the 4 parts (parallel.pp) has 1; start 8 ranks");
+  EXPECT_THAT(error_of(job({file, "parallel.gradient_accumulation_steps=2"})),
+              HasSubstr("the strategy is for 2 ranks (mesh 'dp=1,ep=1,cp=1,tp=2,micro_batch=2') but the job has 4"));
+  // Ranks of two stages more would have nothing to do.
+  EXPECT_THAT(
+      error_of(job({file, "parallel.pp=2", "parallel.schedule=zb-v", "parallel.gradient_accumulation_steps=2"})),
+      HasSubstr("no part of the model is of stage 2; the pipeline has 4"));
+  const std::string four =
+      written({"parallel.pp=2", "parallel.schedule=zb-v", "model.layers=4", "parallel.gradient_accumulation_steps=2"});
+  EXPECT_THAT(error_of(job({four, "model.layers=4", "parallel.pp=2", "parallel.gradient_accumulation_steps=2"})),
+              HasSubstr("a part of the model is of stage 2, and the pipeline has the stages 0 to 1"));
+}
+
 TEST_F(StrategyFile, in_json_is_what_the_text_is_and_mistakes_are_told) {
   const std::string text = compiled(job({"parallel.tp=2"})).file;
   const std::string json = strategy_to_json(text);

@@ -81,6 +81,20 @@ TEST(ModelParts, of_models_whose_blocks_are_unlike_are_refused_with_the_cure) {
   }
 }
 
+// Its layers are numbered modules, but not by a key of how many there are.
+TEST(ExactPlan, of_a_model_without_a_number_of_blocks_is_refused_with_the_cure) {
+  JobConfig job;
+  set_keys(job, {"model.kind=mlp", "data.kind=synthetic", "train.batch=16", "data.validation=0"});
+  try {
+    plan_exact({.job = job, .ranks = 4, .memory_bytes = int64_t{1} << 34, .top = 1});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
+    EXPECT_THAT(error.what(), testing::HasSubstr("a model of kind 'mlp' has no number of blocks (model.layers); use "
+                                                 "--search compiled"));
+  }
+}
+
 TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   const ExactPlan found = exact(4, 5);
 

@@ -21,6 +21,7 @@
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search_text.h"
+#include "trireme/train/step/crew_stages.h"
 #include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/invariant.h"
 
@@ -66,22 +67,6 @@ void check_chunks(const CompileOptions& options) {
       "numerics = 'invariant' sums the gradients of keys and values in an order of its own, and {} chunks of positions "
       "(seq_chunks) in another; leave one out",
       chunks);
-}
-
-// The stages of a graph that is compiled beside a step are the step's.
-ScopeStages stages_for(const Graph& graph, const CompileOptions& options) {
-  const Parallel& parallel = options.parallel;
-  if (parallel.pipeline.crews == 1 || !options.stages.empty()) return options.stages;
-  const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel));
-  return choose_stages(graph, timetable.stages, parallel.pipeline.rules);
-}
-
-// The timetable of the graph's micro-batches, each of several parts: of forward passes alone where it trains nothing.
-Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t parts) {
-  const int64_t micro_batches = parts / parts_of_micro_batch(parallel);
-  const bool trains = std::ranges::any_of(graph.nodes(), [](const Node& n) { return n.phase == Phase::kBackward; });
-  const Timetable of_step = timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel));
-  return trains ? of_step : forward_only(of_step, micro_batches);
 }
 
 // The rates that the job goes by: of a named machine, else measured, here or by an earlier run.
@@ -159,7 +144,11 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   out.strategy = parallel.search.kind != SearchKind::kNone
                      ? searched(options, asked, out)
                      : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
-  if (out.strategy.stages.empty()) out.strategy.stages = stages;  // else a strategy that was written down has them
+  if (out.strategy.stages.empty()) {
+    out.strategy.stages = stages;
+  } else {
+    check_written_stages(out.graph, out.strategy.stages, options);
+  }
   out.partitioned =
       narrow_gathers(partition(out.graph, out.strategy, partition_options(options, out.graph, out.strategy.mesh)));
   return out;

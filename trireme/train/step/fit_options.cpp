@@ -89,10 +89,10 @@ std::vector<Key> keys_of_saving(FitOptions& fit) {
   return {
       {.name = "init_from",
        .target = &fit.init_from,
-       .doc = "warm start: a checkpoint of another job, a run's folder, or safetensors of another program, of which "
-              "parameters begin with the values that have their names there; the run begins at step 0 with new state "
-              "of the "
-              "optimizer",
+       .doc =
+           "warm start: a checkpoint of another job, a run's folder, or safetensors of another program, of which "
+           "parameters begin with the values that have their names there; the run begins at step 0 with new state of "
+           "the optimizer",
        .flag = "--init-from",
        .of_run = true,
        .on_resume = kFree},

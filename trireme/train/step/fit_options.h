@@ -32,7 +32,7 @@ struct FitOptions {
   bool resume = false;         // go on from the newest checkpoint in `out`
   // A warm start: parameters and buffers begin with the values that another job's checkpoint has under their names, at
   // step 0 and with new state of the optimizer (train/checkpoints/warm_start.h). A checkpoint's folder, a run's, or
-  // that of its checkpoints; "": with values drawn anew.
+  // that of its checkpoints, or a safetensors file of whole tensors; "": with values drawn anew.
   std::string init_from = {};
   // Patterns of names (base/words.h): what they name is not taken from there, and may be missing, be more or be of
   // another shape.
