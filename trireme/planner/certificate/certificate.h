@@ -32,7 +32,7 @@ struct CertifiedCut {
   bool sp = false;
   bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
-  int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
+  int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };

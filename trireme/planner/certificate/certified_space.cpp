@@ -60,12 +60,13 @@ class SpaceOf {
   }
 
   void add_rows(CertifiedWay way) {
-    if (model_.batch % way.cut.dp != 0) {
+    const int64_t shares = way.cut.dp * way.cut.ep;
+    if (model_.batch % shares != 0) {
       way.micro_batches = 0;
       add_rest(way);
       return;
     }
-    const int64_t samples = model_.batch / way.cut.dp;
+    const int64_t samples = model_.batch / shares;
     for (way.cut.rows = 1; way.cut.rows <= kCertifiedMostRows; ++way.cut.rows) {
       way.micro_batches = samples / way.cut.rows;
       if (way.micro_batches * way.cut.rows == samples) add_rest(way);

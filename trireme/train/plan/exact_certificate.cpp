@@ -124,7 +124,7 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
   for (const ExactWay& way : plan.best) {
     out.best.push_back({.way = {.pp = way.outer.pp,
                                 .micro_batches = way.outer.micro_batches,
-                                .schedule = way.outer.schedule,
+                                .schedule = std::string(way.outer.schedule),
                                 .virtual_stages = way.outer.virtual_stages,
                                 .cut = certified_cut(way.outer.inner)},
                         .begins = way.begins,

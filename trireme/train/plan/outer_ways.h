@@ -1,6 +1,7 @@
 // The ways that the exact search looks at, and what is known of each before any part is priced.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "trireme/planner/outer/outer_search.h"
@@ -12,7 +13,7 @@ inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leave
 
 struct OuterWay {
   int64_t pp = 1, micro_batches = 1;
-  std::string schedule = "1f1b";
+  std::string_view schedule = "1f1b";  // one of the names in outer_ways.cpp
   int64_t virtual_stages = 1;  // of each crew
   InnerWay inner;
 

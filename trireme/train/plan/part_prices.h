@@ -1,6 +1,7 @@
 // What the parts of a model take, cut in one way: a reduced job of one block of each kind is compiled as training
 // compiles it, as a pipeline whose stages are the parts, and each crew's program is priced (cost/price.h). So there is
-// no second formula for an op or a collective.
+// no second formula for an op or a collective. It has two micro-batches, of which the second one is what each
+// takes; what is left of the step is what it takes once.
 #pragma once
 
 #include <map>
@@ -19,10 +20,11 @@ struct InnerWay {
   bool sp = false;
   bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
-  int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
+  int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
 
   int64_t ranks() const { return tp * cp * ep * dp; }
+  int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
   Way way() const;
   friend auto operator<=>(const InnerWay&, const InnerWay&) = default;
 };

@@ -7,7 +7,12 @@
 namespace trireme {
 
 WayTables::WayTables(const ExactSetting& setting, int threads)
-    : setting_(setting), pricer_(setting.job, setting.parts, setting.figures, threads), chain_(setting.parts.chain()) {}
+    : setting_(setting),
+      pricer_(setting.job, setting.parts, setting.figures, threads),
+      chain_(setting.parts.chain()),
+      copies_(static_cast<size_t>(setting.parts.kind_count()) + 2, 0) {
+  for (const int64_t part : chain_) ++copies_[static_cast<size_t>(part)];
+}
 
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
   const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
@@ -23,9 +28,9 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
     const bool is_own = known == alone_of(way.inner);
     return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
   }
-  const StageProblem problem = problem_with(way, least_of(*alone, known, way.inner, setting_.figures), asked);
-  if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(problem)};
-  return {.kind = some_cut_fits(problem) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+  const PartPrices least = least_of(*alone, known, way.inner, setting_.figures);
+  if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(way, least)};
+  return {.kind = some_cut_fits(problem_with(way, least)) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
 }
 
 OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
@@ -45,10 +50,10 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   if (!moved || !alone) return {};
   PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
   raise_moved(least, *moved);
-  return {.bound_ps = bound_of_longer_parts(problem_with(way, least, Asked::kTime))};
+  return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
-OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top) {
+OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell) {
   std::vector<OuterCandidate> candidates;
   for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
   const auto without_again = [&](size_t i) {
@@ -61,11 +66,16 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
-  const OuterQuestions ask{
+  OuterQuestions ask{
       .bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
                  [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
                  asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
       .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  if (tell) {
+    ask.on_progress = [&](const OuterProgress& so_far) {
+      tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
+    };
+  }
   return search_outer(candidates, setting_.memory_bytes, top, ask);
 }
 
@@ -104,9 +114,15 @@ CertifiedTables WayTables::asked() {
   return out;
 }
 
-StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices, Asked asked) {
+int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& prices) {
+  PartTotals totals;
+  for (size_t part = 0; part < prices.parts.size(); ++part) totals.add(prices.parts[part], copies_[part]);
+  return trireme::bound_of_longer_parts(totals, shape(way), way.micro_batches, prices.crossing);
+}
+
+StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
   StageProblem out{.parts = {},
-                   .shape = shape(way, asked),
+                   .shape = shape(way),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
                    .memory = setting_.memory_bytes};
@@ -116,18 +132,11 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
   return out;
 }
 
-const PipelineShape& WayTables::shape(const OuterWay& way, Asked asked) {
-  const std::tuple key(way.schedule, way.pp, way.virtual_stages, asked);
+const PipelineShape& WayTables::shape(const OuterWay& way) {
+  const std::tuple key(way.schedule, way.pp, way.virtual_stages);
   const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  PipelineShape out;
-  if (asked == Asked::kMemory) {
-    out = shape_of_schedule(way.schedule, way.pp, way.virtual_stages);
-  } else {
-    out = shape(way, Asked::kMemory);
-    for (std::vector<HeldMoment>& crew : out.held) crew.clear();
-  }
-  return shapes_.emplace(key, std::move(out)).first->second;
+  return shapes_.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
 }
 
 }  // namespace trireme

@@ -20,7 +20,8 @@ class WayTables {
   // Its tables, with the memory of a rank. Nothing where the compiler refuses the way.
   std::optional<StageProblem> problem_of(const OuterWay& way);
   // The best `top` of these, by all that is known of them.
-  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top);
+  using OnProgress = std::function<void(const ExactProgress&)>;
+  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell = {});
 
   // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
   // takes `limit` or less.
@@ -42,16 +43,17 @@ class WayTables {
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
-  StageProblem problem_with(const OuterWay& way, const PartPrices& prices, Asked asked = Asked::kMemory);
-  // What crews hold, which bounds of times do not read, is most of a shape.
-  const PipelineShape& shape(const OuterWay& way, Asked asked);
+  int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);
+  StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
+  const PipelineShape& shape(const OuterWay& way);
 
   const ExactSetting& setting_;
   PartPricer pricer_;
   std::set<InnerWay> asked_alone_, asked_prices_;
-  // By schedule, crews, and stages of each; that without what crews hold for questions of time.
-  std::map<std::tuple<std::string, int64_t, int64_t, Asked>, PipelineShape> shapes_;
-  std::vector<int64_t> chain_;
+  // By schedule, crews, and stages of each.
+  std::map<std::tuple<std::string_view, int64_t, int64_t>, PipelineShape> shapes_;
+  std::vector<int64_t> chain_;   // the parts
+  std::vector<int64_t> copies_;  // of each that is priced, in the chain
 };
 
 }  // namespace trireme
