@@ -34,6 +34,19 @@ bool is_of_last(const Node& node) {
   return node.micro_batch == kMicroBatches - 1;
 }
 
+// A sum over micro-batches, of which each but the first adds a term: such nodes are of no micro-batch.
+bool adds_up(const Graph& graph, const Node& node) {
+  bool has_first = false, has_last = false;
+  if (node.micro_batch >= 0) return false;
+  for (const ValueId id : node.inputs) {
+    const NodeId producer = graph.value(id).producer;
+    if (producer < 0) continue;
+    has_first = has_first || graph.node(producer).micro_batch == 0;
+    has_last = has_last || is_of_last(graph.node(producer));
+  }
+  return has_first && has_last;
+}
+
 // Bytes that weight gradients read and something before them makes: what is left of a micro-batch for which only these
 // are to be computed.
 int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) {
@@ -116,6 +129,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates) {
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
   const std::vector<char> input_grads = input_grads_of(graph);
+  const auto is_each = [&](const Node& node) { return is_of_last(node) || adds_up(graph, node); };
   CrewSums out;
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -125,7 +139,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates) {
     }
     const PartField field = field_of(node, input_grads[i] != 0);
     out.all.*field += prices[i];
-    if (is_of_last(node)) out.last.*field += prices[i];
+    if (is_each(node)) out.last.*field += prices[i];
   }
   const CrewKept kept = kept_bytes(crew);
   out.last.kept = kept.of_each;
