@@ -38,6 +38,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.best = exact_ways(tables, ways, std::move(found));
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.first_refusal = tables.pricer().refusal();
+  out.refused_joined = tables.refused_joined();
   out.asked = tables.asked();
   if (out.best.empty()) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
   out.setting = std::move(setting);

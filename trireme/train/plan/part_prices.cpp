@@ -65,9 +65,7 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
-  for (size_t i = 0; i < to.parts.size(); ++i) {
-    for (const PartField field : kPartPasses) to.parts[i].*field = std::max(to.parts[i].*field, least.parts[i].*field);
-  }
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
@@ -91,6 +89,28 @@ InnerWay alone_of(InnerWay way) {
 InnerWay with_most_rows(const InnerWay& way) {
   InnerWay out = alone_of(way);
   out.rows = kMostRows;
+  return out;
+}
+
+InnerWay without_again(InnerWay way) {
+  way.recompute = "none";
+  return way;
+}
+
+std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
+  if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
+  InnerWay out = without_again(with_most_rows(way));
+  out.cp = out.ep = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way) {
+  PartPrices out;
+  out.parts.resize(of_tp.parts.size());
+  const LeastPartOf of{.rows = way.rows, .rows_of_table = kMostRows, .is_own = false};
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block)
+    raise_passes(out.parts[block], least_part(least_of_cut_part(of_tp.parts[block], way.cp, way.ep), of));
   return out;
 }
 
@@ -343,13 +363,16 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
       part.sync = std::max<int64_t>(0, part.sync);
     }
   }
-  InnerWay without = most;
-  without.recompute = "none";
+  const InnerWay without = without_again(most);
   if (out && key != most) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
   }
   if (out && key != without) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
+  }
+  const auto of_tp = by_tp_alone(key);
+  if (out && of_tp && key == without) {
+    if (const auto& least = alone(*of_tp)) raise_passes(*out, least_by_tp_alone(*least, key));
   }
   return alone_.emplace(key, std::move(out)).first->second;
 }

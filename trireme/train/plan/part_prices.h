@@ -56,6 +56,14 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
+// That without recomputation.
+InnerWay without_again(InnerWay way);
+// The way with the most rows, without recomputation, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
+// in its vocabulary as well.
+std::optional<InnerWay> by_tp_alone(const InnerWay& way);
+// What blocks of `way` take at least, by the prices of by_tp_alone(way), for its rows.
+PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way);
+
 // That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no
 // shorter.
 inline constexpr int64_t kFewRanks = 8;
@@ -74,8 +82,8 @@ class PartPricer {
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
   // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
   const std::optional<PartPrices>& prices(const InnerWay& way);
-  // The table of alone_of(way), no less than what the one with the most rows says of it, and of recomputation no
-  // shorter than without.
+  // The table of alone_of(way), no less than what the one with the most rows says of it, of recomputation no shorter
+  // than without, and of cp, ep and a cut vocabulary than what by_tp_alone(way) says.
   const std::optional<PartPrices>& alone(const InnerWay& way);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);

@@ -1,5 +1,6 @@
 #include "trireme/train/plan/way_tables.h"
 
+#include <algorithm>
 #include <queue>
 
 #include "trireme/planner/outer/pipeline_shape.h"
@@ -33,12 +34,29 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
   return {.kind = some_cut_fits(problem_with(way, least)) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
 }
 
+// Experts are no slower in fewer pieces, so that of these it says nothing of what is computed; that takes no less than
+// the arithmetic, and collectives come on top.
+OuterAnswer WayTables::answer_by_tp_alone(const OuterWay& way, int64_t bound_ps) {
+  const auto known = by_tp_alone(way.inner);
+  if (!known) return {};
+  const std::optional<PartPrices>& of_tp = pricer_.alone(*known);
+  asked_alone_.insert(*known);
+  if (!of_tp) return {};
+  const PartPrices least = least_by_tp_alone(*of_tp, way.inner);
+  const int64_t bound = bound_of_longer_parts(way, least);
+  if (way.inner.ep == 1) return {.bound_ps = bound};
+  PartTotals totals;
+  for (size_t part = 0; part < least.parts.size(); ++part) totals.add(least.parts[part], copies_[part]);
+  return {.bound_ps = std::max(bound, bound_ps + way.micro_batches * (totals.pass() / way.pp))};
+}
+
 OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
   const InnerWay own = alone_of(way.inner);
   const std::optional<PartPrices>& alone = pricer_.alone(own);
   asked_alone_.insert(own);
-  const bool is_refused = !alone || (alone->is_joined && way.pp > 1);
-  return {.kind = is_refused ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
+  const bool is_joined = alone && alone->is_joined && way.pp > 1;
+  refused_joined_ = refused_joined_ || is_joined;
+  return {.kind = !alone || is_joined ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
 }
 
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
@@ -56,18 +74,15 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell) {
   std::vector<OuterCandidate> candidates;
   for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
-  const auto without_again = [&](size_t i) {
-    InnerWay out = with_most_rows(ways[i].inner);
-    out.recompute = "none";
-    return out;
-  };
+  const auto none = [&](size_t i) { return without_again(with_most_rows(ways[i].inner)); };
   const auto most = [&](size_t i) { return with_most_rows(ways[i].inner); };
   const auto own = [&](size_t i) { return alone_of(ways[i].inner); };
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
   OuterQuestions ask{
-      .bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
+      .bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
+                 asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
                  [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
                  asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
       .problem = [&](size_t i) { return problem_of(ways[i]); }};

@@ -34,11 +34,15 @@ class WayTables {
   // All that searches asked for.
   CertifiedTables asked();
   const PartPricer& pricer() const { return pricer_; }
+  // Whether ways were refused whose micro-batches depend on each other, as a pipeline has them in turn.
+  bool refused_joined() const { return refused_joined_; }
 
  private:
   enum class Asked : uint8_t { kTime, kMemory };
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
+  // By that of tp alone, where it is cut by more: of its passes.
+  OuterAnswer answer_by_tp_alone(const OuterWay& way, int64_t bound_ps);
   // Refused where its micro-batches depend on each other and a pipeline has them in turn.
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
@@ -52,6 +56,7 @@ class WayTables {
   std::set<InnerWay> asked_alone_, asked_prices_;
   // By schedule, crews, and stages of each.
   std::map<std::tuple<std::string_view, int64_t, int64_t>, PipelineShape> shapes_;
+  bool refused_joined_ = false;
   std::vector<int64_t> chain_;   // the parts
   std::vector<int64_t> copies_;  // of each that is priced, in the chain
 };
