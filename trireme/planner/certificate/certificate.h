@@ -78,6 +78,7 @@ struct CertifiedModel {
   int64_t vocabulary = 0;  // that tp cuts where it divides; 0: it does not
   int64_t sequence = 1;    // positions of a sample
   int64_t batch = 1;       // samples of a step
+  int64_t joined = 0;      // 1: micro-batches depend on each other, so that no pipeline runs them in turn
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
   friend bool operator==(const CertifiedModel&, const CertifiedModel&) = default;

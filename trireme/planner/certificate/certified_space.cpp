@@ -31,12 +31,14 @@ class SpaceOf {
   std::vector<CertifiedWay> all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
       if (model_.heads > 0 && model_.heads % tp != 0) continue;
-      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= model_.layers + 2; })) add(tp, pp);
+      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) add(tp, pp);
     }
     return std::move(out_);
   }
 
  private:
+  int64_t most_stages() const { return model_.joined == 1 ? 1 : model_.layers + 2; }
+
   void add(int64_t tp, int64_t pp) {
     const int64_t left = ranks_ / tp / pp;
     const auto may_cp = [&](int64_t v) {

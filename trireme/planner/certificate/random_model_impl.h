@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <random>
 
 #include "trireme/planner/certificate/certified_problem_impl.h"
@@ -25,7 +24,8 @@ class RandomModel {
               .positions = number(0, 1),
               .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,
               .sequence = number(1, 3) * 1024,
-              .batch = number(1, 12)};
+              .batch = number(1, 12),
+              .joined = number(0, 9) == 0 ? 1 : 0};
     draw_runs();
     ranks_ = std::vector<int64_t>{1, 2, 3, 4, 6, 8, 16}[static_cast<size_t>(number(0, 6))];
     if (ranks_ == 16) model_.batch = 16 * number(1, 3);
@@ -216,17 +216,25 @@ class RandomModel {
   const CertifiedTable& add_alone(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
     const auto found = alone_.find(cut);
     if (found != alone_.end()) return found->second;
-    return alone_.emplace(cut, table_above(cut, least, first)).first->second;
+    CertifiedTable made = table_above(cut, least, first);
+    if (is_more_than_tp(cut)) raise_by_tp(add_alone(tp_of(cut), nullptr, 0), made);
+    return alone_.emplace(cut, std::move(made)).first->second;
+  }
+
+  void raise_by_tp(const CertifiedTable& of_tp, CertifiedTable& table) const {
+    if (of_tp.is_refused || table.is_refused) return;
+    const CertifiedTable least = least_of_tp(of_tp, table.cut);
+    for (size_t part = 0; part < table.parts.size(); ++part) {
+      for (size_t i = 0; i < kPasses; ++i) {
+        int64_t& value = table.parts[part].*kFields[i].first;
+        value = std::max(value, least.parts[part].*kFields[i].first);
+      }
+    }
   }
 
   void add_tables(const CertifiedCut& cut) {
     const CertifiedCut most = most_of(cut), own = own_of(cut);
-    std::optional<CertifiedTable> by_tp;
-    if (is_more_than_tp(cut)) {
-      const CertifiedTable& table = add_alone(tp_of(cut), nullptr, 0);
-      if (!table.is_refused) by_tp = least_of_tp(table, without_again(most));
-    }
-    const CertifiedTable& none = add_alone(without_again(most), by_tp ? &*by_tp : nullptr, by_tp ? kPasses : 0);
+    const CertifiedTable& none = add_alone(without_again(most), nullptr, 0);
     const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
     CertifiedTable nothing;
     nothing.parts.resize(kinds_ + 2);

@@ -85,13 +85,11 @@ class CertificateVerifier {
     for (const auto& [cut, table] : alone_) {
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(*table, cut, most);
-      if (cut != certified_without_again(most)) {
-        check_passes(*table);
-      } else if (const auto by_tp = certified_by_tp(cut)) {
-        const auto found = alone_.find(*by_tp);
-        if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
-          check_no_less(*table, certified_least_by_tp(*found->second, cut));
-      }
+      if (cut != certified_without_again(most)) check_passes(*table);
+      const auto by_tp = certified_by_tp(cut);
+      const auto found = by_tp ? alone_.find(*by_tp) : alone_.end();
+      if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
+        check_no_less(*table, certified_least_by_tp(*found->second, cut));
     }
   }
   void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {

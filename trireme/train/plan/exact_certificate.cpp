@@ -21,6 +21,7 @@ CertifiedModel certified_model(const ExactSetting& setting) {
           .vocabulary = model.vocabulary,
           .sequence = setting.positions,
           .batch = setting.job.train.fit.batch,
+          .joined = setting.figures.is_joined ? 1 : 0,
           .parameter_bytes = setting.figures.parameter_bytes,
           .state_bytes = setting.figures.state_bytes,
           .arithmetic_ps = setting.figures.arithmetic_ps};

@@ -20,11 +20,14 @@ double exact_mib(int64_t bytes) {
 
 std::string ledger_text(const ExactPlan& plan) {
   const OuterLedger& l = plan.ledger;
-  std::string out = plan.refused_joined
-                        ? "no pipeline is among the ways: places of experts are of several micro-batches; let "
-                          "model.expert_groups be a multiple of train.batch\n"
-                        : "";
-  return out + fmt::format(
+  const char* const joined =
+      plan.setting.figures.is_joined
+          ? "no pipeline is among the ways, as micro-batches of this mixture depend on each other: let "
+            "model.expert_groups be a multiple of train.batch, and model.aux_loss_factor = 0\n"
+      : plan.refused_joined ? "pipelines are refused where places of experts are of several micro-batches: let "
+                              "model.expert_groups be a multiple of train.batch\n"
+                            : "";
+  return joined + fmt::format(
       "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
       "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the ranks\n"
       "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",

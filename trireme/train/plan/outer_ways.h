@@ -20,7 +20,7 @@ struct OuterWay {
   Way way() const;
 };
 
-// Every pp that divides the ranks and has a part for each stage; every tp, cp, ep and dp that make up a crew, heads
+// Every pp that divides the ranks and has a part for each stage, of so many at most; every tp, cp, ep and dp that make up a crew, heads
 // that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
 // kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
 // stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel

@@ -297,6 +297,19 @@ struct PartPricer::Impl {
   std::deque<Kept> begun;
 };
 
+bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
+  const nn::Cuttable model = model_of(job).cuttable();
+  if (!model.mixture || model.experts == 0) return false;
+  const int64_t batch = job.train.fit.batch;
+  for (int64_t count = 2; count <= batch; ++count) {
+    if (batch % count != 0 || (model.expert_groups > 1 && model.expert_groups % count != 0)) continue;
+    Impl pricer(job, parts, {}, 1);
+    const InnerWay inner{.rows = batch / count};
+    return pricer.programs_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)).is_joined;
+  }
+  return batch > 1;  // a group is of several micro-batches, whatever they are
+}
+
 PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
     : impl_(std::make_unique<Impl>(job, parts, figures, threads)) {}
 PartPricer::~PartPricer() = default;
@@ -371,7 +384,7 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
   }
   const auto of_tp = by_tp_alone(key);
-  if (out && of_tp && key == without) {
+  if (out && of_tp) {
     if (const auto& least = alone(*of_tp)) raise_passes(*out, least_by_tp_alone(*least, key));
   }
   return alone_.emplace(key, std::move(out)).first->second;

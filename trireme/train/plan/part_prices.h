@@ -35,6 +35,7 @@ inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
 struct StepFigures {
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
+  bool is_joined = false;     // micro-batches depend on each other, however large
 };
 
 struct PartPrices {
@@ -78,6 +79,11 @@ class PartPricer {
   // `job` is without cuts (ways.h).
   PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads);
   ~PartPricer();
+
+  // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend on
+  // each other: a mixture whose loss, or whose groups, are of the whole batch. Then smaller ones do, and no pipeline
+  // runs them in turn.
+  static bool has_joined_micro_batches(const JobConfig& job, const ModelParts& parts);
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
   // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
