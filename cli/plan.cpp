@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "cli/plan_progress.h"
 #include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -98,10 +98,14 @@ void check_asks(const PlanArgs& args) {
 std::optional<ExactPlan> exact_plan(const PlanArgs& args, const PlanRequest& request) {
   if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks)) return std::nullopt;
   check_asks(args);
+  PlanRequest watched = request;
+  PlanProgress progress;
+  progress.watch(watched);
   try {
-    return plan_exact(request);
+    return plan_exact(watched);
   } catch (const Error& error) {
     if (args.search == "exact" || error.kind() != ErrorKind::kUnsupported) throw;
+    progress.clear();
     std::fprintf(stderr, "every way is compiled instead: %s\n", error.what());
     return std::nullopt;
   }
@@ -120,7 +124,7 @@ std::unique_ptr<AdviceSearch> advice_search(const PlanArgs& args, const PlanRequ
   }
 }
 
-int run_advice(const PlanArgs& args, const PlanRequest& request) {
+int run_advice(const PlanArgs& args, PlanRequest request) {
   const std::pair<const char*, bool> others[] = {{"--why-not", !args.why_not.empty()},
                                                  {"--only", !args.only.empty()},
                                                  {"--sensitivities", args.sensitivities},
@@ -132,8 +136,11 @@ int run_advice(const PlanArgs& args, const PlanRequest& request) {
                                                  {"--compile", args.compile}};
   for (const auto& [flag, given] : others)
     require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
+  PlanProgress progress;
+  progress.watch(request);
   const std::unique_ptr<AdviceSearch> search = advice_search(args, request);
   const Advice advice = advise(request, *search);
+  progress.clear();
   std::fputs(advice.text.c_str(), stdout);
   return advice.way ? 0 : 1;
 }
@@ -221,15 +228,11 @@ int run(const PlanArgs& args) {
   }
   require(!args.sensitivities || !request.job.parallel.machine.empty(),
           "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
-  const bool shows = ::isatty(STDERR_FILENO) == 1;
-  if (shows) {
-    request.on_way = [](size_t number, size_t of) {
-      std::fprintf(stderr, "\r\033[Kcompiling way %zu of %zu", number, of);
-    };
-  }
-  const JobPlan plan = plan_job(request);
-  request.on_way = {};
-  if (shows) std::fprintf(stderr, "\r\033[K");
+  PlanRequest watched = request;
+  PlanProgress progress;
+  progress.watch(watched);
+  const JobPlan plan = plan_job(watched);
+  progress.clear();
   if (const std::string remark = remark_on_ranks(plan.machine, args.ranks); !remark.empty()) {
     TRIREME_LOG(kWarn, "cli", "plan: {}", remark);
   }

@@ -138,7 +138,7 @@ class Order {
     const Node& node = graph_.node(reader < 0 ? producer : reader);
     require(in_a_row && is_forward(here) == is_forward(there),
             "{} of '{}' works on all micro-batches at once ({} reads what {} makes), which the schedule '{}' does not "
-            "allow; use the schedule gpipe",
+            "allow; use the schedule gpipe, or for places of experts more groups (model.expert_groups)",
             node.op->name, graph_.scope_of(node), to_string(here), to_string(there), stages_.timetable().name);
   }
 

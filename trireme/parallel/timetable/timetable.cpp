@@ -6,7 +6,8 @@
 #include <charconv>
 #include <optional>
 #include <set>
-#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -104,15 +105,28 @@ std::string text_of(const Unit& unit, const Timetable& timetable) {
   return to_string(unit, timetable.seq_chunks);
 }
 
-struct UnitHash {
-  size_t operator()(const Unit& unit) const {
-    size_t out = static_cast<size_t>(unit.pass);
-    for (const int part : {unit.stage, unit.micro_batch, unit.seq_chunk})
-      out = out * 0x9E3779B97F4A7C15U + static_cast<size_t>(part);
-    return out ^ (out >> 29);
+// Of units within a timetable.
+class UnitSet {
+ public:
+  explicit UnitSet(const Timetable& of)
+      : stages_(static_cast<size_t>(of.stages)),
+        micro_batches_(static_cast<size_t>(of.micro_batches)),
+        seq_chunks_(static_cast<size_t>(of.seq_chunks)),
+        has_(kPasses.size() * stages_ * micro_batches_ * seq_chunks_, 0) {}
+
+  bool insert(const Unit& unit) { return std::exchange(has_[index_of(unit)], 1) == 0; }  // whether it is new
+  bool contains(const Unit& unit) const { return has_[index_of(unit)] != 0; }
+
+ private:
+  size_t index_of(const Unit& unit) const {
+    size_t out = static_cast<size_t>(unit.pass) * stages_ + static_cast<size_t>(unit.stage);
+    out = out * micro_batches_ + static_cast<size_t>(unit.micro_batch);
+    return out * seq_chunks_ + static_cast<size_t>(unit.seq_chunk);
   }
+
+  size_t stages_, micro_batches_, seq_chunks_;
+  std::vector<char> has_;
 };
-using UnitSet = std::unordered_set<Unit, UnitHash>;
 
 template <class... Args>
 [[noreturn]] void refuse_timetable(const Timetable& timetable, fmt::format_string<Args...> text, Args&&... args) {
@@ -123,10 +137,7 @@ template <class... Args>
 // All units, each once, a stage's in one crew; and the crew of each stage, -1: none. Words are made only of what is
 // wrong: timetables of many crews are checked often.
 UnitSet units_of(const Timetable& timetable, std::vector<int>& crew_of) {
-  UnitSet out;
-  size_t units = 0;
-  for (const std::vector<Unit>& crew : timetable.crews) units += crew.size();
-  out.reserve(units);
+  UnitSet out(timetable);
   for (size_t crew = 0; crew < timetable.crews.size(); ++crew) {
     for (const Unit& unit : timetable.crews[crew]) {
       if (!is_within(unit, timetable)) {
@@ -134,7 +145,7 @@ UnitSet units_of(const Timetable& timetable, std::vector<int>& crew_of) {
                          "crew {} has {}, but there are {} stages, {} micro-batches and {} chunks of positions", crew,
                          text_of(unit, timetable), timetable.stages, timetable.micro_batches, timetable.seq_chunks);
       }
-      if (!out.insert(unit).second)
+      if (!out.insert(unit))
         refuse_timetable(timetable, "{} stands twice, the second time in crew {}", text_of(unit, timetable), crew);
       int& owner = crew_of[static_cast<size_t>(unit.stage)];
       if (owner < 0) owner = static_cast<int>(crew);

@@ -32,7 +32,7 @@ struct CertifiedCut {
   bool sp = false;
   bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
-  int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
+  int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };
@@ -78,6 +78,7 @@ struct CertifiedModel {
   int64_t vocabulary = 0;  // that tp cuts where it divides; 0: it does not
   int64_t sequence = 1;    // positions of a sample
   int64_t batch = 1;       // samples of a step
+  int64_t joined = 0;      // 1: micro-batches depend on each other, so that no pipeline runs them in turn
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
   friend bool operator==(const CertifiedModel&, const CertifiedModel&) = default;

@@ -26,7 +26,7 @@ inline constexpr std::array kCertifiedPartFields{
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;
 
-inline constexpr CertifiedNames<CertifiedModel, 11> kCertifiedModelNames{
+inline constexpr CertifiedNames<CertifiedModel, 12> kCertifiedModelNames{
     {{"layers", &CertifiedModel::layers},
      {"heads", &CertifiedModel::heads},
      {"experts", &CertifiedModel::experts},
@@ -35,6 +35,7 @@ inline constexpr CertifiedNames<CertifiedModel, 11> kCertifiedModelNames{
      {"vocabulary", &CertifiedModel::vocabulary},
      {"sequence", &CertifiedModel::sequence},
      {"batch", &CertifiedModel::batch},
+     {"joined", &CertifiedModel::joined},
      {"parameter_bytes", &CertifiedModel::parameter_bytes},
      {"state_bytes", &CertifiedModel::state_bytes},
      {"arithmetic_ps", &CertifiedModel::arithmetic_ps}}};

@@ -42,6 +42,29 @@ CertifiedCut certified_without_again(CertifiedCut cut) {
   return cut;
 }
 
+std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut) {
+  if (cut.cp * cut.ep == 1 && !cut.vocabulary) return std::nullopt;
+  cut = certified_without_again(certified_most_rows(std::move(cut)));
+  cut.cp = 1;
+  cut.ep = 1;
+  cut.vocabulary = false;
+  return cut;
+}
+
+CertifiedTable certified_least_by_tp(const CertifiedTable& of_tp, const CertifiedCut& cut) {
+  CertifiedTable out{.cut = cut};
+  out.parts.resize(of_tp.parts.size());
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
+    for (size_t i = 0; i < kCertifiedPassFields; ++i) {
+      const auto field = kCertifiedPartFields[i];
+      const bool moves = field == &CertifiedPart::moving_forward || field == &CertifiedPart::moving_backward;
+      if (!moves && (cut.ep > 1 || field == &CertifiedPart::again)) continue;
+      out.parts[block].*field = exact_product(of_tp.parts[block].*field / cut.cp, cut.rows) / of_tp.cut.rows;
+    }
+  }
+  return out;
+}
+
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
   constexpr int64_t kFew = 8;
   if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;

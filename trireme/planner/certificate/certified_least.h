@@ -13,6 +13,13 @@ CertifiedCut certified_alone(CertifiedCut cut);
 CertifiedCut certified_most_rows(CertifiedCut cut);
 CertifiedCut certified_without_again(CertifiedCut cut);
 
+// Of tp (and sp) alone, with the most rows and without what is computed again, where cp, ep or the vocabulary cut as
+// well.
+std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
+// What the passes of blocks take at least by the table of that: moving over tp as much of each position, computing no
+// less where no experts are cut.
+CertifiedTable certified_least_by_tp(const CertifiedTable& of_tp, const CertifiedCut& cut);
+
 // Of eight data parallel ranks, where the cut has a multiple of them: they move no more.
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.

@@ -205,6 +205,10 @@ int64_t CertifiedPrice::least_of_cuts() const {
   return step_of(share_of_crew(pass_of), share_of_crew(once_of));
 }
 
+int64_t CertifiedPrice::share_of_passes() const {
+  return of_all(pass_of) / way_.pp;
+}
+
 // Longer weight gradients fill idle crews. As long as all stages have room below the slowest one they cost nothing; so
 // that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
 // least pp micro-batches, and fills (pp - 1) * d / pp.

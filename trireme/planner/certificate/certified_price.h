@@ -28,6 +28,9 @@ class CertifiedPrice {
   // The same for every table whose passes are these or longer.
   int64_t least_of_longer_passes() const;
 
+  // Of all passes of a micro-batch, what a crew takes on average.
+  int64_t share_of_passes() const;
+
   // Whether some cut fits in the memory.
   bool fits() const;
   // The least of all cuts that fit, where that is below `limit`.

@@ -72,6 +72,16 @@ inline CertifiedCut few_of(CertifiedCut cut) {
   cut.dp = 8;
   return cut;
 }
+inline bool is_more_than_tp(const CertifiedCut& cut) {
+  return cut.cp > 1 || cut.ep > 1 || cut.vocabulary;
+}
+inline CertifiedCut tp_of(CertifiedCut cut) {
+  cut = most_of(std::move(cut));
+  cut.recompute = "none";
+  cut.cp = cut.ep = 1;
+  cut.vocabulary = false;
+  return cut;
+}
 inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
   for (size_t part = 0; part < table.parts.size(); ++part) {
     for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})

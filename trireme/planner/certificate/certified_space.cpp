@@ -31,12 +31,14 @@ class SpaceOf {
   std::vector<CertifiedWay> all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
       if (model_.heads > 0 && model_.heads % tp != 0) continue;
-      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= model_.layers + 2; })) add(tp, pp);
+      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) add(tp, pp);
     }
     return std::move(out_);
   }
 
  private:
+  int64_t most_stages() const { return model_.joined == 1 ? 1 : model_.layers + 2; }
+
   void add(int64_t tp, int64_t pp) {
     const int64_t left = ranks_ / tp / pp;
     const auto may_cp = [&](int64_t v) {
@@ -60,12 +62,13 @@ class SpaceOf {
   }
 
   void add_rows(CertifiedWay way) {
-    if (model_.batch % way.cut.dp != 0) {
+    const int64_t shares = way.cut.dp * way.cut.ep;
+    if (model_.batch % shares != 0) {
       way.micro_batches = 0;
       add_rest(way);
       return;
     }
-    const int64_t samples = model_.batch / way.cut.dp;
+    const int64_t samples = model_.batch / shares;
     for (way.cut.rows = 1; way.cut.rows <= kCertifiedMostRows; ++way.cut.rows) {
       way.micro_batches = samples / way.cut.rows;
       if (way.micro_batches * way.cut.rows == samples) add_rest(way);

@@ -12,7 +12,7 @@ std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t r
 // In words, for people.
 std::string certified_space_text();
 
-// Samples of a micro-batch of one data parallel rank.
+// Samples of a micro-batch of one of the ranks that share the batch.
 int64_t certified_most_rows_of_ways();
 
 // Whether a pipeline of so many stages fills.

@@ -24,7 +24,8 @@ class RandomModel {
               .positions = number(0, 1),
               .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,
               .sequence = number(1, 3) * 1024,
-              .batch = number(1, 12)};
+              .batch = number(1, 12),
+              .joined = number(0, 9) == 0 ? 1 : 0};
     draw_runs();
     ranks_ = std::vector<int64_t>{1, 2, 3, 4, 6, 8, 16}[static_cast<size_t>(number(0, 6))];
     if (ranks_ == 16) model_.batch = 16 * number(1, 3);
@@ -108,8 +109,21 @@ class RandomModel {
       raise_moved_of(least, few);
       return {.bound_ps = bound_of_longer_parts(as_problem(ways[i], least, runs_, memory_))};
     };
+    const auto by_tp = [&](size_t i) -> OuterAnswer {
+      const CertifiedCut& cut = ways[i].cut;
+      if (!is_more_than_tp(cut)) return {};
+      const CertifiedTable& table = alone(tp_of(cut));
+      asked_alone.emplace(table.cut, table);
+      if (table.is_refused) return {};
+      const StageProblem least = as_problem(ways[i], least_of_tp(table, cut), runs_, memory_);
+      const int64_t bound = bound_of_longer_parts(least);
+      if (cut.ep == 1) return {.bound_ps = bound};
+      int64_t moved = 0;
+      for (const PartPrice& part : least.parts) moved += part.pass();
+      return {.bound_ps = std::max(bound, candidates[i].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
+    };
     const OuterResult found = search_outer(candidates, memory_, top,
-                                           {.bounds = {by(none, false), by(most_of, false), by(most_of, true), joined,
+                                           {.bounds = {by_tp, by(none, false), by(most_of, false), by(most_of, true), joined,
                                                        by(own_of, false), by(own_of, true), by_few},
                                             .problem = problem});
     Certificate out{.version = std::string(kVersion),
@@ -173,6 +187,17 @@ class RandomModel {
     return out;
   }
 
+  CertifiedTable least_of_tp(const CertifiedTable& of_tp, const CertifiedCut& cut) const {
+    CertifiedTable out{.cut = cut};
+    out.parts.resize(of_tp.parts.size());
+    for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
+      const PartPrice least = least_part(least_of_cut_part(as_price(of_tp.parts[block]), cut.cp, cut.ep),
+                                         {.rows = cut.rows, .rows_of_table = of_tp.cut.rows, .is_own = false});
+      for (size_t i = 0; i < kPasses; ++i) out.parts[block].*kFields[i].first = least.*kFields[i].second;
+    }
+    return out;
+  }
+
   // Its first figures are those of `least`, or larger.
   CertifiedTable table_above(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
     CertifiedTable out{.cut = cut, .is_refused = number(0, 19) == 0};
@@ -191,7 +216,20 @@ class RandomModel {
   const CertifiedTable& add_alone(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
     const auto found = alone_.find(cut);
     if (found != alone_.end()) return found->second;
-    return alone_.emplace(cut, table_above(cut, least, first)).first->second;
+    CertifiedTable made = table_above(cut, least, first);
+    if (is_more_than_tp(cut)) raise_by_tp(add_alone(tp_of(cut), nullptr, 0), made);
+    return alone_.emplace(cut, std::move(made)).first->second;
+  }
+
+  void raise_by_tp(const CertifiedTable& of_tp, CertifiedTable& table) const {
+    if (of_tp.is_refused || table.is_refused) return;
+    const CertifiedTable least = least_of_tp(of_tp, table.cut);
+    for (size_t part = 0; part < table.parts.size(); ++part) {
+      for (size_t i = 0; i < kPasses; ++i) {
+        int64_t& value = table.parts[part].*kFields[i].first;
+        value = std::max(value, least.parts[part].*kFields[i].first);
+      }
+    }
   }
 
   void add_tables(const CertifiedCut& cut) {
@@ -223,6 +261,18 @@ class RandomModel {
     priced.is_joined = !priced.is_refused && alone.is_joined;
   }
 
+  // What crews compute on average, and idle for that.
+  int64_t computed_by(const CertifiedWay& way) const {
+    const StageProblem problem = as_problem(way, prices(way.cut), runs_, memory_);
+    PartTotals computed;
+    for (PartPrice part : problem.parts) {
+      part.moving_forward = part.moving_backward = 0;
+      computed.add(part, 1);
+    }
+    computed.longest_pass = computed.longest_once = computed.once = 0;
+    return bound_of_longer_parts(computed, problem.shape, problem.micro_batches, 0);
+  }
+
   // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
   void bound_model() {
     model_.arithmetic_ps = number(0, 400);
@@ -231,7 +281,7 @@ class RandomModel {
       int64_t bytes = int64_t{1} << 40;
       const int64_t step = least_of(way, int64_t{1} << 40, &bytes);
       if (step < 0) continue;
-      while (certified_arithmetic_ps(way, model_) > step) --model_.arithmetic_ps;
+      while (certified_arithmetic_ps(way, model_) > std::min(step, computed_by(way))) --model_.arithmetic_ps;
       while (certified_least_bytes(way, model_, ranks_) > bytes) {
         model_.parameter_bytes = std::max<int64_t>(model_.parameter_bytes - 1, 0);
         model_.state_bytes = std::max<int64_t>(model_.state_bytes - 1, 0);

@@ -86,6 +86,10 @@ class CertificateVerifier {
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(*table, cut, most);
       if (cut != certified_without_again(most)) check_passes(*table);
+      const auto by_tp = certified_by_tp(cut);
+      const auto found = by_tp ? alone_.find(*by_tp) : alone_.end();
+      if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
+        check_no_less(*table, certified_least_by_tp(*found->second, cut));
     }
   }
   void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
@@ -153,6 +157,7 @@ class CertificateVerifier {
   // By tables of one data parallel rank: what they say of all that is computed, then of memory.
   bool is_ruled_out(const CertifiedWay& way) {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
+    if (is_slower_by_tp(way)) return true;
     if (is_slower(way, certified_without_again(most)) || is_slower(way, most) || is_too_large(way, most)) return true;
     const CertifiedTable& table = table_of(alone_, own, way);
     if (table.is_refused || (table.is_joined && way.pp > 1)) {
@@ -162,6 +167,22 @@ class CertificateVerifier {
       return true;
     }
     return is_slower(way, own) || is_too_large(way, own) || is_slower_than_few(way, own);
+  }
+  // Of experts over ep nothing is known of what is computed, but that it takes no less than the arithmetic; what moves
+  // comes on top.
+  bool is_slower_by_tp(const CertifiedWay& way) {
+    const auto cut = certified_by_tp(way.cut);
+    if (!cut) return false;
+    const CertifiedTable& of_tp = table_of(alone_, *cut, way);
+    if (of_tp.is_refused) return false;
+    const CertifiedTable least = certified_least_by_tp(of_tp, way.cut);
+    if (is_slower_by(way, least)) return true;
+    if (way.cut.ep == 1) return false;
+    const int64_t moved = exact_product(way.micro_batches, price(way, least).share_of_passes());
+    if (exact_sum(certified_arithmetic_ps(way, c_.model), moved) <= limit_) return false;
+    ++ledger_.slower;
+    check_not_best(way, "its arithmetic and what it moves take longer");
+    return true;
   }
   bool is_slower_than_few(const CertifiedWay& way, const CertifiedCut& own) {
     const auto cut = certified_few_ranks(way.cut);

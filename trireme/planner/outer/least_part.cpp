@@ -10,6 +10,8 @@ using LeastField = int64_t PartPrice::*;
 constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                              &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
                              &PartPrice::kept,    &PartPrice::waiting};
+constexpr std::array kOfPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
+                               &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
 constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync, &PartPrice::gradients, &PartPrice::work};
 
 int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
@@ -30,6 +32,18 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
     for (const LeastField field : kOfSteps) out.*field = alone.*field;
   }
   return out;
+}
+
+PartPrice least_of_cut_part(const PartPrice& of_tp, int64_t cp, int64_t ep) {
+  PartPrice out{.moving_forward = of_tp.moving_forward / cp, .moving_backward = of_tp.moving_backward / cp};
+  if (ep > 1) return out;
+  for (const LeastField field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad})
+    out.*field = of_tp.*field / cp;
+  return out;
+}
+
+void raise_passes(PartPrice& part, const PartPrice& least) {
+  for (const LeastField field : kOfPasses) part.*field = std::max(part.*field, least.*field);
 }
 
 void raise_moved(PartPrice& part, const PartPrice& least) {

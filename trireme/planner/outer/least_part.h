@@ -19,9 +19,15 @@ struct LeastPartOf {
 // state with zero 1 and 2, all with zero 3. By its own table, and without slices, all else is no less either.
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
+// What a block of so much, on the ranks of tp alone, takes at least where cp and ep cut it as well: collectives over tp
+// move as much of each position, and of a block without experts over ep all that is computed is no faster in cp pieces.
+// Passes alone.
+PartPrice least_of_cut_part(const PartPrice& of_tp, int64_t cp, int64_t ep);
+
 // To these where they are less.
 void raise_part(PartPrice& part, const PartPrice& least);
-// The same of collectives alone.
+// The same of passes, and of collectives, alone.
+void raise_passes(PartPrice& part, const PartPrice& least);
 void raise_moved(PartPrice& part, const PartPrice& least);
 
 }  // namespace trireme

@@ -28,6 +28,7 @@ class OuterSearch {
     }
     while (!open_.empty() && std::get<0>(open_.top()) <= limit()) {
       const auto [bound, candidate, asked] = open_.top();
+      if (ask_.on_progress) ask_.on_progress({out_.ledger.ways, static_cast<int64_t>(open_.size()), bound});
       open_.pop();
       look_at(bound, candidate, asked);
     }

@@ -46,11 +46,19 @@ struct OuterAnswer {
   int64_t bound_ps = 0;  // it takes no less
 };
 
+// How far a search is: candidates of which nobody knows yet whether they are among the best, and what all of these take
+// at least.
+struct OuterProgress {
+  int64_t ways = 0, open = 0;
+  int64_t bound_ps = 0;
+};
+
 // What the search asks of a candidate, each dearer than the one before.
 struct OuterQuestions {
   std::vector<std::function<OuterAnswer(size_t)>> bounds = {};
   // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
   std::function<std::optional<StageProblem>(size_t)> problem;
+  std::function<void(const OuterProgress&)> on_progress = {};  // before each question; none: nobody is told
 };
 
 // `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the

@@ -13,32 +13,31 @@ int64_t divided_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Of all parts together; it does not depend on the cut.
-int64_t fill_of(const StageProblem& problem) {
-  const PipelineShape& shape = problem.shape;
-  int64_t sum = 0;
-  for (const PartPrice& part : problem.parts) {
-    sum += shape.idle_forward * part.forward_pass() + shape.idle_input * part.input_pass() +
-           shape.idle_weight * part.weight_grad;
-  }
+PartTotals totals_of(const StageProblem& problem) {
+  PartTotals out;
+  for (const PartPrice& part : problem.parts) out.add(part, 1);
+  return out;
+}
+
+// It does not depend on the cut.
+int64_t fill_of(const PartTotals& totals, const PipelineShape& shape) {
+  const int64_t sum = shape.idle_forward * totals.forward_pass + shape.idle_input * totals.input_pass +
+                      shape.idle_weight * totals.weight_grad;
   return std::max<int64_t>(0, sum) / shape.stages();
 }
 
 // One way of all messages that are waited for, of which two are a crossing there and back.
-int64_t crossings_of(const StageProblem& problem) {
-  const PipelineShape& shape = problem.shape;
+int64_t crossings_of(const PipelineShape& shape, int64_t micro_batches, int64_t crossing) {
   const int64_t crews = shape.crews();
-  return problem.crossing * (shape.transfers * crews + shape.more_transfers * problem.micro_batches) / (2 * crews);
+  return crossing * (shape.transfers * crews + shape.more_transfers * micro_batches) / (2 * crews);
 }
 
 // Of the slowest crew: its share of all parts, or the longest part.
-int64_t least_of_a_crew(const StageProblem& problem, int64_t (PartPrice::*value)() const) {
-  int64_t all = 0, longest = 0;
-  for (const PartPrice& part : problem.parts) {
-    all += (part.*value)();
-    longest = std::max(longest, (part.*value)());
-  }
-  return std::max(longest, divided_up(all, problem.shape.crews()));
+int64_t least_pass_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
+  return std::max(totals.longest_pass, divided_up(totals.pass(), shape.crews()));
+}
+int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
+  return std::max(totals.longest_once, divided_up(totals.once, shape.crews()));
 }
 
 // One stage, part by part.
@@ -163,19 +162,44 @@ std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
 
 }  // namespace
 
-void check_range(const StageProblem& problem) {
+void PartTotals::add(const PartPrice& part, int64_t count) {
+  forward_pass += count * part.forward_pass();
+  input_pass += count * part.input_pass();
+  weight_grad += count * part.weight_grad;
+  once += count * part.once();
+  longest_pass = std::max(longest_pass, part.pass());
+  longest_once = std::max(longest_once, part.once());
+}
+
+namespace {
+
+// `bytes` of a stage.
+void require_range(double passes, double once, double bytes, const PipelineShape& shape, int64_t micro_batches,
+                   int64_t crossing) {
   constexpr double kMost = 0x1p61;
-  const PipelineShape& shape = problem.shape;
+  const auto idle =
+      static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) + std::abs(shape.idle_weight));
+  const auto crews = static_cast<double>(shape.crews()), count = static_cast<double>(micro_batches);
+  const double transfers =
+      static_cast<double>(shape.transfers) * crews + static_cast<double>(shape.more_transfers) * count;
+  const double step = passes * (count + idle) + once + static_cast<double>(crossing) * transfers;
+  require(step < kMost && bytes < kMost,
+          "a step of {} micro-batches takes more than 26 days by the prices of its parts, or a stage more than 2 EiB; "
+          "take a smaller batch (train.batch counts samples, not tokens)",
+          micro_batches);
+}
+
+}  // namespace
+
+void check_range(const StageProblem& problem) {
   int64_t held = 0;  // micro-batches
-  for (const auto& crew : shape.held) {
+  for (const auto& crew : problem.shape.held) {
     for (const HeldMoment& moment : crew) {
       int64_t now = 0;
       for (const HeldMicroBatches& each : moment) now += each.whole + each.waiting;
       held = std::max(held, now);
     }
   }
-  const auto idle =
-      static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) + std::abs(shape.idle_weight));
   double passes = 0, once = 0, kept = 0, bytes = 0;
   for (const PartPrice& part : problem.parts) {
     passes += static_cast<double>(part.pass());
@@ -184,18 +208,13 @@ void check_range(const StageProblem& problem) {
     bytes +=
         static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
   }
-  const auto crews = static_cast<double>(shape.crews()), micro_batches = static_cast<double>(problem.micro_batches);
-  const double transfers =
-      static_cast<double>(shape.transfers) * crews + static_cast<double>(shape.more_transfers) * micro_batches;
-  const double step = passes * (micro_batches + idle) + once + static_cast<double>(problem.crossing) * transfers;
-  require(step < kMost && bytes + kept * static_cast<double>(held) < kMost,
-          "a step of {} micro-batches takes more than 26 days by the prices of its parts, or a stage more than 2 EiB; "
-          "take a smaller batch (train.batch counts samples, not tokens)",
-          problem.micro_batches);
+  require_range(passes, once, bytes + kept * static_cast<double>(held), problem.shape, problem.micro_batches,
+                problem.crossing);
 }
 
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  CutPrice out{.fill = fill_of(problem), .crossings = crossings_of(problem)};
+  CutPrice out{.fill = fill_of(totals_of(problem), problem.shape),
+               .crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing)};
   const std::vector<StageSum> stages = sums_of_stages(problem, begins);
   const auto crews = static_cast<size_t>(problem.shape.crews());
   for (size_t crew = 0; crew < crews; ++crew) {
@@ -235,27 +254,33 @@ std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
 }
 
 int64_t bound_of_cuts(const StageProblem& problem) {
-  return problem.micro_batches * least_of_a_crew(problem, &PartPrice::pass) + fill_of(problem) + crossings_of(problem) +
-         least_of_a_crew(problem, &PartPrice::once);
+  const PartTotals totals = totals_of(problem);
+  const PipelineShape& shape = problem.shape;
+  return problem.micro_batches * least_pass_of_a_crew(totals, shape) + fill_of(totals, shape) +
+         crossings_of(shape, problem.micro_batches, problem.crossing) + least_once_of_a_crew(totals, shape);
 }
 
 // Longer passes make the fill longer, but for weight gradients, which may fill idle crews: as many as leave the slowest
 // stage as fast as it is here cost nothing. More of them make it slower, by more than they fill where there are as many
 // micro-batches.
-int64_t bound_of_longer_parts(const StageProblem& problem) {
-  const PipelineShape& shape = problem.shape;
-  const int64_t slowest = least_of_a_crew(problem, &PartPrice::pass);
-  int64_t fill = fill_of(problem);
+int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& shape, int64_t micro_batches,
+                              int64_t crossing) {
+  require_range(static_cast<double>(totals.pass()), static_cast<double>(totals.once), 0, shape, micro_batches,
+                crossing);
+  const int64_t slowest = least_pass_of_a_crew(totals, shape);
+  int64_t fill = fill_of(totals, shape);
   if (shape.idle_weight < 0) {
-    int64_t idle = 0, others = 0;
-    for (const PartPrice& part : problem.parts) {
-      idle += shape.idle_forward * part.forward_pass() + shape.idle_input * part.input_pass();
-      others += part.forward_pass() + part.input_pass();
-    }
-    idle += shape.idle_weight * (shape.stages() * slowest - others);
-    fill = -shape.idle_weight > problem.micro_batches ? 0 : std::max<int64_t>(0, idle) / shape.stages();
+    const int64_t others = totals.forward_pass + totals.input_pass;
+    const int64_t idle = shape.idle_forward * totals.forward_pass + shape.idle_input * totals.input_pass +
+                         shape.idle_weight * (shape.stages() * slowest - others);
+    fill = -shape.idle_weight > micro_batches ? 0 : std::max<int64_t>(0, idle) / shape.stages();
   }
-  return problem.micro_batches * slowest + fill + crossings_of(problem) + least_of_a_crew(problem, &PartPrice::once);
+  return micro_batches * slowest + fill + crossings_of(shape, micro_batches, crossing) +
+         least_once_of_a_crew(totals, shape);
+}
+
+int64_t bound_of_longer_parts(const StageProblem& problem) {
+  return bound_of_longer_parts(totals_of(problem), problem.shape, problem.micro_batches, problem.crossing);
 }
 
 bool some_cut_fits(const StageProblem& problem) {

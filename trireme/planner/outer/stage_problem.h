@@ -25,6 +25,15 @@ struct PartPrice {
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };
 
+// What all parts take together, in as many copies as there are of each, and the longest of them.
+struct PartTotals {
+  int64_t forward_pass = 0, input_pass = 0, weight_grad = 0, once = 0;
+  int64_t longest_pass = 0, longest_once = 0;  // of one part
+
+  void add(const PartPrice& part, int64_t count);
+  int64_t pass() const { return forward_pass + input_pass + weight_grad; }
+};
+
 // Micro-batches that a crew holds of a stage at a moment: those in flight, and those whose weight gradients alone are
 // to come.
 struct HeldMicroBatches {
@@ -83,6 +92,9 @@ std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages);
 int64_t bound_of_cuts(const StageProblem& problem);
 // No cut takes less, of these parts or of parts that take as long or longer in each of their passes.
 int64_t bound_of_longer_parts(const StageProblem& problem);
+// The same by what they take together. Throws as check_range, for times.
+int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& shape, int64_t micro_batches,
+                              int64_t crossing);
 bool some_cut_fits(const StageProblem& problem);
 // What the fullest crew holds of the cut that has it hold the fewest; nothing where there are fewer parts than stages.
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);

@@ -83,7 +83,8 @@ class ExactAdvice : public AdviceSearch {
       : ranks_(request.ranks),
         setting_(exact_setting(request)),
         ways_(setting_.ways(ranks_)),
-        tables_(setting_, request.threads) {}
+        tables_(setting_, request.threads),
+        on_progress_(request.on_exact) {}
 
   WaysAnswer best_of(const Filter& filter) override {
     WaysAnswer out;
@@ -112,7 +113,7 @@ class ExactAdvice : public AdviceSearch {
  private:
   std::vector<AdvisedWay> found_of(const std::vector<OuterWay>& ways, size_t most) {
     std::vector<AdvisedWay> out;
-    for (const ExactWay& way : exact_ways(tables_, ways, tables_.search(ways, ranks_, most))) {
+    for (const ExactWay& way : exact_ways(tables_, ways, tables_.search(ways, ranks_, most, on_progress_))) {
       AdvisedWay& into = out.emplace_back(AdvisedWay{.way = way.outer.way(),
                                                      .text = way_text(way),
                                                      .step_s = static_cast<double>(way.price.total) * 1e-12,
@@ -126,6 +127,7 @@ class ExactAdvice : public AdviceSearch {
   ExactSetting setting_;
   std::vector<OuterWay> ways_;
   WayTables tables_;  // of the setting
+  WayTables::OnProgress on_progress_;
 };
 
 }  // namespace

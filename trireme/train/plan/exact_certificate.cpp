@@ -21,6 +21,7 @@ CertifiedModel certified_model(const ExactSetting& setting) {
           .vocabulary = model.vocabulary,
           .sequence = setting.positions,
           .batch = setting.job.train.fit.batch,
+          .joined = setting.figures.is_joined ? 1 : 0,
           .parameter_bytes = setting.figures.parameter_bytes,
           .state_bytes = setting.figures.state_bytes,
           .arithmetic_ps = setting.figures.arithmetic_ps};
@@ -124,7 +125,7 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
   for (const ExactWay& way : plan.best) {
     out.best.push_back({.way = {.pp = way.outer.pp,
                                 .micro_batches = way.outer.micro_batches,
-                                .schedule = way.outer.schedule,
+                                .schedule = std::string(way.outer.schedule),
                                 .virtual_stages = way.outer.virtual_stages,
                                 .cut = certified_cut(way.outer.inner)},
                         .begins = way.begins,

@@ -33,11 +33,12 @@ ExactPlan plan_exact(const PlanRequest& request) {
                 .bound_ps = setting.figures.arithmetic_ps};
   const std::vector<OuterWay> ways = setting.ways(request.ranks);
   WayTables tables(setting, request.threads);
-  OuterResult found = tables.search(ways, request.ranks, request.top);
+  OuterResult found = tables.search(ways, request.ranks, request.top, request.on_exact);
   out.ledger = found.ledger;
   out.best = exact_ways(tables, ways, std::move(found));
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.first_refusal = tables.pricer().refusal();
+  out.refused_joined = tables.refused_joined();
   out.asked = tables.asked();
   if (out.best.empty()) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
   out.setting = std::move(setting);

@@ -48,6 +48,7 @@ ExactSetting exact_setting(const PlanRequest& request) {
   if (out.job.train.label_smoothing != 0) out.model.vocabulary = 0;  // the loss of a cut vocabulary has none
   out.positions = predicts_classes(out.job) ? 1 : fields_of(out.job)[0].sample.elements();
   set_figures(step, request.ranks, out);
+  out.figures.is_joined = PartPricer::has_joined_micro_batches(out.job, out.parts);
   return out;
 }
 
@@ -56,7 +57,8 @@ std::vector<OuterWay> ExactSetting::ways(int64_t ranks) const {
 }
 
 std::vector<OuterWay> ExactSetting::ways(int64_t ranks, int64_t batch) const {
-  return outer_ways(model, ranks, batch, positions, parts.count());
+  const int64_t most_stages = figures.is_joined ? 1 : parts.count();
+  return outer_ways(model, ranks, batch, positions, most_stages);
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "trireme/base/counted.h"
 #include "trireme/train/plan/exact_plan.h"
@@ -19,12 +20,46 @@ double exact_mib(int64_t bytes) {
 
 std::string ledger_text(const ExactPlan& plan) {
   const OuterLedger& l = plan.ledger;
-  return fmt::format(
+  const char* const joined =
+      plan.setting.figures.is_joined
+          ? "no pipeline is among the ways, as micro-batches of this mixture depend on each other: let "
+            "model.expert_groups be a multiple of train.batch, and model.aux_loss_factor = 0\n"
+      : plan.refused_joined ? "pipelines are refused where places of experts are of several micro-batches: let "
+                              "model.expert_groups be a multiple of train.batch\n"
+                            : "";
+  return joined + fmt::format(
       "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
       "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the ranks\n"
       "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
       counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide,
       plan.jobs_compiled);
+}
+
+// Ways that differ in sp, the vocabulary, rows and virtual stages alone are one line, of the fastest of them.
+bool are_alike(const ExactWay& a, const ExactWay& b) {
+  const auto key = [](const OuterWay& way) {
+    const InnerWay& of = way.inner;
+    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero);
+  };
+  return key(a.outer) == key(b.outer);
+}
+
+std::string next_text(const ExactPlan& plan) {
+  std::string out;
+  const auto& ways = plan.best;
+  for (auto way = ways.begin(); way != ways.end(); ++way) {
+    const auto alike = [&](const ExactWay& other) { return are_alike(other, *way); };
+    if (std::any_of(ways.begin(), way, alike)) continue;
+    const auto others = std::count_if(way + 1, ways.end(), alike);
+    const std::string like_it = others == 0 ? "" : fmt::format("{} like it", others);
+    if (way == ways.begin()) {
+      if (others > 0) out += fmt::format("next: {}, other than it in sp, vocabulary, rows or virtual stages\n", like_it);
+      continue;
+    }
+    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB{}\n", way_text(*way), exact_ms(way->price.total),
+                       exact_mib(std::ranges::max(way->crew_bytes)), others == 0 ? "" : ", and " + like_it);
+  }
+  return out;
 }
 
 std::string items_text(const ExactWay& way) {
@@ -111,10 +146,7 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
                      100 * plan.flops / (step_s * plan.peak_flops_per_s));
   out += "collectives as if nothing hid them\n";
   out += items_text(best) + stages_text(plan, best);
-  for (size_t i = 1; i < plan.best.size(); ++i) {
-    out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB\n", way_text(plan.best[i]),
-                       exact_ms(plan.best[i].price.total), exact_mib(std::ranges::max(plan.best[i].crew_bytes)));
-  }
+  out += next_text(plan);
   out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
   out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", exact_ms(plan.bound_ps));
   return out + ledger_text(plan);

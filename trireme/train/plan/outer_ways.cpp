@@ -21,7 +21,8 @@ void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>
               std::vector<OuterWay>& out) {
   const auto schedules = schedules_for(cut.pp, parts);
   // A batch that does not divide is one way, which is counted as such.
-  const int64_t samples = batch % cut.inner.dp == 0 ? batch / cut.inner.dp : 0;
+  const int64_t shares = cut.inner.dp * cut.inner.ep;
+  const int64_t samples = batch % shares == 0 ? batch / shares : 0;
   const bool has_copies = cut.inner.dp * cut.inner.cp * cut.inner.ep > 1;  // whose state slices can be of
   for (int64_t rows = 1; rows <= kMostRows; ++rows) {
     if (samples > 0 && samples % rows != 0) continue;

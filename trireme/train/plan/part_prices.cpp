@@ -6,16 +6,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
-#include "trireme/cost/price.h"
-#include "trireme/op/message.h"
+#include "trireme/partition/crews.h"
+#include "trireme/partition/micro_batches.h"
 #include "trireme/planner/outer/least_part.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/crew_sums.h"
 
 namespace trireme {
 namespace {
@@ -23,122 +25,37 @@ namespace {
 using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                  &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
-constexpr std::array kPartComputed{&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad,
-                                   &PartPrice::again, &PartPrice::update};
-constexpr std::array kPartMoved{&PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::sync};
 
-// Whether a message to another crew needs the node: what crosses back are gradients of what came.
-std::vector<char> input_grads_of(const Graph& graph) {
-  std::vector<char> needed(graph.nodes().size(), 0);
-  for (size_t i = needed.size(); i-- > 0;) {
-    const Node& node = graph.nodes()[i];
-    if (node.phase != Phase::kBackward) continue;
-    if (is_message(def_of(node)) && !node.inputs.empty()) needed[i] = 1;
-    if (needed[i] == 0) continue;
-    for (const ValueId id : node.inputs) {
-      const NodeId producer = graph.value(id).producer;
-      if (producer >= 0) needed[static_cast<size_t>(producer)] = 1;
-    }
-  }
-  return needed;
+// What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all.
+PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
+  const auto rest = [&](PartField field) { return all.*field - count * (each.*field); };
+  each.update = rest(&PartPrice::forward) + rest(&PartPrice::input_grad) + rest(&PartPrice::weight_grad) +
+                rest(&PartPrice::again);
+  each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
+  each.persistent = all.persistent;
+  each.gradients = all.gradients;
+  each.work = std::max<int64_t>(0, all.work - each.persistent - each.gradients - count * each.kept);
+  return each;
 }
 
-// Bytes that weight gradients read and something before them makes: what is left of micro-batches for which only these
-// are to be computed.
-int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) {
-  const auto is_put_off = [&](NodeId id) {
-    const auto i = static_cast<size_t>(id);
-    return graph.nodes()[i].phase == Phase::kBackward && input_grads[i] == 0 && !is_message(def_of(graph.nodes()[i]));
-  };
-  std::set<ValueId> read;
-  for (size_t i = 0; i < graph.nodes().size(); ++i) {
-    if (!is_put_off(static_cast<NodeId>(i))) continue;
-    for (const ValueId id : graph.nodes()[i].inputs) {
-      if (const NodeId producer = graph.value(id).producer; producer >= 0 && !is_put_off(producer)) read.insert(id);
-    }
-  }
-  int64_t out = 0;
-  for (const ValueId id : read) out += graph.type(id).bytes();
-  return out;
-}
-
-// Of all micro-batches that the crew's program has.
-PartPrice sums_of(const CompiledCrew& crew, const Rates& rates) {
-  const Graph& graph = crew.program.graph;
-  const CostModel model(crew.program.mesh, rates);
-  const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
-  const std::vector<char> input_grads = input_grads_of(graph);
+// Of micro-batches that depend on each other: what a second one adds.
+PartPrice difference(const PartPrice& all, const PartPrice& of_one) {
   PartPrice out;
-  for (size_t i = 0; i < prices.size(); ++i) {
-    const Node& node = graph.nodes()[i];
-    if (is_message(def_of(node))) continue;
-    const bool moves = is_communication(def_of(node));
-    PartField field = &PartPrice::update;
-    if (node.phase == Phase::kForward) {
-      field = node.again ? (moves ? &PartPrice::moving_backward : &PartPrice::again)
-                         : (moves ? &PartPrice::moving_forward : &PartPrice::forward);
-    } else if (node.phase == Phase::kBackward) {
-      field = moves ? &PartPrice::moving_backward
-                    : (input_grads[i] != 0 ? &PartPrice::input_grad : &PartPrice::weight_grad);
-    } else if (moves) {
-      field = &PartPrice::sync;
-    }
-    out.*field += prices[i];
-  }
-  const std::vector<int64_t> held = bytes_by_holding(crew.plan);
-  const auto of = [&](Holding holding) { return held[static_cast<size_t>(holding)]; };
-  out.persistent = crew.plan.arena().persistent;
-  out.gradients = of(Holding::kGradient);
-  out.kept = of(Holding::kActivation) + of(Holding::kData);
-  out.waiting = waiting_bytes(graph, input_grads);
-  out.work = std::max<int64_t>(0, crew.plan.arena().bytes - out.persistent - out.gradients - out.kept);
+  for (const PartField field : kPartPasses) out.*field = all.*field - of_one.*field;
+  out.kept = out.waiting = std::max<int64_t>(0, all.kept - of_one.kept);
   return out;
-}
-
-void count_messages(const CompiledCrew& crew, int64_t& messages, int64_t& bytes) {
-  for (const Node& node : crew.program.graph.nodes()) {
-    if (!is_message(def_of(node)) || node.inputs.empty()) continue;
-    ++messages;
-    for (const ValueId id : node.inputs) bytes += crew.program.graph.type(id).bytes();
-  }
 }
 
 struct JobSums {
-  std::vector<PartPrice> crews;             // those that were asked for
-  int64_t messages = 0, message_bytes = 0;  // that the first block's crew sends
+  std::vector<CrewSums> crews;  // those that were asked for
+  bool is_joined = false;       // micro-batches depend on each other
 };
-
-// From so many micro-batches, and one more, what each takes and what the step takes once.
-PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t count) {
-  PartPrice out;
-  int64_t update = 0, sync = 0;
-  const auto split = [&](PartField field, int64_t& once) {
-    out.*field = more.*field - few.*field;
-    once += few.*field - count * (out.*field);
-  };
-  for (const PartField field : kPartComputed) split(field, update);
-  for (const PartField field : kPartMoved) split(field, sync);
-  // What updates do for each micro-batch is part of its backward pass.
-  out.weight_grad += out.update;
-  out.moving_backward += out.sync;
-  out.update = update;
-  out.sync = sync;
-  out.persistent = few.persistent;
-  out.gradients = std::max(few.gradients, more.gradients);
-  out.kept = std::max<int64_t>(0, more.kept - few.kept);
-  out.waiting = std::max(out.kept, more.waiting - few.waiting);  // never less: it is a sum of values, without moments
-  const auto rest = [&](const PartPrice& of, int64_t micro_batches) {
-    return std::max<int64_t>(0, of.work + of.kept + of.gradients - out.gradients - micro_batches * out.kept);
-  };
-  out.work = std::max(rest(few, count), rest(more, count + 1));
-  return out;
-}
 
 // What other ranks add to a pass is never less than nothing: bounds rest on it.
 // Where slices hide what a micro-batch keeps it is in `work`, as often as there are micro-batches.
-void add_difference(PartPrice& to, PartPrice with, const PartPrice& without, int64_t micro_batches) {
+void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
   const int64_t hidden = std::max<int64_t>(0, without.kept - with.kept);
-  with.work = std::max<int64_t>(0, with.work - micro_batches * hidden);
+  with.work = std::max<int64_t>(0, with.work - kMicroBatches * hidden);
   with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
@@ -148,9 +65,7 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without, int
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
-  for (size_t i = 0; i < to.parts.size(); ++i) {
-    for (const PartField field : kPartPasses) to.parts[i].*field = std::max(to.parts[i].*field, least.parts[i].*field);
-  }
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
@@ -181,6 +96,28 @@ InnerWay alone_of(InnerWay way) {
 InnerWay with_most_rows(const InnerWay& way) {
   InnerWay out = alone_of(way);
   out.rows = kMostRows;
+  return out;
+}
+
+InnerWay without_again(InnerWay way) {
+  way.recompute = "none";
+  return way;
+}
+
+std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
+  if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
+  InnerWay out = without_again(with_most_rows(way));
+  out.cp = out.ep = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way) {
+  PartPrices out;
+  out.parts.resize(of_tp.parts.size());
+  const LeastPartOf of{.rows = way.rows, .rows_of_table = kMostRows, .is_own = false};
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block)
+    raise_passes(out.parts[block], least_part(least_of_cut_part(of_tp.parts[block], way.cp, way.ep), of));
   return out;
 }
 
@@ -227,28 +164,31 @@ struct PartPricer::Impl {
   // Crews of the reduced job: the parts.
   int64_t crews() const { return parts.count(); }
 
+  // The order of a crew's passes. All forward passes first: it keeps what all micro-batches keep. One by one: each
+  // micro-batch ends before the next one begins.
+  enum class Turns : uint8_t { kAllForward, kOneByOne };
+
   // A reduced job: its crews are the parts.
   struct Reduced {
     std::unique_ptr<nn::Module> model;
     int64_t ranks = 1;
     Assembly assembly;
   };
-  Reduced reduced_job(const InnerWay& inner, int64_t micro_batches, std::string_view schedule) const {
+  Reduced reduced_job(const InnerWay& inner, int micro_batches) const {
     Way way = inner.way();
     way.pp = crews();
     way.micro_batches = micro_batches;
-    way.schedule = schedule;
     std::vector<std::string> keys = way.keys();
     std::vector<int64_t> begins(static_cast<size_t>(crews()));
     std::iota(begins.begin(), begins.end(), int64_t{0});
     keys.push_back(parts.stages_key(begins));
-    const int64_t samples = inner.rows * inner.dp * micro_batches;
+    const int64_t samples = inner.samples() * micro_batches;
     keys.push_back(fmt::format("train.batch={}", samples));
     if (const int64_t groups = of_model.expert_groups; groups > 1) {
-      require(groups * samples % batch == 0,
+      require(groups * inner.samples() % batch == 0,
               "plan: {} groups of a batch of {} samples are no whole number of groups in {} samples; let "
               "model.expert_groups be a multiple of train.batch",
-              groups, batch, samples);
+              groups, batch, inner.samples());
       keys.push_back(fmt::format("model.expert_groups={}", groups * samples / batch));
     }
     JobConfig job = reduced;
@@ -256,43 +196,23 @@ struct PartPricer::Impl {
     const int64_t ranks = crews() * inner.ranks();
     auto model = make_model(job);
     Assembly assembly = assembly_of(job, *model, ranks);
+    assembly.options.parallel.pipeline.schedule = to_string(timetable(Turns::kAllForward, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
 
-  // Whether micro-batches depend on each other. Of models without a mixture they do not.
-  bool is_joined(const InnerWay& inner) {
-    if (!of_model.mixture || of_model.experts == 0) return false;
-    InnerWay before_passes = inner;
-    before_passes.recompute = "none";
-    before_passes.vocabulary = false;
-    const auto known = joined.find(before_passes);
-    if (known != joined.end()) return known->second;
-    const Reduced job = reduced_job(before_passes, crews(), "1f1b");
-    JobGraphs graphs = graphs_of(job.assembly, job.ranks);
-    bool out = false;
-    try {
-      crew_programs(std::move(graphs.step), options_of(job.assembly, graphs.parallel, job.ranks));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kInvalidArgument) throw;
-      out = true;
+  // No pipeline that this is has to be full.
+  Timetable timetable(Turns turns, int count) const {
+    using enum Unit::Pass;
+    const auto stages = static_cast<int>(crews());
+    Timetable out{.name = "parts", .stages = stages, .micro_batches = count};
+    for (int stage = 0; stage < stages; ++stage) {
+      std::vector<Unit>& units = out.crews.emplace_back();
+      for (int i = 0; i < count; ++i) {
+        units.push_back({kForward, stage, i});
+        if (turns == Turns::kOneByOne) units.push_back({kBackward, stage, i});
+      }
+      for (int i = 0; turns == Turns::kAllForward && i < count; ++i) units.push_back({kBackward, stage, i});
     }
-    return joined.emplace(before_passes, out).first->second;
-  }
-
-  JobSums compiled(const InnerWay& inner, int64_t micro_batches, const std::vector<size_t>& wanted) {
-    const Reduced job = reduced_job(inner, micro_batches, "gpipe");  // keeps what all micro-batches keep
-    const int64_t ranks = job.ranks;
-    const Assembly& assembly = job.assembly;
-    Begun from = programs_of(inner, micro_batches, assembly, ranks);
-    const Rates of_crew = from.programs.whole.rates;
-    JobSums out;
-    const CompileOptions options = options_of(assembly, from.parallel, ranks);
-    const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      out.crews.push_back(sums_of(compiled[i], of_crew));
-      if (wanted[i] == 1) count_messages(compiled[i], out.messages, out.message_bytes);
-    }
-    rates.insert_or_assign(inner.ranks(), of_crew);
     return out;
   }
 
@@ -300,23 +220,52 @@ struct PartPricer::Impl {
   struct Begun {
     CrewPrograms programs;
     Parallel parallel;
+    bool is_joined = false;
   };
 
-  // What is computed again is a matter of passes: programs before them are the same, and kept for that.
-  Begun programs_of(const InnerWay& inner, int64_t micro_batches, const Assembly& assembly, int64_t ranks) {
+  JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
+    const Reduced job = reduced_job(inner, micro_batches);
+    Begun from = programs_of(inner, micro_batches, job);
+    const Rates of_crew = from.programs.whole.rates;
+    JobSums out{.is_joined = from.is_joined};
+    const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
+    const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
+    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew));
+    rates.insert_or_assign(inner.ranks(), of_crew);
+    return out;
+  }
+
+  // What is computed again is a matter of passes: programs before them are the same, and the last ones are kept for
+  // that.
+  Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = inner;
     before_passes.recompute = "none";
-    const auto known = begun.find({before_passes, micro_batches});
+    const auto known = std::ranges::find(begun, std::pair(before_passes, micro_batches), &Kept::first);
     if (known != begun.end()) return known->second;
-    JobGraphs graphs = graphs_of(assembly, ranks);
-    const CompileOptions options = options_of(assembly, graphs.parallel, ranks);
+    JobGraphs graphs = graphs_of(job.assembly, job.ranks);
+    const CompileOptions options = options_of(job.assembly, graphs.parallel, job.ranks);
     Begun out{crew_programs(std::move(graphs.step), options), std::move(graphs.parallel)};
-    out.programs.whole.partitioned = Program();
     const auto made = static_cast<int64_t>(out.programs.programs.size());
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
-    if (inner.dp == 1 && inner.zero == 0)  // others are compiled without what is computed again
-      begun.emplace(std::pair(before_passes, micro_batches), out);
+    out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
+    out.programs.whole.partitioned = Program();
+    if (inner.dp > 1 || inner.zero > 0) return out;  // these are compiled without what is computed again
+    constexpr size_t kMostKept = 16;
+    if (begun.size() == kMostKept) begun.pop_front();
+    begun.emplace_back(std::pair(before_passes, micro_batches), out);
     return out;
+  }
+
+  // Micro-batches that no crew can run one by one. Of models without a mixture none do.
+  bool depend_on_each_other(const Program& partitioned, int micro_batches) const {
+    if (!of_model.mixture || of_model.experts == 0) return false;
+    try {
+      in_crews(in_micro_batches(partitioned), timetable(Turns::kOneByOne, micro_batches));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInvalidArgument) throw;
+      return true;
+    }
+    return false;
   }
 
   // Whether the reduced job has a block of each kind of the whole one.
@@ -349,11 +298,24 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
-  int64_t batch = 1;                                    // of the whole job
-  std::map<InnerWay, bool> joined;                      // by way before passes
-  std::map<int64_t, Rates> rates;                       // by the ranks of a crew
-  std::map<std::pair<InnerWay, int64_t>, Begun> begun;  // by way and micro-batches
+  int64_t batch = 1;                   // of the whole job
+  std::map<int64_t, Rates> rates;  // by the ranks of a crew
+  using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
+  std::deque<Kept> begun;
 };
+
+bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
+  const nn::Cuttable model = model_of(job).cuttable();
+  if (!model.mixture || model.experts == 0) return false;
+  const int64_t batch = job.train.fit.batch;
+  for (int64_t count = 2; count <= batch; ++count) {
+    if (batch % count != 0 || (model.expert_groups > 1 && model.expert_groups % count != 0)) continue;
+    Impl pricer(job, parts, {}, 1);
+    const InnerWay inner{.rows = batch / count};
+    return pricer.programs_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)).is_joined;
+  }
+  return batch > 1;  // a group is of several micro-batches, whatever they are
+}
 
 PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
     : impl_(std::make_unique<Impl>(job, parts, figures, threads)) {}
@@ -383,13 +345,20 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
     if (!of_blocks) return std::nullopt;
     out = *of_blocks;
   }
-  jobs_compiled_ += 2;
-  const JobSums few = impl_->compiled(way, crews, wanted), more = impl_->compiled(way, crews + 1, wanted);
+  ++jobs_compiled_;
+  const JobSums made = impl_->compiled(way, kMicroBatches, wanted);
+  std::optional<JobSums> of_one;
+  if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
   out.parts.resize(static_cast<size_t>(crews));
-  for (size_t i = 0; i < wanted.size(); ++i) out.parts[wanted[i]] = per_micro_batch(few.crews[i], more.crews[i], crews);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const PartPrice& all = made.crews[i].all;
+    const PartPrice each = of_one ? difference(all, of_one->crews[i].all) : made.crews[i].last;
+    out.parts[wanted[i]] = with_rest(each, all, kMicroBatches);
+  }
   if (!way.vocabulary) {
-    out.messages = more.messages - few.messages;
-    out.message_bytes = more.message_bytes - few.message_bytes;
+    out.is_joined = made.is_joined;
+    out.messages = made.crews[1].messages;  // of the first block
+    out.message_bytes = made.crews[1].message_bytes;
   }
   out.crossing = impl_->crossing(way.ranks(), out.messages, out.message_bytes);
   return out;
@@ -407,7 +376,6 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   const auto found = alone_.find(key);
   if (found != alone_.end()) return found->second;
   std::optional<PartPrices> out = compiled_once(key);
-  if (out) out->is_joined = impl_->is_joined(key);
   // What a step does once is a difference of two that are large.
   if (out) {
     for (PartPrice& part : out->parts) {
@@ -415,13 +383,16 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
       part.sync = std::max<int64_t>(0, part.sync);
     }
   }
-  InnerWay without = most;
-  without.recompute = "none";
+  const InnerWay without = without_again(most);
   if (out && key != most) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
   }
   if (out && key != without) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
+  }
+  const auto of_tp = by_tp_alone(key);
+  if (out && of_tp) {
+    if (const auto& least = alone(*of_tp)) raise_passes(*out, least_by_tp_alone(*least, key));
   }
   return alone_.emplace(key, std::move(out)).first->second;
 }
@@ -439,7 +410,7 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
     for (size_t i = 0; i < out->parts.size(); ++i)
-      add_difference(out->parts[i], with->parts[i], without->parts[i], impl_->crews());
+      add_difference(out->parts[i], with->parts[i], without->parts[i]);
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);

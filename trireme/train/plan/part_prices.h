@@ -1,6 +1,7 @@
 // What the parts of a model take, cut in one way: a reduced job of one block of each kind is compiled as training
 // compiles it, as a pipeline whose stages are the parts, and each crew's program is priced (cost/price.h). So there is
-// no second formula for an op or a collective.
+// no second formula for an op or a collective. It has two micro-batches, of which the second one is what each
+// takes; what is left of the step is what it takes once.
 #pragma once
 
 #include <map>
@@ -19,10 +20,11 @@ struct InnerWay {
   bool sp = false;
   bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
-  int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
+  int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
 
   int64_t ranks() const { return tp * cp * ep * dp; }
+  int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
   Way way() const;
   friend auto operator<=>(const InnerWay&, const InnerWay&) = default;
 };
@@ -33,6 +35,7 @@ inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
 struct StepFigures {
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
+  bool is_joined = false;     // micro-batches depend on each other, however large
 };
 
 struct PartPrices {
@@ -54,6 +57,14 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
+// That without recomputation.
+InnerWay without_again(InnerWay way);
+// The way with the most rows, without recomputation, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
+// in its vocabulary as well.
+std::optional<InnerWay> by_tp_alone(const InnerWay& way);
+// What blocks of `way` take at least, by the prices of by_tp_alone(way), for its rows.
+PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way);
+
 // That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no
 // shorter.
 inline constexpr int64_t kFewRanks = 8;
@@ -69,11 +80,16 @@ class PartPricer {
   PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads);
   ~PartPricer();
 
+  // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend on
+  // each other: a mixture whose loss, or whose groups, are of the whole batch. Then smaller ones do, and no pipeline
+  // runs them in turn.
+  static bool has_joined_micro_batches(const JobConfig& job, const ModelParts& parts);
+
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
   // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
   const std::optional<PartPrices>& prices(const InnerWay& way);
-  // The table of alone_of(way), no less than what the one with the most rows says of it, and of recomputation no
-  // shorter than without.
+  // The table of alone_of(way), no less than what the one with the most rows says of it, of recomputation no shorter
+  // than without, and of cp, ep and a cut vocabulary than what by_tp_alone(way) says.
   const std::optional<PartPrices>& alone(const InnerWay& way);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -28,6 +30,23 @@ void add_computing(const CompiledCrew& crew, const Rates& rates, double share, W
                                                     : out.update_s;
     part += static_cast<double>(prices[i]) * 1e-12 * share;
   }
+}
+
+// The fastest so many, of ways in the order of their time. Of those that differ in sp and micro-batches alone the fastest
+// one, as long as there are others.
+void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
+  if (ways.size() <= most) return;
+  const auto key = [](const PlannedWay& each) {
+    const Way& way = each.way;
+    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.is_searched);
+  };
+  std::set<decltype(key(ways.front()))> seen;
+  const auto like = std::ranges::stable_partition(ways, [&](const PlannedWay& way) {
+    return seen.size() < most && seen.insert(key(way)).second;
+  });
+  const auto unlike = static_cast<size_t>(like.begin() - ways.begin());
+  ways.resize(std::max(unlike, most));
+  std::ranges::stable_sort(ways, {}, [](const PlannedWay& each) { return each.cost.step_s; });
 }
 
 class Planner {
@@ -70,7 +89,7 @@ class Planner {
       fits_without = fits_without || (way.recompute == "none" && fits);
     }
     std::ranges::stable_sort(out_.best, {}, [](const PlannedWay& each) { return each.cost.step_s; });
-    if (out_.best.size() > request_.top) out_.best.resize(request_.top);
+    keep_unlike(request_.top, out_.best);
     return std::move(out_);
   }
 

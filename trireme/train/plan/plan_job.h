@@ -11,6 +11,13 @@
 
 namespace trireme {
 
+// How far the exact search is (planner/outer/outer_search.h).
+struct ExactProgress {
+  int64_t ways = 0, open = 0;
+  int64_t bound_ps = 0;
+  int64_t jobs_compiled = 0;
+};
+
 struct PlanRequest {
   JobConfig job;
   int64_t ranks = 1;
@@ -20,6 +27,7 @@ struct PlanRequest {
   std::optional<Machine> machine = {};                        // instead of that of the job
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told
+  std::function<void(const ExactProgress&)> on_exact = {};    // the same of the exact search, before each question
 };
 
 // What one way takes. Times are in seconds, averages of the ranks where they differ.

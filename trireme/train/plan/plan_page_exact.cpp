@@ -290,7 +290,7 @@ void add_block_cuts(const ExactPlan& plan, const ExactWay& way, const PlanReques
   PlanRequest reduced = request;
   reduced.ranks = inner.ranks();
   std::vector<std::string> keys = one_block_keys(request.job);
-  keys.push_back(fmt::format("train.batch={}", inner.rows * inner.dp));
+  keys.push_back(fmt::format("train.batch={}", inner.samples()));
   set_keys(reduced.job, keys);
   const Compiled compiled = compile_way(reduced, inner.way());
   page.axes = axis_levels(plan.machine, compiled.plan().mesh, way.outer.pp);

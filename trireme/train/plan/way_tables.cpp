@@ -1,5 +1,6 @@
 #include "trireme/train/plan/way_tables.h"
 
+#include <algorithm>
 #include <queue>
 
 #include "trireme/planner/outer/pipeline_shape.h"
@@ -7,7 +8,12 @@
 namespace trireme {
 
 WayTables::WayTables(const ExactSetting& setting, int threads)
-    : setting_(setting), pricer_(setting.job, setting.parts, setting.figures, threads), chain_(setting.parts.chain()) {}
+    : setting_(setting),
+      pricer_(setting.job, setting.parts, setting.figures, threads),
+      chain_(setting.parts.chain()),
+      copies_(static_cast<size_t>(setting.parts.kind_count()) + 2, 0) {
+  for (const int64_t part : chain_) ++copies_[static_cast<size_t>(part)];
+}
 
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
   const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
@@ -23,17 +29,34 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
     const bool is_own = known == alone_of(way.inner);
     return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
   }
-  const StageProblem problem = problem_with(way, least_of(*alone, known, way.inner, setting_.figures), asked);
-  if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(problem)};
-  return {.kind = some_cut_fits(problem) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+  const PartPrices least = least_of(*alone, known, way.inner, setting_.figures);
+  if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(way, least)};
+  return {.kind = some_cut_fits(problem_with(way, least)) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+}
+
+// Experts are no slower in fewer pieces, so that of these it says nothing of what is computed; that takes no less than
+// the arithmetic, and collectives come on top.
+OuterAnswer WayTables::answer_by_tp_alone(const OuterWay& way, int64_t bound_ps) {
+  const auto known = by_tp_alone(way.inner);
+  if (!known) return {};
+  const std::optional<PartPrices>& of_tp = pricer_.alone(*known);
+  asked_alone_.insert(*known);
+  if (!of_tp) return {};
+  const PartPrices least = least_by_tp_alone(*of_tp, way.inner);
+  const int64_t bound = bound_of_longer_parts(way, least);
+  if (way.inner.ep == 1) return {.bound_ps = bound};
+  PartTotals totals;
+  for (size_t part = 0; part < least.parts.size(); ++part) totals.add(least.parts[part], copies_[part]);
+  return {.bound_ps = std::max(bound, bound_ps + way.micro_batches * (totals.pass() / way.pp))};
 }
 
 OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
   const InnerWay own = alone_of(way.inner);
   const std::optional<PartPrices>& alone = pricer_.alone(own);
   asked_alone_.insert(own);
-  const bool is_refused = !alone || (alone->is_joined && way.pp > 1);
-  return {.kind = is_refused ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
+  const bool is_joined = alone && alone->is_joined && way.pp > 1;
+  refused_joined_ = refused_joined_ || is_joined;
+  return {.kind = !alone || is_joined ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
 }
 
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
@@ -45,27 +68,29 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   if (!moved || !alone) return {};
   PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
   raise_moved(least, *moved);
-  return {.bound_ps = bound_of_longer_parts(problem_with(way, least, Asked::kTime))};
+  return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
-OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top) {
+OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell) {
   std::vector<OuterCandidate> candidates;
   for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
-  const auto without_again = [&](size_t i) {
-    InnerWay out = with_most_rows(ways[i].inner);
-    out.recompute = "none";
-    return out;
-  };
+  const auto none = [&](size_t i) { return without_again(with_most_rows(ways[i].inner)); };
   const auto most = [&](size_t i) { return with_most_rows(ways[i].inner); };
   const auto own = [&](size_t i) { return alone_of(ways[i].inner); };
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
-  const OuterQuestions ask{
-      .bounds = {asks(without_again, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
+  OuterQuestions ask{
+      .bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
+                 asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
                  [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
                  asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
       .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  if (tell) {
+    ask.on_progress = [&](const OuterProgress& so_far) {
+      tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
+    };
+  }
   return search_outer(candidates, setting_.memory_bytes, top, ask);
 }
 
@@ -104,9 +129,15 @@ CertifiedTables WayTables::asked() {
   return out;
 }
 
-StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices, Asked asked) {
+int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& prices) {
+  PartTotals totals;
+  for (size_t part = 0; part < prices.parts.size(); ++part) totals.add(prices.parts[part], copies_[part]);
+  return trireme::bound_of_longer_parts(totals, shape(way), way.micro_batches, prices.crossing);
+}
+
+StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
   StageProblem out{.parts = {},
-                   .shape = shape(way, asked),
+                   .shape = shape(way),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
                    .memory = setting_.memory_bytes};
@@ -116,18 +147,11 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
   return out;
 }
 
-const PipelineShape& WayTables::shape(const OuterWay& way, Asked asked) {
-  const std::tuple key(way.schedule, way.pp, way.virtual_stages, asked);
+const PipelineShape& WayTables::shape(const OuterWay& way) {
+  const std::tuple key(way.schedule, way.pp, way.virtual_stages);
   const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  PipelineShape out;
-  if (asked == Asked::kMemory) {
-    out = shape_of_schedule(way.schedule, way.pp, way.virtual_stages);
-  } else {
-    out = shape(way, Asked::kMemory);
-    for (std::vector<HeldMoment>& crew : out.held) crew.clear();
-  }
-  return shapes_.emplace(key, std::move(out)).first->second;
+  return shapes_.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
 }
 
 }  // namespace trireme

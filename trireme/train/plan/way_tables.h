@@ -20,7 +20,8 @@ class WayTables {
   // Its tables, with the memory of a rank. Nothing where the compiler refuses the way.
   std::optional<StageProblem> problem_of(const OuterWay& way);
   // The best `top` of these, by all that is known of them.
-  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top);
+  using OnProgress = std::function<void(const ExactProgress&)>;
+  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell = {});
 
   // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
   // takes `limit` or less.
@@ -33,25 +34,31 @@ class WayTables {
   // All that searches asked for.
   CertifiedTables asked();
   const PartPricer& pricer() const { return pricer_; }
+  // Whether ways were refused whose micro-batches depend on each other, as a pipeline has them in turn.
+  bool refused_joined() const { return refused_joined_; }
 
  private:
   enum class Asked : uint8_t { kTime, kMemory };
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
+  // By that of tp alone, where it is cut by more: of its passes.
+  OuterAnswer answer_by_tp_alone(const OuterWay& way, int64_t bound_ps);
   // Refused where its micro-batches depend on each other and a pipeline has them in turn.
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
-  StageProblem problem_with(const OuterWay& way, const PartPrices& prices, Asked asked = Asked::kMemory);
-  // What crews hold, which bounds of times do not read, is most of a shape.
-  const PipelineShape& shape(const OuterWay& way, Asked asked);
+  int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);
+  StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
+  const PipelineShape& shape(const OuterWay& way);
 
   const ExactSetting& setting_;
   PartPricer pricer_;
   std::set<InnerWay> asked_alone_, asked_prices_;
-  // By schedule, crews, and stages of each; that without what crews hold for questions of time.
-  std::map<std::tuple<std::string, int64_t, int64_t, Asked>, PipelineShape> shapes_;
-  std::vector<int64_t> chain_;
+  // By schedule, crews, and stages of each.
+  std::map<std::tuple<std::string_view, int64_t, int64_t>, PipelineShape> shapes_;
+  bool refused_joined_ = false;
+  std::vector<int64_t> chain_;   // the parts
+  std::vector<int64_t> copies_;  // of each that is priced, in the chain
 };
 
 }  // namespace trireme

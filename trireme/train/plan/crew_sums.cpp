@@ -1,0 +1,155 @@
+#include "trireme/train/plan/crew_sums.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "trireme/cost/price.h"
+#include "trireme/exec/memory_plan.h"
+#include "trireme/op/message.h"
+#include "trireme/op/op_def.h"
+
+namespace trireme {
+namespace {
+
+using PartField = int64_t PartPrice::*;
+
+// Whether a message to another crew needs the node: what crosses back are gradients of what came.
+std::vector<char> input_grads_of(const Graph& graph) {
+  std::vector<char> needed(graph.nodes().size(), 0);
+  for (size_t i = needed.size(); i-- > 0;) {
+    const Node& node = graph.nodes()[i];
+    if (node.phase != Phase::kBackward) continue;
+    if (is_message(def_of(node)) && !node.inputs.empty()) needed[i] = 1;
+    if (needed[i] == 0) continue;
+    for (const ValueId id : node.inputs) {
+      const NodeId producer = graph.value(id).producer;
+      if (producer >= 0) needed[static_cast<size_t>(producer)] = 1;
+    }
+  }
+  return needed;
+}
+
+bool is_of_last(const Node& node) {
+  return node.micro_batch == kMicroBatches - 1;
+}
+
+// A sum over micro-batches, of which each but the first adds a term: such nodes are of no micro-batch.
+bool adds_up(const Graph& graph, const Node& node) {
+  bool has_first = false, has_last = false;
+  if (node.micro_batch >= 0) return false;
+  for (const ValueId id : node.inputs) {
+    const NodeId producer = graph.value(id).producer;
+    if (producer < 0) continue;
+    has_first = has_first || graph.node(producer).micro_batch == 0;
+    has_last = has_last || is_of_last(graph.node(producer));
+  }
+  return has_first && has_last;
+}
+
+// Bytes that weight gradients read and something before them makes: what is left of a micro-batch for which only these
+// are to be computed.
+int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) {
+  const auto is_put_off = [&](NodeId id) {
+    const auto i = static_cast<size_t>(id);
+    return graph.nodes()[i].phase == Phase::kBackward && input_grads[i] == 0 && !is_message(def_of(graph.nodes()[i]));
+  };
+  std::set<ValueId> read;
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    if (!is_put_off(static_cast<NodeId>(i)) || !is_of_last(graph.nodes()[i])) continue;
+    for (const ValueId id : graph.nodes()[i].inputs) {
+      const NodeId producer = graph.value(id).producer;
+      if (producer >= 0 && is_of_last(graph.node(producer)) && !is_put_off(producer)) read.insert(id);
+    }
+  }
+  int64_t out = 0;
+  for (const ValueId id : read) out += graph.type(id).bytes();
+  return out;
+}
+
+// Whose micro-batch a buffer is; -1: of none, or of several.
+std::vector<int> micro_batches_of_buffers(const CompiledCrew& crew) {
+  constexpr int kUnknown = -2;
+  std::vector<int> out(crew.plan.buffers.size(), kUnknown);
+  const Graph& graph = crew.program.graph;
+  for (size_t id = 0; id < crew.plan.values.size(); ++id) {
+    const NodeId producer = graph.value(static_cast<ValueId>(id)).producer;
+    const int of_value = producer < 0 ? -1 : graph.node(producer).micro_batch;
+    int& of_buffer = out[static_cast<size_t>(crew.plan.values[id].buffer)];
+    of_buffer = of_buffer == kUnknown || of_buffer == of_value ? of_value : -1;
+  }
+  return out;
+}
+
+// Of activations and data at the fullest moment: all, and those of each micro-batch in flight, which are those of the
+// one that has the most then, as the other may be under way. Data lie in one buffer for all.
+struct CrewKept {
+  int64_t all = 0, of_each = 0;
+};
+CrewKept kept_bytes(const CompiledCrew& crew) {
+  const int peak = fullest_action(crew.plan);
+  const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
+  std::array<int64_t, kMicroBatches> kept{};
+  int64_t data = 0, all = 0;
+  for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
+    const Buffer& buffer = crew.plan.buffers[i];
+    const bool is_kept = buffer.holding == Holding::kActivation || buffer.holding == Holding::kData;
+    if (!is_kept || buffer.offset < 0 || buffer.tier != Tier::kDevice || buffer.first > peak || buffer.last < peak)
+      continue;
+    const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
+    all += bytes;
+    if (of_buffers[i] >= 0) {
+      kept[static_cast<size_t>(of_buffers[i])] += bytes;
+    } else if (buffer.holding == Holding::kData) {
+      data += bytes;
+    }
+  }
+  return {all, *std::ranges::max_element(kept) + data / kMicroBatches};
+}
+
+// Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass.
+PartField field_of(const Node& node, bool is_input_grad) {
+  const bool moves = is_communication(def_of(node));
+  if (node.phase == Phase::kForward && !node.again) return moves ? &PartPrice::moving_forward : &PartPrice::forward;
+  if (moves) return &PartPrice::moving_backward;
+  if (node.phase == Phase::kForward) return &PartPrice::again;
+  return node.phase == Phase::kBackward && is_input_grad ? &PartPrice::input_grad : &PartPrice::weight_grad;
+}
+
+void add_message(const Graph& graph, const Node& node, CrewSums& out) {
+  if (node.inputs.empty()) return;  // one that comes
+  ++out.messages;
+  for (const ValueId id : node.inputs) out.message_bytes += graph.type(id).bytes();
+}
+
+}  // namespace
+
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates) {
+  const Graph& graph = crew.program.graph;
+  const CostModel model(crew.program.mesh, rates);
+  const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
+  const std::vector<char> input_grads = input_grads_of(graph);
+  const auto is_each = [&](const Node& node) { return is_of_last(node) || adds_up(graph, node); };
+  CrewSums out;
+  for (size_t i = 0; i < prices.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (is_message(def_of(node))) {
+      if (is_of_last(node)) add_message(graph, node, out);
+      continue;
+    }
+    const PartField field = field_of(node, input_grads[i] != 0);
+    out.all.*field += prices[i];
+    if (is_each(node)) out.last.*field += prices[i];
+  }
+  const CrewKept kept = kept_bytes(crew);
+  out.last.kept = kept.of_each;
+  out.all.kept = kept.all;
+  // A sum of values, without moments.
+  out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
+  out.all.persistent = crew.plan.arena().persistent;
+  out.all.gradients = bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
+  out.all.work = crew.plan.arena().bytes;
+  return out;
+}
+
+}  // namespace trireme

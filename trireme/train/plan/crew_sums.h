@@ -1,0 +1,23 @@
+// What the program of a crew takes, by the nodes of its last micro-batch and by all: what prices of parts are made of
+// (part_prices.h).
+#pragma once
+
+#include "trireme/cost/op_seconds.h"
+#include "trireme/planner/outer/stage_problem.h"
+#include "trireme/train/step/compile.h"
+
+namespace trireme {
+
+inline constexpr int kMicroBatches = 2;  // of the job; what the second one takes is what each more takes
+
+struct CrewSums {
+  PartPrice last;  // what the last micro-batch takes; bytes that each keeps and that wait; without what is of the step
+  PartPrice all;   // passes of the step; bytes: persistent, gradients, kept of all, and as `work` the arena
+  int64_t messages = 0, message_bytes = 0;  // that it sends, of the last micro-batch
+};
+
+// Of a crew of a job with kMicroBatches that runs all their forward passes first. Of one with a single micro-batch
+// `all` alone says something.
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates);
+
+}  // namespace trireme
