@@ -91,11 +91,12 @@ struct ForwardRoom {
   float *q = nullptr, *out = nullptr, *keys = nullptr;
 
   static int64_t floats(int64_t t, int64_t d) {
-    return kQueries * kKeys + 3 * kQueries + panels(t) * d + t * panels(d) + (kWidens ? (2 * kQueries + kKeys) * d : 0);
+    return kQueries * kScoresRow + 3 * kQueries + panels(t) * d + t * panels(d) +
+           (kWidens ? (2 * kQueries + kKeys) * d : 0);
   }
   ForwardRoom(float* first, int64_t t, int64_t d)
       : scores(first),
-        max(scores + kQueries * kKeys),
+        max(scores + kQueries * kScoresRow),
         sum(max + kQueries),
         correction(sum + kQueries),
         k(correction + kQueries),
@@ -118,13 +119,13 @@ struct BackwardRoom {
   float *dk = nullptr, *dv = nullptr;  // of a key head
 
   static int64_t floats(int64_t t, int64_t d) {
-    return 2 * kQueries * kKeys + kQueries + kQueries * d + 2 * kQueries * panels(d) + 2 * panels(t) * d +
+    return 2 * kQueries * kScoresRow + kQueries + kQueries * d + 2 * kQueries * panels(d) + 2 * panels(t) * d +
            t * panels(d) + (kWidens ? (2 * kQueries + kKeys + 2 * t) * d : 0);
   }
   BackwardRoom(float* first, int64_t t, int64_t d)
       : p(first),
-        dp(p + kQueries * kKeys),
-        delta(dp + kQueries * kKeys),
+        dp(p + kQueries * kScoresRow),
+        delta(dp + kQueries * kScoresRow),
         dout(delta + kQueries),
         q_rows(dout + kQueries * d),
         dout_rows(q_rows + kQueries * panels(d)),
@@ -151,16 +152,8 @@ int64_t scratch(const TypeArgs& args, int threads) {
 // scores = rows x columns of a tile, as far as they are seen; of packed columns.
 void multiply_scores(const Sizes& n, const Tile& tile, const Rows& rows, const float* columns, float* scores) {
   const Gemm g{
-      .m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kKeys};
+      .m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kScoresRow};
   multiply_packed(g, columns + tile.key * n.d, n.d, {}, n.causal ? tile.visible : kKeys);
-}
-
-// Zeros where a score is not seen.
-void hide_unseen(const Tile& tile, float* scores) {
-  for (int64_t row = 0; row < tile.queries; ++row) {
-    const int64_t seen = std::clamp<int64_t>(tile.visible + row, 0, tile.keys);
-    std::fill_n(scores + row * kKeys + seen, tile.keys - seen, 0.0F);
-  }
 }
 
 // The keys that the queries of a tile see, and the other way around.
@@ -178,7 +171,7 @@ void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const 
                    .k = tile.keys,
                    .a = scores,
                    .c = c.data,
-                   .lda = kKeys,
+                   .lda = kScoresRow,
                    .ldc = c.stride,
                    .beta = tile.key > 0 ? 1.0F : 0.0F},
                   rows + tile.key * panels(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile));
@@ -191,7 +184,7 @@ void add_queries(const Sizes& n, const Tile& tile, const float* scores, const fl
                    .k = tile.queries,
                    .a = scores,
                    .c = c.data,
-                   .lda = kKeys,
+                   .lda = kScoresRow,
                    .ldc = c.stride,
                    .transpose_a = true,
                    .beta = 1},
@@ -221,16 +214,13 @@ void forward_tile(const Sizes& n, int64_t query, const T* q_at, T* out, float* l
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
     multiply_scores(n, tile, q, room.k, room.scores);
-    loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores, room.max, room.sum,
+    loops().online_softmax({queries, tile.keys}, kScoresRow, tile.visible, n.scale, room.scores, room.max, room.sum,
                            room.correction);
     if (key > 0) loops().scale_rows({queries, n.d}, result.stride, room.correction, result.data);
     multiply_keys(n, tile, room.scores, room.v, result);
   }
-  for (int64_t i = 0; i < queries; ++i) {
-    room.correction[i] = 1 / room.sum[i];
-    lse[i] = room.max[i] + std::log(room.sum[i]);
-  }
-  loops().scale_rows({queries, n.d}, result.stride, room.correction, result.data);
+  loops().finish_softmax(queries, room.max, room.sum, lse);
+  loops().scale_rows({queries, n.d}, result.stride, room.sum, result.data);
   put_rows(result, queries, n.d, out, q_row);
 }
 
@@ -299,11 +289,10 @@ template <class T>
 void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float* lse, const KeyHead& head,
                    const ResultRows& dq, const BackwardRoom<T>& room) {
   multiply_scores(n, tile, q, room.k_columns, room.p);
-  loops().recompute_softmax({tile.queries, tile.keys}, kKeys, tile.visible, n.scale, lse, room.p);
-  add_queries(n, tile, room.p, room.dout_rows, rows_from(head.dv, tile.key));
   multiply_scores(n, tile, {room.dout, n.d}, room.v_columns, room.dp);
-  if (n.causal) hide_unseen(tile, room.dp);
-  loops().softmax_tile_grad({tile.queries, tile.keys}, kKeys, n.scale, room.delta, room.p, room.dp);
+  loops().softmax_tile_grad({tile.queries, tile.keys}, kScoresRow, tile.visible, n.scale, lse, room.delta, room.p,
+                            room.dp);
+  add_queries(n, tile, room.p, room.dout_rows, rows_from(head.dv, tile.key));
   multiply_keys(n, tile, room.dp, room.k_rows, dq);
   add_queries(n, tile, room.dp, room.q_rows, rows_from(head.dk, tile.key));
 }
