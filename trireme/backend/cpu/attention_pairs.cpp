@@ -176,11 +176,8 @@ void forward_tile(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, float
     round_tile(tile, room.scores, room.p);
     multiply_keys(n, tile, room.p, room.v, room.width, room.out);
   }
-  for (int64_t i = 0; i < queries; ++i) {
-    room.correction[i] = 1 / room.sum[i];
-    lse[i] = room.max[i] + std::log(room.sum[i]);
-  }
-  loops().scale_rows({queries, n.d}, room.width, room.correction, room.out);
+  loops().finish_softmax(queries, room.max, room.sum, lse);
+  loops().scale_rows({queries, n.d}, room.width, room.sum, room.out);
   put_rows(room.out, queries, n.d, room.width, out, n.h * n.d);
 }
 
@@ -230,10 +227,9 @@ void backward_queries(const Sizes& n, int64_t query, const QueryTile& at, const 
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
     multiply_scores(n, tile, at.q, room.k_columns, room.columns, room.p);
-    loops().recompute_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, at.lse, room.p);
-    add_queries(n, tile, room.p, room.dout_rows, room, room.dv);
     multiply_scores(n, tile, at.dout, room.v_columns, room.columns, room.dp);
-    loops().softmax_tile_grad({queries, tile.keys}, kKeys, n.scale, room.delta, room.p, room.dp);
+    loops().softmax_tile_grad({queries, tile.keys}, kKeys, tile.visible, n.scale, at.lse, room.delta, room.p, room.dp);
+    add_queries(n, tile, room.p, room.dout_rows, room, room.dv);
     round_tile(tile, room.dp, room.ds);
     multiply_keys(n, tile, room.ds, room.k_rows, room.width, room.dq);
     add_queries(n, tile, room.dp, room.q_rows, room, room.dk);

@@ -13,6 +13,9 @@ namespace trireme::cpu {
 
 inline constexpr int64_t kQueries = 64;  // of a tile
 inline constexpr int64_t kKeys = 256;
+// From row to row of a tile's scores: not a power of two, so that a column of them is spread over the first-level
+// cache.
+inline constexpr int64_t kScoresRow = kKeys + 16;
 
 // b batches, s queries, t keys, h query heads of which r share one of g key heads, d elements of a
 // head.

@@ -203,6 +203,8 @@ void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Ba
       tile.a = g.a + i * tile.a_row + begin * tile.a_k;
       tile.b = packed + j * terms + begin * tile_columns;
       tile.c = g.c + i * g.ldc + j;
+      // The second tile asks for the panel that comes next, since the first one may still wait for its own.
+      tile.ahead = i == tile_rows ? tile.b + terms * tile_columns : nullptr;
       loops().leaf_tile(tile);
     }
   }

@@ -63,6 +63,8 @@ struct LeafTile {
   bool add = false;    // begins with c, which holds what has been summed of a leaf
   int64_t leaves = 0;  // that ended before
   bool last = true;    // these are the last runs: c becomes the whole sum
+  const float* ahead =
+      nullptr;  // brought nearer meanwhile: as much as is read of b; null: of b itself, what comes soon
   float* kept =
       nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
 };

@@ -79,10 +79,14 @@ float dot(int64_t n, const T* a, const T* b) {
 // n > 0.
 template <class T>
 float max_of(int64_t n, const T* x) {
-  F32 most = set(number(x));
+  F32 most = set(number(x)), other = most;  // two, so that neither waits for itself
   int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    most = max(most, load(x + i));
+    other = max(other, load(x + i + kLanes));
+  }
   for (; i + kLanes <= n; i += kLanes) most = max(most, load(x + i));
-  float result = max_lanes(most);
+  float result = max_lanes(most > other ? most : other);
   for (; i < n; ++i) {
     const float next = number(x + i);
     result = result > next ? result : next;

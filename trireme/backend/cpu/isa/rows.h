@@ -26,16 +26,17 @@ struct RowLoops {
 
 struct AttentionLoops {
   // Attention, on a tile of scores[rows, width] with rows `stride` apart; row i sees `visible + i`
-  // columns of it at most (and all of them where that is more). Each row: s = scale * s; the new
-  // maximum; s = e^(s - max), 0 where unseen; old sums and `correction` follow.
+  // columns of it at most (and all of them where that is more). Each row: s = scale * s in powers of two, that is,
+  // times log2(e); the new maximum; s = 2^(s - max), 0 where unseen; old sums and `correction` follow.
   void (*online_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
                          float* sum, float* correction);
-  // p = e^(scale s - lse), 0 where unseen.
-  void (*recompute_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse, float* scores);
+  // Natural logarithms of the sums of exponentials, of what online_softmax kept; and 1 / sum over the sums.
+  void (*finish_softmax)(int64_t rows, const float* max, float* sum, float* lse);
   // x[row, :] *= factor[row]
   void (*scale_rows)(Lines lines, int64_t stride, const float* factor, float* x);
-  // ds = p (dp - delta[row]) scale, over dp
-  void (*softmax_tile_grad)(Lines tile, int64_t stride, float scale, const float* delta, const float* p, float* dp);
+  // p = e^(scale s - lse) over the scores s, and ds = p (dp - delta[row]) scale over dp; both 0 where unseen.
+  void (*softmax_tile_grad)(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse,
+                            const float* delta, float* scores, float* dp);
 };
 
 }  // namespace trireme::cpu
@@ -114,34 +115,38 @@ static void zero(int64_t from, int64_t to, float* x) {
 
 static void online_softmax(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
                            float* sum, float* correction) {
+  const float scale_2 = scale * kLog2E;
+  // All maxima first, so that no row waits for its own.
+  for (int64_t row = 0; row < tile.rows; ++row) {
+    const int64_t n = seen(tile, visible, row);
+    const float most = n == 0 ? max[row] : max_of(n, scores + row * stride) * scale_2;
+    correction[row] = most > max[row] ? most : max[row];
+  }
+  for_each_vector(tile.rows, [&](auto v) {
+    const F32 most = v.get(correction), before = v.get(max);
+    v.put(correction, most == before ? set(1.0F) : exp2(before - most));
+    v.put(max, most);
+  });
   for (int64_t row = 0; row < tile.rows; ++row) {
     float* s = scores + row * stride;
     const int64_t n = seen(tile, visible, row);
-    zero(n, tile.size, s);
-    correction[row] = 1;
-    if (n == 0) continue;
-    const float most_here = max_of(n, s) * scale;
-    const float most = most_here > max[row] ? most_here : max[row];
+    const F32 factor = set(scale_2), shift = set(-max[row]);
     const float total = sum_of(n, [&](auto v) {
-      const F32 e = keep(v, exp(fma(v.get(s), set(scale), set(-most))));
+      const F32 e = keep(v, exp2(fma(v.get(s), factor, shift)));
       v.put(s, e);
       return e;
     });
-    correction[row] = exp(set(max[row] - most))[0];
     sum[row] = sum[row] * correction[row] + total;
-    max[row] = most;
+    zero(n, tile.size, s);
   }
 }
 
-static void recompute_softmax(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse,
-                              float* scores) {
-  for (int64_t row = 0; row < tile.rows; ++row) {
-    float* s = scores + row * stride;
-    const int64_t n = seen(tile, visible, row);
-    const F32 shift = set(-lse[row]);
-    for_each_vector(n, [&](auto v) { v.put(s, exp(fma(v.get(s), set(scale), shift))); });
-    zero(n, tile.size, s);
-  }
+static void finish_softmax(int64_t rows, const float* max, float* sum, float* lse) {
+  for_each_vector(rows, [&](auto v) {
+    const F32 total = v.get(sum);
+    v.put(lse, fma(v.get(max), set(kLn2), log(total)));
+    v.put(sum, 1.0F / total);
+  });
 }
 
 static void scale_rows(Lines lines, int64_t stride, const float* factor, float* x) {
@@ -152,12 +157,21 @@ static void scale_rows(Lines lines, int64_t stride, const float* factor, float* 
   }
 }
 
-static void softmax_tile_grad(Lines tile, int64_t stride, float scale, const float* delta, const float* p, float* dp) {
+static void softmax_tile_grad(Lines tile, int64_t stride, int64_t visible, float scale, const float* lse,
+                              const float* delta, float* scores, float* dp) {
+  const F32 factor = set(scale), factor_2 = set(scale * kLog2E);
   for (int64_t row = 0; row < tile.rows; ++row) {
-    const float* line = p + row * stride;
-    float* out = dp + row * stride;
-    const float d = delta[row];
-    for_each_vector(tile.size, [&](auto v) { v.put(out, v.get(line) * (v.get(out) - d) * scale); });
+    float* s = scores + row * stride;
+    float* ds = dp + row * stride;
+    const int64_t n = seen(tile, visible, row);
+    const F32 shift = set(-lse[row] * kLog2E), less = set(delta[row]);
+    for_each_vector(n, [&](auto v) {
+      const F32 p = exp2(fma(v.get(s), factor_2, shift));
+      v.put(s, p);
+      v.put(ds, p * (v.get(ds) - less) * factor);
+    });
+    zero(n, tile.size, s);
+    zero(n, tile.size, ds);
   }
 }
 
@@ -173,7 +187,7 @@ constexpr cpu::RowLoops<T> row_loops() {
 
 constexpr cpu::AttentionLoops attention_loops() {
   return {.online_softmax = online_softmax,
-          .recompute_softmax = recompute_softmax,
+          .finish_softmax = finish_softmax,
           .scale_rows = scale_rows,
           .softmax_tile_grad = softmax_tile_grad};
 }

@@ -170,22 +170,26 @@ alignas(32) inline constexpr int32_t kFirstLanes[16] = {-1, -1, -1, -1, -1, -1, 
   return as_f(as_i(x) & 0x7fffffff);
 }
 
-// The lanes in a fixed tree: halves are added until one is left.
-[[gnu::always_inline]] static inline float sum_lanes(F32 x) {
-  float lane[kLanes];
-  __builtin_memcpy(lane, &x, sizeof x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+// The lanes in a fixed tree: halves are folded until one is left.
+template <class V, class Fold>
+[[gnu::always_inline]] static inline float fold_lanes(V x, Fold&& fold) {
+  constexpr int kCount = sizeof(V) / sizeof(float);
+  if constexpr (kCount == 16) {
+    return fold_lanes(fold(__builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7),
+                           __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15)),
+                      fold);
+  } else if constexpr (kCount == 8) {
+    return fold_lanes(fold(__builtin_shufflevector(x, x, 0, 1, 2, 3), __builtin_shufflevector(x, x, 4, 5, 6, 7)), fold);
+  } else {
+    const V pairs = fold(x, __builtin_shufflevector(x, x, 2, 3, 2, 3));
+    return fold(pairs, __builtin_shufflevector(pairs, pairs, 1, 1, 1, 1))[0];
   }
-  return lane[0];
+}
+[[gnu::always_inline]] static inline float sum_lanes(F32 x) {
+  return fold_lanes(x, [](auto a, auto b) { return a + b; });
 }
 [[gnu::always_inline]] static inline float max_lanes(F32 x) {
-  float lane[kLanes];
-  __builtin_memcpy(lane, &x, sizeof x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
-  }
-  return lane[0];
+  return fold_lanes(x, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 // One step of a loop over vectors: get(p) reads and put(p, x) writes the vector at p + at,
