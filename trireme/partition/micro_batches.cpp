@@ -22,8 +22,8 @@ class Unroll {
       : from_(from),
         graph_(from.graph),
         options_(options),
-        count_(micro_batches(from.mesh)),
-        steps_(from),
+        count_(options.first > 0 ? options.first : micro_batches(from.mesh)),
+        steps_(from, count_),
         parts_(graph_.values().size()),
         copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
     to_.graph = Graph(graph_.name());
@@ -183,8 +183,21 @@ class Unroll {
         alike_.push_back({from_.layouts[at], from_.whole[at], std::vector<SharedPart>(static_cast<size_t>(count_))});
     }
     SharedPart& part = alike_[alike].parts[static_cast<size_t>(m)];
-    if (part == nullptr) part = std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m});
+    if (part == nullptr) part = std::make_shared<PartOf>(PartOf{whole_of_all(old_id), from_.layouts[at], m});
     to_.set_part_of(id, part);
+  }
+
+  // The whole shape of what the micro-batches that are unrolled make together.
+  Shape whole_of_all(ValueId old_id) const {
+    Shape whole = from_.whole[static_cast<size_t>(old_id)];
+    if (options_.first == 0) return whole;
+    for (int dim = 0; dim < whole.rank(); ++dim) {
+      for (const int axis : layout_of(old_id).dims[static_cast<size_t>(dim)]) {
+        if (steps_.is_ours(axis) && !steps_.is_chunk(axis))
+          whole[dim] = whole[dim] / from_.mesh.axis(axis).size * (count_ / to_.seq_chunks);
+      }
+    }
+    return whole;
   }
 
   static constexpr size_t kUnknown = static_cast<size_t>(-1);
@@ -457,7 +470,7 @@ class Unroll {
     waiting.push_back({find(node.inputs[0], m), 1});
     begin(id, m);
     const Reduction reduction = def_of(node).collective->call(node.attrs).reduction;
-    const bool is_last = terms == node.attrs.as<CollectiveAttrs>().size;
+    const bool is_last = terms == static_cast<int64_t>(steps_.all_like(group, ~steps_.summed_over(id)).size());
     while (waiting.size() > 1 &&
            (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
       const Waiting last = waiting.back();
@@ -489,12 +502,22 @@ class Unroll {
 
 }  // namespace
 
+bool are_apart(const Program& program) {
+  const MicroBatchSteps steps(program, micro_batches(program.mesh));
+  for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
+    const bool is_late = steps.level_of(id) > 0 && steps.differs_along(program.graph.node(id)) != 0;
+    if (is_late || steps.kind_of(id) == MicroBatchSteps::Kind::kGather) return false;
+  }
+  return true;
+}
+
 Program in_micro_batches(Program program, const MicroBatchOptions& options) {
-  const int64_t count = micro_batches(program.mesh);
+  const int64_t all = micro_batches(program.mesh), count = options.first > 0 ? options.first : all;
+  invariant(count <= all && count % seq_chunks(program.mesh) == 0, "{} of {} micro-batches are asked for", count, all);
   require(options.interleave >= 1 && count % options.interleave == 0,
           "{} a step cannot be interleaved by {}; take a number that divides them", counted(count, "micro-batch"),
           options.interleave);
-  return count == 1 ? std::move(program) : Unroll(program, options).run();
+  return all == 1 ? std::move(program) : Unroll(program, options).run();
 }
 
 }  // namespace trireme

@@ -15,6 +15,9 @@ struct MicroBatchOptions {
   // Of so many micro-batches each goes on while others exchange between ranks what they read next; it divides their
   // number. Activations of all of them are alive at a time.
   int64_t interleave = 1;
+  // So many of the micro-batches, from the first on, as if the batch had no more; 0: all of them. What they read of the
+  // batch's inputs is where it is among all.
+  int64_t first = 0;
 };
 
 // Chunks of positions (the axis "seq_chunk") have their forward passes from the first to the last and their backward
@@ -24,5 +27,8 @@ struct MicroBatchOptions {
 // The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is
 // cut by the axis, kUnsupported for a collective of the model's own over it.
 Program in_micro_batches(Program program, const MicroBatchOptions& options = {});
+
+// Whether no micro-batch reads what another made, but for sums over them that are read once a step.
+bool are_apart(const Program& program);
 
 }  // namespace trireme

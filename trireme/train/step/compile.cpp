@@ -14,15 +14,13 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/by_hand.h"
-#include "trireme/partition/crews.h"
-#include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/recompute_rules.h"
-#include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search_text.h"
 #include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/invariant.h"
+#include "trireme/train/step/unrolled.h"
 
 namespace trireme {
 
@@ -74,14 +72,6 @@ ScopeStages stages_for(const Graph& graph, const CompileOptions& options) {
   if (parallel.pipeline.crews == 1 || !options.stages.empty()) return options.stages;
   const Timetable timetable = timetable_of(parallel.pipeline, micro_batches_of(parallel));
   return choose_stages(graph, timetable.stages, parallel.pipeline.rules);
-}
-
-// The timetable of the graph's micro-batches, each of several parts: of forward passes alone where it trains nothing.
-Timetable timetable_for(const Graph& graph, const Parallel& parallel, int64_t parts) {
-  const int64_t micro_batches = parts / parts_of_micro_batch(parallel);
-  const bool trains = std::ranges::any_of(graph.nodes(), [](const Node& n) { return n.phase == Phase::kBackward; });
-  const Timetable of_step = timetable_of(parallel.pipeline, trains ? micro_batches : micro_batches_of(parallel));
-  return trains ? of_step : forward_only(of_step, micro_batches);
 }
 
 // The rates that the job goes by: of a named machine, else measured, here or by an earlier run.
@@ -210,10 +200,13 @@ bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
          !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
 }
 
-std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,
-                                         const PassOptions& passes, std::span<const size_t> only) {
+// None where programs are to be repeated that do not repeat.
+std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CrewRepeats& repeats,
+                                         const CompileOptions& options, const PassOptions& passes,
+                                         std::span<const size_t> only) {
   const auto crews = static_cast<int>(programs.size());
   std::vector<CompiledCrew> out(only.empty() ? programs.size() : only.size());
+  std::vector<char> is_made(out.size(), 1);
   const auto compile_crew = [&](int64_t at, int) {
     const auto crew = only.empty() ? static_cast<size_t>(at) : only[static_cast<size_t>(at)];
     PassOptions own = passes;
@@ -225,6 +218,13 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
     const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
     if (!chooses_homes(options, passes)) {
       made.program = run_passes(std::move(program), own);
+      if (!repeats.crews.empty()) {
+        std::optional<Program> all = repeated(made.program, repeats.crews[crew], repeats.of_each);
+        made.program = Program();
+        is_made[static_cast<size_t>(at)] = all.has_value() ? 1 : 0;
+        if (!all) return;
+        made.program = std::move(*all);
+      }
       made.plan = plan_of(made.program);
       made.homes = with_own_homes(passes, made.plan);
       made.remarks = std::move(remarks);
@@ -244,6 +244,7 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
   };
   ThreadPool none(1);
   (options.pool != nullptr ? *options.pool : none).run(static_cast<int64_t>(out.size()), compile_crew);
+  if (std::ranges::count(is_made, 0) > 0) out.clear();
   return out;
 }
 
@@ -323,37 +324,41 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
 
 }  // namespace
 
-CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
+namespace {
+
+// A graph that was cut.
+Compiled begun(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = options.passes.verify ? verify(graph) : std::vector<std::string>();
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
   check_chunks(options);
-  CrewPrograms made{partitioned(std::move(graph), options), {}};
-  Compiled& out = made.whole;
+  Compiled out = partitioned(std::move(graph), options);
   take_rates(options, out.strategy.mesh, out);
   check_asked(out, options);
-  const bool in_tree = options.numerics == Numerics::kInvariant;
-  Program whole =
-      in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
-  if (options.parallel.pipeline.crews == 1) {
-    made.programs.push_back(std::move(whole));
-    return made;
-  }
-  out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
-  if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
-      how_sliced != SliceCrossings::kNever) {
-    const bool always = how_sliced == SliceCrossings::kAlways;
-    std::vector<PassRemark> remarks;
-    whole = slice_crossings(std::move(whole), crews_of_stages(*out.timetable),
-                            always ? std::nullopt : std::optional(out.rates), always ? &remarks : nullptr);
-    out.remarks = remarks_of_crews({&remarks, 1});
-  }
-  made.programs = in_crews(std::exchange(whole, Program()), *out.timetable);
-  return made;
+  return out;
+}
+
+// Whether passes may see fewer micro-batches than there are.
+bool may_repeat(const CompileOptions& options) {
+  const PassOptions& passes = options.passes;
+  return passes.dump_dir.empty() && passes.stop_after.empty() && !chooses_homes(options, passes);
+}
+
+}  // namespace
+
+CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
+  return unrolled(begun(std::move(graph), options), options, false);
 }
 
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only) {
   Compiled out = std::move(from.whole);
-  out.crews = compiled_crews(std::move(from.programs), options, pass_options(out, options), only);
+  const PassOptions passes = pass_options(out, options);
+  out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  if (out.crews.empty()) {
+    TRIREME_LOG(kDebug, "plan", "'{}' does not repeat; all its micro-batches are compiled", out.graph.name());
+    from = unrolled(std::move(out), options, false);
+    out = std::move(from.whole);
+    out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  }
   if (!only.empty()) return out;
   std::vector<std::vector<PassRemark>> remarks;
   for (const CompiledCrew& crew : out.crews) remarks.push_back(crew.remarks);
@@ -370,7 +375,7 @@ Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::sp
 }
 
 Compiled compile(Graph graph, const CompileOptions& options) {
-  return compile_crews(crew_programs(std::move(graph), options), options);
+  return compile_crews(unrolled(begun(std::move(graph), options), options, may_repeat(options)), options);
 }
 
 namespace {

@@ -1,0 +1,70 @@
+// Steps of pipelines of which a few micro-batches are compiled and the others are as these: the plans are those of all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/partition/partition.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/step/unrolled.h"
+
+namespace trireme::unrolled_test {
+namespace {
+
+struct Job {
+  std::string name;
+  std::vector<std::string> keys;
+  int64_t ranks = 4;
+};
+
+Compiled compiled(const Job& job, size_t repeat_from) {
+  std::vector<std::string> keys{"model.kind=gpt", "model.layers=4", "model.width=16", "model.heads=4", "data.seq=16"};
+  keys.insert(keys.end(), job.keys.begin(), job.keys.end());
+  const JobConfig config = parse_config(
+      "[data]\nkind = 'synthetic'\n[train]\nsteps = 1\nbatch = 96\n[parallel]\nmode = 'semi_auto_parallel'\n",
+      "job.toml", keys);
+  const auto model = make_model(config);
+  const Assembly assembly = assembly_of(config, *model, job.ranks);
+  JobGraphs graphs = graphs_of(assembly, job.ranks);
+  CompileOptions how = compile_options(assembly, graphs.parallel, job.ranks, 1);
+  how.repeat_from = repeat_from;
+  return compile(std::move(graphs.step), how);
+}
+
+const std::vector<Job> kJobs{
+    {"1f1b", {"parallel.pp=2", "parallel.tp=2", "parallel.gradient_accumulation_steps=48", "parallel.schedule=1f1b"}},
+    {"1f1b of 4", {"parallel.pp=4", "parallel.gradient_accumulation_steps=96", "parallel.schedule=1f1b"}},
+    {"zb-h1", {"parallel.pp=2", "parallel.gradient_accumulation_steps=48", "parallel.schedule=zb-h1"}},
+    {"zb-v", {"parallel.pp=2", "parallel.gradient_accumulation_steps=48", "parallel.schedule=zb-v"}},
+    {"interleaved",
+     {"parallel.pp=2", "parallel.tp=2", "parallel.gradient_accumulation_steps=48", "parallel.schedule=interleaved",
+      "parallel.virtual_stages=2"}},
+    {"zero", {"parallel.pp=2", "parallel.gradient_accumulation_steps=48", "parallel.zero=3"}},
+    {"dropout and recompute",
+     {"parallel.pp=2", "parallel.gradient_accumulation_steps=48", "model.dropout=0.1", "train.recompute=full"}},
+    {"interleave",
+     {"parallel.pp=2", "parallel.tp=2", "parallel.gradient_accumulation_steps=48", "parallel.interleave=2"}},
+    {"bf16, clipping", {"parallel.pp=2", "parallel.tp=2", "parallel.gradient_accumulation_steps=48", "train.dtype=bf16",
+                        "train.clip=1"}},
+};
+
+class Unrolled : public testing::TestWithParam<Job> {};
+
+TEST_P(Unrolled, a_step_of_which_a_few_micro_batches_are_compiled_is_that_of_all) {
+  const Compiled all = compiled(GetParam(), static_cast<size_t>(-1));
+  const Compiled few = compiled(GetParam(), 0);
+  ASSERT_EQ(all.crews.size(), few.crews.size());
+  for (size_t crew = 0; crew < all.crews.size(); ++crew) {
+    EXPECT_TRUE(to_string(all.crews[crew].program) == to_string(few.crews[crew].program)) << "crew " << crew;
+    EXPECT_TRUE(to_string(all.crews[crew].plan) == to_string(few.crews[crew].plan)) << "crew " << crew;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, Unrolled, testing::ValuesIn(kJobs), [](const auto& each) {
+  std::string name = each.param.name;
+  std::ranges::replace_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; }, '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace trireme::unrolled_test
