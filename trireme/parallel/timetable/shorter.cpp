@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 constexpr int kMostTogether = 16;  // micro-batches, between two units that are the same
-constexpr int kTimesBefore = 4;    // that a crew does the same before the cut, besides as long as units are apart
+constexpr int kTimesBefore = 7;    // that a crew does the same before the cut, besides as long as units are apart
 constexpr int kTimesAfter = 3;     // and after it
 
 // Where a crew's units are the same as those `length` later but for their micro-batches.
