@@ -6,6 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/rank_groups.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {

@@ -11,6 +11,7 @@
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/sharding_rule.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/fewer_micro_batches.h"
 #include "trireme/partition/micro_batch_steps.h"
 
 namespace trireme {
@@ -183,21 +184,12 @@ class Unroll {
         alike_.push_back({from_.layouts[at], from_.whole[at], std::vector<SharedPart>(static_cast<size_t>(count_))});
     }
     SharedPart& part = alike_[alike].parts[static_cast<size_t>(m)];
-    if (part == nullptr) part = std::make_shared<PartOf>(PartOf{whole_of_all(old_id), from_.layouts[at], m});
-    to_.set_part_of(id, part);
-  }
-
-  // The whole shape of what the micro-batches that are unrolled make together.
-  Shape whole_of_all(ValueId old_id) const {
-    Shape whole = from_.whole[static_cast<size_t>(old_id)];
-    if (options_.first == 0) return whole;
-    for (int dim = 0; dim < whole.rank(); ++dim) {
-      for (const int axis : layout_of(old_id).dims[static_cast<size_t>(dim)]) {
-        if (steps_.is_ours(axis) && !steps_.is_chunk(axis))
-          whole[dim] = whole[dim] / from_.mesh.axis(axis).size * (count_ / to_.seq_chunks);
-      }
+    if (part == nullptr) {
+      const PartOf among_all{from_.whole[at], from_.layouts[at], m};
+      part = std::make_shared<PartOf>(
+          among(among_all, to_.mesh, {micro_batches(from_.mesh), count_, seq_chunks(from_.mesh)}));
     }
-    return whole;
+    to_.set_part_of(id, part);
   }
 
   static constexpr size_t kUnknown = static_cast<size_t>(-1);
@@ -501,15 +493,6 @@ class Unroll {
 };
 
 }  // namespace
-
-bool are_apart(const Program& program) {
-  const MicroBatchSteps steps(program, micro_batches(program.mesh));
-  for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
-    const bool is_late = steps.level_of(id) > 0 && steps.differs_along(program.graph.node(id)) != 0;
-    if (is_late || steps.kind_of(id) == MicroBatchSteps::Kind::kGather) return false;
-  }
-  return true;
-}
 
 Program in_micro_batches(Program program, const MicroBatchOptions& options) {
   const int64_t all = micro_batches(program.mesh), count = options.first > 0 ? options.first : all;

@@ -28,7 +28,4 @@ struct MicroBatchOptions {
 // cut by the axis, kUnsupported for a collective of the model's own over it.
 Program in_micro_batches(Program program, const MicroBatchOptions& options = {});
 
-// Whether no micro-batch reads what another made, but for sums over them that are read once a step.
-bool are_apart(const Program& program);
-
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "trireme/op/message.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/fewer_micro_batches.h"
 
 namespace trireme {
 namespace {
@@ -35,8 +36,7 @@ class MovingAttrs {
     if (node.op == &structural().slice) return note_slice(node, next);
     if (node.op == &structural().send) {
       const auto &a = node.attrs.as<SendAttrs>(), &b = next.attrs.as<SendAttrs>();
-      const bool waits = a.answer >= 0 && a.answer < kStepsEnd;
-      return a.to == b.to && note_tag(a.tag, b.tag) && (waits ? note_tag(a.answer, b.answer) : a.answer == b.answer);
+      return a.to == b.to && note_tag(a.tag, b.tag) && (a.answer == b.answer || (waits(a) && note_tag(a.answer, b.answer)));
     }
     if (node.op == &structural().recv) {
       const auto &a = node.attrs.as<RecvAttrs>(), &b = next.attrs.as<RecvAttrs>();
@@ -45,21 +45,21 @@ class MovingAttrs {
     return false;
   }
 
-  // The node's attributes so many times later.
-  Attrs later(const Node& node, int times) {
-    if (times == 0) return node.attrs;
+  // The node's attributes so many times later, of `all` times that there are more.
+  Attrs later(const Node& node, int times, int all) {
+    const auto moved = [&](int64_t tag) { return tag + (tag > most_tag_ ? all : times) * tags_; };
     if (node.op == &structural().send) {
       SendAttrs attrs = node.attrs.as<SendAttrs>();
-      attrs.tag += times * tags_;
-      if (attrs.answer >= 0 && attrs.answer < kStepsEnd) attrs.answer += times * tags_;
+      attrs.tag = moved(attrs.tag);
+      if (waits(attrs)) attrs.answer = moved(attrs.answer);
       return Attrs::of(attrs);
     }
     if (node.op == &structural().recv) {
       RecvAttrs attrs = node.attrs.as<RecvAttrs>();
-      attrs.tag += times * tags_;
+      attrs.tag = moved(attrs.tag);
       return Attrs::of(attrs);
     }
-    const std::vector<int64_t>* const starts = starts_of(node);
+    const std::vector<int64_t>* const starts = times == 0 ? nullptr : starts_of(node);
     if (starts == nullptr) return node.attrs;
     SliceAttrs attrs = node.attrs.as<SliceAttrs>();
     for (size_t dim = 0; dim < starts->size(); ++dim) attrs.starts[dim] += times * (*starts)[dim];
@@ -90,14 +90,17 @@ class MovingAttrs {
     return found == starts_.end() ? nullptr : &found->second;
   }
 
+  static bool waits(const SendAttrs& attrs) { return attrs.answer >= 0 && attrs.answer < kStepsEnd; }
+
   bool note_tag(int64_t tag, int64_t next) {
     if (tags_ == 0) tags_ = next - tag;
     least_tag_ = std::min(least_tag_, tag);
+    most_tag_ = std::max(most_tag_, next);
     return next - tag == tags_ && tags_ > 0;
   }
 
   int64_t tags_ = 0;
-  int64_t least_tag_ = kMessageTags;
+  int64_t least_tag_ = kMessageTags, most_tag_ = 0;  // of those that move; what is above is of the step's end
   std::map<SliceOf, std::vector<int64_t>> starts_;
 };
 
@@ -254,9 +257,21 @@ class FoundPart {
           std::ranges::lower_bound(graph_.gradients(), first_value(begin + part_.length), {}, &GradientOf::gradient);
       return std::span(from, to);
     };
-    return std::ranges::equal(of_time(part_.begin), of_time(part_.end()), [&](const GradientOf& a, const GradientOf& b) {
-      return b.gradient == a.gradient + part_.values && b.of == a.of + (a.of >= first_moving_ ? part_.values : 0);
-    });
+    const bool same = std::ranges::equal(
+        of_time(part_.begin), of_time(part_.end()), [&](const GradientOf& a, const GradientOf& b) {
+          return b.gradient == a.gradient + part_.values && b.of == a.of + (a.of >= first_moving_ ? part_.values : 0);
+        });
+    // What is made once may be the gradient of values of all micro-batches, as the one of losses is.
+    std::vector<GradientOf> here, next;
+    for (const GradientOf& each : graph_.gradients()) {
+      if (each.gradient >= first_moving_) break;
+      const auto is_of = [&](NodeId begin) {
+        return each.of >= first_value(begin) && each.of < first_value(begin + part_.length);
+      };
+      if (is_of(part_.begin)) here.push_back({each.gradient, each.of + part_.values});
+      if (is_of(part_.end())) next.push_back(each);
+    }
+    return same && here == next;
   }
 
   bool later_attrs_move() const {
@@ -329,18 +344,10 @@ class Repeated {
     if (all.size() <= static_cast<size_t>(times)) all.resize(static_cast<size_t>(times) + 1);
     std::shared_ptr<const PartOf>& out = all[static_cast<size_t>(times)];
     if (out == nullptr) {
-      const Mesh mesh = with_micro_batches(from_);
-      const std::vector<int> axes = micro_batch_axes(mesh), chunks = seq_chunk_axes(mesh);
-      Shape whole = part->whole;
-      for (int dim = 0; dim < whole.rank(); ++dim) {
-        for (const int axis : part->layout->dims[static_cast<size_t>(dim)]) {
-          const bool is_ours = std::ranges::find(axes, axis) != axes.end();
-          if (is_ours && std::ranges::find(chunks, axis) == chunks.end())
-            whole[dim] = whole[dim] / (from_.micro_batches / from_.seq_chunks) * (to_.micro_batches / to_.seq_chunks);
-        }
-      }
+      PartOf later = *part;
+      later.micro_batch += int64_t{times} * part_.micro_batches;
       out = std::make_shared<const PartOf>(
-          PartOf{whole, part->layout, part->micro_batch + int64_t{times} * part_.micro_batches});
+          among(std::move(later), from_.mesh, {from_.micro_batches, to_.micro_batches, from_.seq_chunks}));
     }
     return out;
   }
@@ -355,20 +362,41 @@ class Repeated {
     if (mark.gradient_of >= found_.first_moving_node()) mark.gradient_of += times * part_.length;
     if (mark.micro_batch >= 0) mark.micro_batch += times * part_.micro_batches;
     to_.graph.set_mark(mark);
-    const NodeId made = to_.graph.add_node(*node.op, found_.attrs().later(node, times), inputs_, types_);
+    const NodeId made = to_.graph.add_node(*node.op, found_.attrs().later(node, times, times_), inputs_, types_);
     for (size_t i = 0; i < node.outputs.size(); ++i) define(node.outputs[i], times, to_.graph.node(made).outputs[i]);
   }
 
   void add_gradients() {
     const auto from = std::ranges::lower_bound(graph_.gradients(), found_.first_value(part_.begin), {}, &GradientOf::gradient);
     const auto to = std::ranges::lower_bound(graph_.gradients(), found_.first_value(part_.end()), {}, &GradientOf::gradient);
-    std::vector<GradientOf> all(graph_.gradients().begin(), to);
+    std::vector<GradientOf> all;
+    for (auto each = graph_.gradients().begin(); each != to;) {
+      const auto end = std::find_if(each, to, [&](const GradientOf& other) { return other.gradient != each->gradient; });
+      add_gradients_that_are({each, end}, all);
+      each = end;
+    }
     const auto add = [&](std::span<const GradientOf> some, int times) {
       for (const GradientOf& each : some) all.push_back({each.gradient + times * part_.values, later(each.of, times)});
     };
     for (int time = 1; time <= times_; ++time) add({from, to}, time);
     add({to, graph_.gradients().end()}, times_);
     to_.graph.add_gradients(std::move(all));
+  }
+
+  // One value before the place, which is the gradient of values that may be of all micro-batches, the last first.
+  void add_gradients_that_are(std::span<const GradientOf> one, std::vector<GradientOf>& all) const {
+    const ValueId begin = found_.first_value(part_.begin), end = found_.first_value(part_.end());
+    for (const GradientOf& each : one) {
+      if (each.of >= end) all.push_back({each.gradient, later(each.of, times_)});
+    }
+    for (int time = one[0].gradient < found_.first_moving() ? times_ : 0; time > 0; --time) {
+      for (const GradientOf& each : one) {
+        if (each.of >= begin && each.of < end) all.push_back({each.gradient, later(each.of, time)});
+      }
+    }
+    for (const GradientOf& each : one) {
+      if (each.of < end) all.push_back(each);
+    }
   }
 
   const Program& from_;

@@ -5,6 +5,7 @@
 
 #include "trireme/parallel/timetable/shorter.h"
 #include "trireme/partition/crews.h"
+#include "trireme/partition/fewer_micro_batches.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/pass/slice_crossings.h"
 
