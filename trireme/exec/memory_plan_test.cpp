@@ -160,7 +160,8 @@ TEST(MemoryPlan, any_placing_of_fewer_buffers_that_repeat_is_one_of_all) {
     std::vector<Lifetime> buffers;
     for (int i = 0; i < 10; ++i) {
       const bool stays = draw() % 2 == 0;
-      buffers.push_back({64 * (1 + static_cast<int64_t>(draw() % 9)), 0, stays ? 2000000 : static_cast<int>(draw() % 9)});
+      buffers.push_back(
+          {64 * (1 + static_cast<int64_t>(draw() % 9)), 0, stays ? 2000000 : static_cast<int>(draw() % 9)});
     }
     const size_t of_time = 3 + draw() % 30;
     std::vector<Lifetime> part;

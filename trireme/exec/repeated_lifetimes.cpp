@@ -61,8 +61,8 @@ class Repeats {
     return (buffer.last - buffer.first) / run_.steps + 1;
   }
 
-  // After how many times a buffer's place is used again: most, by their bytes, after as many as are alive at once, those
-  // that live longer after twice as many.
+  // After how many times a buffer's place is used again: most, by their bytes, after as many as are alive at once,
+  // those that live longer after twice as many.
   void choose_distances() {
     std::map<int, int64_t> bytes;
     int most = 1;

@@ -42,13 +42,16 @@ bool are_apart(const Program& program) {
   const MicroBatchSteps steps(program, micro_batches(program.mesh));
   const MicroBatchSteps::AxisSet all = steps.set_of(micro_batch_axes(program.mesh)),
                                  of_one = steps.set_of(seq_chunk_axes(program.mesh)), of_all = all & ~of_one;
-  const auto is_whole = [&](MicroBatchSteps::AxisSet axes) { return (axes & of_all) == 0 || (axes & of_all) == of_all; };
+  const auto is_whole = [&](MicroBatchSteps::AxisSet axes) {
+    return (axes & of_all) == 0 || (axes & of_all) == of_all;
+  };
   for (ValueId id = 0; id < static_cast<ValueId>(program.graph.values().size()); ++id) {
     if (!is_whole(steps.differs_along(id))) return false;
   }
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
     const bool is_late = steps.level_of(id) > 0 && steps.differs_along(program.graph.node(id)) != 0;
-    if (is_late || steps.kind_of(id) == MicroBatchSteps::Kind::kGather || !is_whole(steps.summed_over(id))) return false;
+    if (is_late || steps.kind_of(id) == MicroBatchSteps::Kind::kGather || !is_whole(steps.summed_over(id)))
+      return false;
   }
   return true;
 }

@@ -11,8 +11,8 @@ namespace trireme {
 
 class MicroBatchSteps {
  public:
-  // Of the program's first `count` micro-batches. It must outlive this. Throws kUnsupported for a collective of the model's own over the axis,
-  // kInvalidArgument where there would be too many nodes.
+  // Of the program's first `count` micro-batches. It must outlive this. Throws kUnsupported for a collective of the
+  // model's own over the axis, kInvalidArgument where there would be too many nodes.
   MicroBatchSteps(const Program& program, int64_t count);
 
   // Which of the axes of micro-batches something differs along: bit i is the i-th.

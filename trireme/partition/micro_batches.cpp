@@ -106,11 +106,8 @@ class Unroll {
     const ValueId made = to_.graph.add_input(input.name, local, input.role, input.init, input.saved_as, input.piece);
     to_.layouts.push_back(layout);
     to_.whole.push_back(whole);
-    if (steps_.differs_along(input.value) == 0) {
-      define(input.value, 0, made);
-    } else {
-      of_all_[input.value] = made;
-    }
+    if (steps_.differs_along(input.value) == 0) return define(input.value, 0, made);
+    of_all_[input.value] = made;
   }
 
   // The value is this for all micro-batches that are like `m` along what it differs along.
@@ -184,11 +181,9 @@ class Unroll {
         alike_.push_back({from_.layouts[at], from_.whole[at], std::vector<SharedPart>(static_cast<size_t>(count_))});
     }
     SharedPart& part = alike_[alike].parts[static_cast<size_t>(m)];
-    if (part == nullptr) {
-      const PartOf among_all{from_.whole[at], from_.layouts[at], m};
-      part = std::make_shared<PartOf>(
-          among(among_all, to_.mesh, {micro_batches(from_.mesh), count_, seq_chunks(from_.mesh)}));
-    }
+    const OtherCount count{micro_batches(from_.mesh), count_, to_.seq_chunks};
+    if (part == nullptr)
+      part = std::make_shared<PartOf>(among({from_.whole[at], from_.layouts[at], m}, to_.mesh, count));
     to_.set_part_of(id, part);
   }
 
@@ -496,7 +491,6 @@ class Unroll {
 
 Program in_micro_batches(Program program, const MicroBatchOptions& options) {
   const int64_t all = micro_batches(program.mesh), count = options.first > 0 ? options.first : all;
-  invariant(count <= all && count % seq_chunks(program.mesh) == 0, "{} of {} micro-batches are asked for", count, all);
   require(options.interleave >= 1 && count % options.interleave == 0,
           "{} a step cannot be interleaved by {}; take a number that divides them", counted(count, "micro-batch"),
           options.interleave);

@@ -19,8 +19,8 @@ namespace {
 struct Part {
   NodeId begin = 0;
   NodeId length = 0;
-  int times = 0;  // before its end
-  ValueId values = 0;  // that it makes
+  int times = 0;          // before its end
+  ValueId values = 0;     // that it makes
   int micro_batches = 0;  // of the program
 
   NodeId end() const { return begin + length; }
@@ -36,7 +36,8 @@ class MovingAttrs {
     if (node.op == &structural().slice) return note_slice(node, next);
     if (node.op == &structural().send) {
       const auto &a = node.attrs.as<SendAttrs>(), &b = next.attrs.as<SendAttrs>();
-      return a.to == b.to && note_tag(a.tag, b.tag) && (a.answer == b.answer || (waits(a) && note_tag(a.answer, b.answer)));
+      return a.to == b.to && note_tag(a.tag, b.tag) &&
+             (a.answer == b.answer || (waits(a) && note_tag(a.answer, b.answer)));
     }
     if (node.op == &structural().recv) {
       const auto &a = node.attrs.as<RecvAttrs>(), &b = next.attrs.as<RecvAttrs>();
@@ -257,8 +258,8 @@ class FoundPart {
           std::ranges::lower_bound(graph_.gradients(), first_value(begin + part_.length), {}, &GradientOf::gradient);
       return std::span(from, to);
     };
-    const bool same = std::ranges::equal(
-        of_time(part_.begin), of_time(part_.end()), [&](const GradientOf& a, const GradientOf& b) {
+    const bool same =
+        std::ranges::equal(of_time(part_.begin), of_time(part_.end()), [&](const GradientOf& a, const GradientOf& b) {
           return b.gradient == a.gradient + part_.values && b.of == a.of + (a.of >= first_moving_ ? part_.values : 0);
         });
     // What is made once may be the gradient of values of all micro-batches, as the one of losses is.
@@ -320,7 +321,8 @@ class Repeated {
       for (NodeId id = part_.begin; id < part_.end(); ++id) add(id, time);
     }
     for (NodeId id = part_.end(); id < static_cast<NodeId>(graph_.nodes().size()); ++id) add(id, times_);
-    for (const Output& output : graph_.outputs()) to_.graph.add_output(output.name, later(output.value, times_), output.updates);
+    for (const Output& output : graph_.outputs())
+      to_.graph.add_output(output.name, later(output.value, times_), output.updates);
     add_gradients();
     for (Update update : graph_.updates()) {
       update.gradient = later(update.gradient, times_);
@@ -367,11 +369,14 @@ class Repeated {
   }
 
   void add_gradients() {
-    const auto from = std::ranges::lower_bound(graph_.gradients(), found_.first_value(part_.begin), {}, &GradientOf::gradient);
-    const auto to = std::ranges::lower_bound(graph_.gradients(), found_.first_value(part_.end()), {}, &GradientOf::gradient);
+    const auto from =
+        std::ranges::lower_bound(graph_.gradients(), found_.first_value(part_.begin), {}, &GradientOf::gradient);
+    const auto to =
+        std::ranges::lower_bound(graph_.gradients(), found_.first_value(part_.end()), {}, &GradientOf::gradient);
     std::vector<GradientOf> all;
     for (auto each = graph_.gradients().begin(); each != to;) {
-      const auto end = std::find_if(each, to, [&](const GradientOf& other) { return other.gradient != each->gradient; });
+      const auto end =
+          std::find_if(each, to, [&](const GradientOf& other) { return other.gradient != each->gradient; });
       add_gradients_that_are({each, end}, all);
       each = end;
     }

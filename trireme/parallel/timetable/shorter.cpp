@@ -95,9 +95,8 @@ std::optional<ShorterTimetable> shorter(const Timetable& timetable) {
   }
   left_out -= left_out % step;
   if (2 * left_out < timetable.micro_batches) return std::nullopt;
-  ShorterTimetable out{{timetable.name, timetable.stages, timetable.micro_batches - left_out, timetable.seq_chunks, {}},
-                       left_out,
-                       {}};
+  ShorterTimetable out{
+      {timetable.name, timetable.stages, timetable.micro_batches - left_out, timetable.seq_chunks, {}}, left_out, {}};
   for (size_t crew = 0; crew < runs.size(); ++crew) {
     const Run& run = runs[crew];
     const int from = run.begin + before_cut(run);

@@ -9,7 +9,8 @@ namespace {
 
 TEST(Shorter, a_timetable_of_1f1b_is_that_of_fewer_micro_batches) {
   for (const int crews : {2, 4, 8}) {
-    const std::optional<ShorterTimetable> fewer = shorter(make_timetable("1f1b", {.crews = crews, .micro_batches = 192}));
+    const std::optional<ShorterTimetable> fewer =
+        shorter(make_timetable("1f1b", {.crews = crews, .micro_batches = 192}));
     ASSERT_TRUE(fewer.has_value());
     EXPECT_EQ(fewer->timetable.micro_batches + fewer->left_out, 192);
     EXPECT_LE(fewer->timetable.micro_batches, 3 * crews + 10);

@@ -220,8 +220,7 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Cr
       made.program = run_passes(std::move(program), own);
       if (!repeats.crews.empty()) {
         std::optional<Program> all = repeated(made.program, repeats.crews[crew], repeats.of_each);
-        made.program = Program();
-        is_made[static_cast<size_t>(at)] = all.has_value() ? 1 : 0;
+        is_made[static_cast<size_t>(at)] = all ? 1 : 0;
         if (!all) return;
         made.program = std::move(*all);
       }
@@ -436,10 +435,6 @@ ScopeStages stages_of_step(const Compiled& step) {
   for (const std::string& scope : several) out.erase(scope);
   return out;
 }
-
-}  // namespace
-
-namespace {
 
 // For programs beside those of the crews. Of a parameter that several read, the home is the same.
 std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {

@@ -64,6 +64,7 @@ struct Compiled {
   std::string search;                  // what was found, in words, where parallel.search says to search
   Program partitioned;                 // of all crews, before the passes
   std::optional<Timetable> timetable;  // of a pipeline
+  int64_t repeated = 0;                // micro-batches of the timetable that were not compiled, but are as others
   std::vector<std::string> remarks;    // what of what was asked for passes did not do, in words
   std::vector<CompiledCrew> crews;     // one, without a pipeline
 

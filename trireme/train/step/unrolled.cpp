@@ -38,12 +38,14 @@ CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_re
   MicroBatchOptions how{.sums_in_tree = options.numerics == Numerics::kInvariant,
                         .interleave = options.parallel.interleave};
   const bool is_pipeline = options.parallel.pipeline.crews > 1;
+  out.repeated = 0;
   std::optional<ShorterTimetable> fewer;
   if (is_pipeline) {
     out.timetable = timetable_for(out.graph, options.parallel, micro_batches(mesh));
     if (may_repeat) fewer = shorter_for(out, options);
   }
   if (fewer) {
+    out.repeated = fewer->left_out;
     made.repeats.of_each = static_cast<int>(micro_batches(mesh) / out.timetable->micro_batches);
     how.first = int64_t{fewer->timetable.micro_batches} * made.repeats.of_each;
     for (const ShorterTimetable::Crew& crew : fewer->crews)
