@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "trireme/base/error.h"
+#include "trireme/exec/repeated_lifetimes.h"
 
 namespace trireme::memory_plan_test {
 namespace {
@@ -116,6 +118,90 @@ class PipelinePart {
   std::vector<std::vector<size_t>> kept_;  // by micro-batch
   std::vector<size_t> sums_;
 };
+
+void expect_apart(const std::vector<Lifetime>& buffers, const MemoryPlan& plan) {
+  std::vector<size_t> order(buffers.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, {}, [&](size_t id) { return buffers[id].first; });
+  std::vector<size_t> alive;
+  for (const size_t id : order) {
+    const Lifetime& buffer = buffers[id];
+    std::erase_if(alive, [&](size_t other) { return buffers[other].last < buffer.first; });
+    for (const size_t other : alive) {
+      ASSERT_FALSE(plan.offsets[id] < plan.offsets[other] + buffers[other].bytes &&
+                   plan.offsets[other] < plan.offsets[id] + buffer.bytes)
+          << "buffers " << id << " and " << other;
+    }
+    ASSERT_LE(plan.offsets[id] + buffer.bytes, plan.bytes);
+    alive.push_back(id);
+  }
+}
+
+// Of so many that their places repeat.
+TEST(MemoryPlan, places_of_parts_of_pipelines_repeat) {
+  for (const int ahead : {0, 1, 3, 7}) {
+    const std::vector<Lifetime> buffers = PipelinePart().buffers(ahead, 160);
+    const std::optional<RepeatedLifetimes> repeated = repeated_lifetimes(buffers);
+    ASSERT_TRUE(repeated.has_value()) << ahead << " ahead";
+    EXPECT_LT(2 * repeated->lifetimes.size(), buffers.size());
+    const MemoryPlan plan = plan_memory(buffers);
+    expect_apart(buffers, plan);
+    EXPECT_LE(static_cast<double>(plan.bytes), 1.02 * static_cast<double>(plan.lower_bound)) << ahead << " ahead";
+  }
+}
+
+// A random part over and over, some of which lives for several times of it, between what is there once.
+TEST(MemoryPlan, any_placing_of_fewer_buffers_that_repeat_is_one_of_all) {
+  int repeat = 0;
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 draw(seed);
+    const int steps = 5 + static_cast<int>(draw() % 20), times = 60 + static_cast<int>(draw() % 40);
+    const int longest = seed % 2 == 0 ? steps : 3 * steps;
+    std::vector<Lifetime> buffers;
+    for (int i = 0; i < 10; ++i) {
+      const bool stays = draw() % 2 == 0;
+      buffers.push_back(
+          {64 * (1 + static_cast<int64_t>(draw() % 9)), 0, stays ? 2000000 : static_cast<int>(draw() % 9)});
+    }
+    const size_t of_time = 3 + draw() % 30;
+    std::vector<Lifetime> part;
+    for (size_t i = 0; i < of_time; ++i) {
+      const int first = 10 + static_cast<int>(draw() % static_cast<uint32_t>(steps));
+      part.push_back({64 * (1 + static_cast<int64_t>(draw() % 9)), first,
+                      first + static_cast<int>(draw() % static_cast<uint32_t>(longest))});
+    }
+    for (int time = 0; time < times; ++time) {
+      for (const Lifetime& each : part)
+        buffers.push_back({each.bytes, each.first + time * steps, each.last + time * steps});
+    }
+    for (int i = 0; i < 10; ++i) buffers.push_back({64, times * steps + 5 + i, times * steps + 9 + i});
+    const std::optional<RepeatedLifetimes> repeated = repeated_lifetimes(buffers);
+    if (!repeated) continue;
+    ++repeat;
+    // Each group where nothing else ever is, but for one that draws a place of another it is never beside.
+    std::vector<int64_t> offsets(repeated->lifetimes.size(), -1);
+    std::vector<std::vector<size_t>> at;  // by place, who is there
+    for (const std::vector<size_t>& group : repeated->groups) {
+      const auto is_free = [&](const std::vector<size_t>& there) {
+        return std::ranges::none_of(there, [&](size_t other) {
+          return std::ranges::any_of(group, [&](size_t id) {
+            const Lifetime &a = repeated->lifetimes[id], &b = repeated->lifetimes[other];
+            return a.first <= b.last && b.first <= a.last;
+          });
+        });
+      };
+      auto place = std::ranges::find_if(at, is_free);
+      if (place == at.end()) place = at.insert(at.end(), std::vector<size_t>());
+      place->insert(place->end(), group.begin(), group.end());
+      for (const size_t id : group) offsets[id] = 1024 * (place - at.begin());
+    }
+    MemoryPlan plan{.offsets = {}, .bytes = 1024 * static_cast<int64_t>(at.size())};
+    for (const size_t as : repeated->as) plan.offsets.push_back(offsets[as]);
+    expect_apart(buffers, plan);
+    ASSERT_FALSE(HasFatalFailure()) << "seed " << seed;
+  }
+  EXPECT_GT(repeat, 100);
+}
 
 TEST(MemoryPlan, parts_of_pipelines_lie_tight) {
   for (const int ahead : {1, 3, 7}) {

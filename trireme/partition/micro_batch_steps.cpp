@@ -6,15 +6,15 @@
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/rank_groups.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
 
 constexpr int64_t kMostNodes = int64_t{1} << 24;  // of all micro-batches: about ten times those of 96 layers in 192
 
-void check_number(const Program& program) {
+void check_number(const Program& program, int64_t count) {
   const auto nodes = static_cast<int64_t>(program.graph.nodes().size());
-  const int64_t count = micro_batches(program.mesh);
   require(count <= kMostNodes / std::max<int64_t>(nodes, 1),
           "{} of a step of {} operations are too many to be compiled; take fewer, larger ones",
           counted(count, "micro-batch"), nodes);
@@ -22,14 +22,15 @@ void check_number(const Program& program) {
 
 }  // namespace
 
-MicroBatchSteps::MicroBatchSteps(const Program& program)
+MicroBatchSteps::MicroBatchSteps(const Program& program, int64_t count)
     : program_(program),
       graph_(program.graph),
+      count_(count),
       axes_(micro_batch_axes(program.mesh)),
       chunk_axes_(seq_chunk_axes(program.mesh)),
       repeats_(graph_.nodes().size(), 0),
       level_of_value_(graph_.values().size(), 0) {
-  check_number(program);
+  check_number(program, count);
   for (const Shared<Layout>& layout : program.layouts) of_values_.push_back(differs_along(*layout));
   for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
     classify(id);
@@ -41,6 +42,10 @@ MicroBatchSteps::MicroBatchSteps(const Program& program)
 
 bool MicroBatchSteps::is_ours(int axis) const {
   return std::ranges::find(axes_, axis) != axes_.end();
+}
+
+bool MicroBatchSteps::is_chunk(int axis) const {
+  return std::ranges::find(chunk_axes_, axis) != chunk_axes_.end();
 }
 
 MicroBatchSteps::AxisSet MicroBatchSteps::set_of(const std::vector<int>& axes) const {
@@ -76,10 +81,9 @@ std::vector<int> MicroBatchSteps::axes_of(const Node& collective) const {
 const MicroBatchSteps::Likes& MicroBatchSteps::likes(AxisSet along) const {
   const auto [found, is_new] = likes_.try_emplace(along);
   if (!is_new) return found->second;
-  const int64_t count = micro_batches(program_.mesh);
   Likes& out = found->second;
-  out.all.resize(static_cast<size_t>(count));
-  for (int64_t m = 0; m < count; ++m) {
+  out.all.resize(static_cast<size_t>(count_));
+  for (int64_t m = 0; m < count_; ++m) {
     int64_t first = m;
     for (size_t i = 0; i < axes_.size(); ++i) {
       const int64_t stride = program_.mesh.stride(axes_[i]);
@@ -97,8 +101,7 @@ int64_t MicroBatchSteps::turn_of(NodeId id, int64_t m, AxisSet along) const {
   const bool is_last = level_of_[static_cast<size_t>(id)] > 0;
   if (is_backward == is_last) return out;
   for (size_t i = 0; i < axes_.size(); ++i) {
-    const bool is_chunk = std::ranges::find(chunk_axes_, axes_[i]) != chunk_axes_.end();
-    if (is_chunk && (along >> i & 1U) == 0)
+    if (is_chunk(axes_[i]) && (along >> i & 1U) == 0)
       out += (program_.mesh.axis(axes_[i]).size - 1) * program_.mesh.stride(axes_[i]);
   }
   return out;

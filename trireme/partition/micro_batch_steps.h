@@ -11,15 +11,16 @@ namespace trireme {
 
 class MicroBatchSteps {
  public:
-  // The program must outlive this. Throws kUnsupported for a collective of the model's own over the axis,
-  // kInvalidArgument where there would be too many nodes.
-  MicroBatchSteps(const Program& program);
+  // Of the program's first `count` micro-batches. It must outlive this. Throws kUnsupported for a collective of the
+  // model's own over the axis, kInvalidArgument where there would be too many nodes.
+  MicroBatchSteps(const Program& program, int64_t count);
 
   // Which of the axes of micro-batches something differs along: bit i is the i-th.
   using AxisSet = uint32_t;
   enum class Kind { kOrdinary, kSum, kGather, kSlice };
 
   bool is_ours(int axis) const;
+  bool is_chunk(int axis) const;  // of positions
   AxisSet set_of(const std::vector<int>& axes) const;
   AxisSet differs_along(const Layout& layout) const;
   AxisSet differs_along(ValueId id) const { return of_values_[static_cast<size_t>(id)]; }
@@ -37,6 +38,8 @@ class MicroBatchSteps {
   // Nodes in the order in which they can be done: those before any sum or gather over micro-batches, those that need no
   // other, and so on.
   const std::vector<std::vector<NodeId>>& levels() const { return levels_; }
+
+  int level_of(NodeId id) const { return level_of_[static_cast<size_t>(id)]; }
 
   // The first micro-batch that has the same coordinates along these axes.
   int64_t first_like(int64_t m, AxisSet along) const { return likes(along).first[static_cast<size_t>(m)]; }
@@ -71,6 +74,7 @@ class MicroBatchSteps {
 
   const Program& program_;
   const Graph& graph_;
+  int64_t count_;
   std::vector<int> axes_;
   std::vector<int> chunk_axes_;                // of them
   std::vector<AxisSet> of_values_, of_nodes_;  // which they differ along

@@ -11,6 +11,7 @@
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/sharding_rule.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/fewer_micro_batches.h"
 #include "trireme/partition/micro_batch_steps.h"
 
 namespace trireme {
@@ -22,8 +23,8 @@ class Unroll {
       : from_(from),
         graph_(from.graph),
         options_(options),
-        count_(micro_batches(from.mesh)),
-        steps_(from),
+        count_(options.first > 0 ? options.first : micro_batches(from.mesh)),
+        steps_(from, count_),
         parts_(graph_.values().size()),
         copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
     to_.graph = Graph(graph_.name());
@@ -105,11 +106,8 @@ class Unroll {
     const ValueId made = to_.graph.add_input(input.name, local, input.role, input.init, input.saved_as, input.piece);
     to_.layouts.push_back(layout);
     to_.whole.push_back(whole);
-    if (steps_.differs_along(input.value) == 0) {
-      define(input.value, 0, made);
-    } else {
-      of_all_[input.value] = made;
-    }
+    if (steps_.differs_along(input.value) == 0) return define(input.value, 0, made);
+    of_all_[input.value] = made;
   }
 
   // The value is this for all micro-batches that are like `m` along what it differs along.
@@ -183,7 +181,9 @@ class Unroll {
         alike_.push_back({from_.layouts[at], from_.whole[at], std::vector<SharedPart>(static_cast<size_t>(count_))});
     }
     SharedPart& part = alike_[alike].parts[static_cast<size_t>(m)];
-    if (part == nullptr) part = std::make_shared<PartOf>(PartOf{from_.whole[at], from_.layouts[at], m});
+    const OtherCount count{micro_batches(from_.mesh), count_, to_.seq_chunks};
+    if (part == nullptr)
+      part = std::make_shared<PartOf>(among({from_.whole[at], from_.layouts[at], m}, to_.mesh, count));
     to_.set_part_of(id, part);
   }
 
@@ -457,7 +457,7 @@ class Unroll {
     waiting.push_back({find(node.inputs[0], m), 1});
     begin(id, m);
     const Reduction reduction = def_of(node).collective->call(node.attrs).reduction;
-    const bool is_last = terms == node.attrs.as<CollectiveAttrs>().size;
+    const bool is_last = terms == static_cast<int64_t>(steps_.all_like(group, ~steps_.summed_over(id)).size());
     while (waiting.size() > 1 &&
            (is_last || !options_.sums_in_tree || waiting.back().terms == waiting[waiting.size() - 2].terms)) {
       const Waiting last = waiting.back();
@@ -490,11 +490,11 @@ class Unroll {
 }  // namespace
 
 Program in_micro_batches(Program program, const MicroBatchOptions& options) {
-  const int64_t count = micro_batches(program.mesh);
+  const int64_t all = micro_batches(program.mesh), count = options.first > 0 ? options.first : all;
   require(options.interleave >= 1 && count % options.interleave == 0,
           "{} a step cannot be interleaved by {}; take a number that divides them", counted(count, "micro-batch"),
           options.interleave);
-  return count == 1 ? std::move(program) : Unroll(program, options).run();
+  return all == 1 ? std::move(program) : Unroll(program, options).run();
 }
 
 }  // namespace trireme

@@ -15,6 +15,9 @@ struct MicroBatchOptions {
   // Of so many micro-batches each goes on while others exchange between ranks what they read next; it divides their
   // number. Activations of all of them are alive at a time.
   int64_t interleave = 1;
+  // So many of the micro-batches, from the first on, as if the batch had no more; 0: all of them. What they read of the
+  // batch's inputs is where it is among all.
+  int64_t first = 0;
 };
 
 // Chunks of positions (the axis "seq_chunk") have their forward passes from the first to the last and their backward

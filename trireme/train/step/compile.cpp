@@ -14,16 +14,14 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/by_hand.h"
-#include "trireme/partition/crews.h"
-#include "trireme/partition/micro_batches.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/recompute_rules.h"
-#include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search_text.h"
 #include "trireme/train/step/crew_stages.h"
 #include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/invariant.h"
+#include "trireme/train/step/unrolled.h"
 
 namespace trireme {
 
@@ -199,10 +197,13 @@ bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
          !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
 }
 
-std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CompileOptions& options,
-                                         const PassOptions& passes, std::span<const size_t> only) {
+// None where programs are to be repeated that do not repeat.
+std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CrewRepeats& repeats,
+                                         const CompileOptions& options, const PassOptions& passes,
+                                         std::span<const size_t> only) {
   const auto crews = static_cast<int>(programs.size());
   std::vector<CompiledCrew> out(only.empty() ? programs.size() : only.size());
+  std::vector<char> is_made(out.size(), 1);
   const auto compile_crew = [&](int64_t at, int) {
     const auto crew = only.empty() ? static_cast<size_t>(at) : only[static_cast<size_t>(at)];
     PassOptions own = passes;
@@ -214,6 +215,12 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
     const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
     if (!chooses_homes(options, passes)) {
       made.program = run_passes(std::move(program), own);
+      if (!repeats.crews.empty()) {
+        std::optional<Program> all = repeated(made.program, repeats.crews[crew], repeats.of_each);
+        is_made[static_cast<size_t>(at)] = all ? 1 : 0;
+        if (!all) return;
+        made.program = std::move(*all);
+      }
       made.plan = plan_of(made.program);
       made.homes = with_own_homes(passes, made.plan);
       made.remarks = std::move(remarks);
@@ -233,6 +240,7 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Co
   };
   ThreadPool none(1);
   (options.pool != nullptr ? *options.pool : none).run(static_cast<int64_t>(out.size()), compile_crew);
+  if (std::ranges::count(is_made, 0) > 0) out.clear();
   return out;
 }
 
@@ -312,37 +320,41 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
 
 }  // namespace
 
-CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
+namespace {
+
+// A graph that was cut.
+Compiled begun(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = options.passes.verify ? verify(graph) : std::vector<std::string>();
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
   check_chunks(options);
-  CrewPrograms made{partitioned(std::move(graph), options), {}};
-  Compiled& out = made.whole;
+  Compiled out = partitioned(std::move(graph), options);
   take_rates(options, out.strategy.mesh, out);
   check_asked(out, options);
-  const bool in_tree = options.numerics == Numerics::kInvariant;
-  Program whole =
-      in_micro_batches(out.partitioned, {.sums_in_tree = in_tree, .interleave = options.parallel.interleave});
-  if (options.parallel.pipeline.crews == 1) {
-    made.programs.push_back(std::move(whole));
-    return made;
-  }
-  out.timetable = timetable_for(out.graph, options.parallel, whole.micro_batches);
-  if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
-      how_sliced != SliceCrossings::kNever) {
-    const bool always = how_sliced == SliceCrossings::kAlways;
-    std::vector<PassRemark> remarks;
-    whole = slice_crossings(std::move(whole), crews_of_stages(*out.timetable),
-                            always ? std::nullopt : std::optional(out.rates), always ? &remarks : nullptr);
-    out.remarks = remarks_of_crews({&remarks, 1});
-  }
-  made.programs = in_crews(std::exchange(whole, Program()), *out.timetable);
-  return made;
+  return out;
+}
+
+// Whether passes may see fewer micro-batches than there are.
+bool may_repeat(const CompileOptions& options) {
+  const PassOptions& passes = options.passes;
+  return passes.dump_dir.empty() && passes.stop_after.empty() && !chooses_homes(options, passes);
+}
+
+}  // namespace
+
+CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
+  return unrolled(begun(std::move(graph), options), options, false);
 }
 
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only) {
   Compiled out = std::move(from.whole);
-  out.crews = compiled_crews(std::move(from.programs), options, pass_options(out, options), only);
+  const PassOptions passes = pass_options(out, options);
+  out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  if (out.crews.empty()) {
+    TRIREME_LOG(kDebug, "plan", "'{}' does not repeat; all its micro-batches are compiled", out.graph.name());
+    from = unrolled(std::move(out), options, false);
+    out = std::move(from.whole);
+    out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  }
   if (!only.empty()) return out;
   std::vector<std::vector<PassRemark>> remarks;
   for (const CompiledCrew& crew : out.crews) remarks.push_back(crew.remarks);
@@ -359,7 +371,7 @@ Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::sp
 }
 
 Compiled compile(Graph graph, const CompileOptions& options) {
-  return compile_crews(crew_programs(std::move(graph), options), options);
+  return compile_crews(unrolled(begun(std::move(graph), options), options, may_repeat(options)), options);
 }
 
 namespace {
@@ -420,10 +432,6 @@ ScopeStages stages_of_step(const Compiled& step) {
   for (const std::string& scope : several) out.erase(scope);
   return out;
 }
-
-}  // namespace
-
-namespace {
 
 // For programs beside those of the crews. Of a parameter that several read, the home is the same.
 std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {

@@ -12,6 +12,7 @@
 #include "trireme/exec/execution_plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/parallel.h"
+#include "trireme/partition/repeat.h"
 #include "trireme/pass/home_candidates.h"
 #include "trireme/pass/passes.h"
 
@@ -35,6 +36,10 @@ struct CompileOptions {
   // By what sums over ranks are put together and updates placed, where parallel.communication names no machine; none:
   // what a host usually has.
   std::function<Machine(const Mesh&)> measure = {};
+  // Where a pipeline does the same for one micro-batch after the other, a few of them are compiled, and the others are
+  // as these (partition/repeat.h), from so many nodes of all micro-batches on: those of fewer are compiled in no
+  // time.
+  size_t repeat_from = 20000;
   // On whose threads the crews of a pipeline are compiled, side by side; null: one after the other.
   ThreadPool* pool = nullptr;
 };
@@ -59,6 +64,7 @@ struct Compiled {
   std::string search;                  // what was found, in words, where parallel.search says to search
   Program partitioned;                 // of all crews, before the passes
   std::optional<Timetable> timetable;  // of a pipeline
+  int64_t repeated = 0;                // micro-batches of the timetable that were not compiled, but are as others
   std::vector<std::string> remarks;    // what of what was asked for passes did not do, in words
   std::vector<CompiledCrew> crews;     // one, without a pipeline
 
@@ -69,11 +75,18 @@ struct Compiled {
 
 Compiled compile(Graph graph, const CompileOptions& options);
 
+// What programs of fewer micro-batches are to repeat, by crew; none: they have all.
+struct CrewRepeats {
+  std::vector<Repeat> crews;
+  int of_each = 1;  // micro-batches of a program in one of the timetable
+};
+
 // A graph that was cut, computed in micro-batches, and divided among the crews: what compile() begins with, and what
 // does not depend on `passes`.
 struct CrewPrograms {
   Compiled whole;  // without crews
   std::vector<Program> programs;
+  CrewRepeats repeats = {};
 };
 CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
 // What it goes on with: passes, memory, kernels, and the check of all ranks' communication. With `only`, these crews

@@ -1,0 +1,28 @@
+// Repeating what a crew does for each micro-batch: from the program of a step of a few micro-batches, after its passes,
+// to that of one of many. So passes see a program that does not grow with micro-batches.
+//
+// A crew's program has a part that is there several times, one after the other: its nodes are the same but that each
+// reads what the nodes before it made so many values ago, and is of a micro-batch as many later. What crosses from one
+// time to the next is the same too. Then one time more, or many, make the program of a step of more micro-batches:
+// what the part reads and leaves behind is, each time, what the next one reads.
+#pragma once
+
+#include <optional>
+
+#include "trireme/ir/program.h"
+#include "trireme/parallel/timetable/timetable.h"
+
+namespace trireme {
+
+struct Repeat {
+  int micro_batches = 1;  // of the timetable, that are done in the part that is repeated
+  int times = 0;          // that it is repeated more
+  Unit at;                // about where: before the nodes of this unit
+};
+
+// The program of a crew, whose micro-batches are the first of more, with the others; `of_each` micro-batches of the
+// program are one of the timetable. Nothing where the program is not one that repeats as described, or it repeats less
+// often before the place than what is read is away.
+std::optional<Program> repeated(const Program& program, const Repeat& repeat, int of_each);
+
+}  // namespace trireme
