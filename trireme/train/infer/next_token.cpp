@@ -29,6 +29,10 @@ Assembly assembly_on(const JobConfig& config, nn::Module& model, int64_t ranks) 
   return assembly;
 }
 
+Graph whole_sequence(const Assembly& assembly) {
+  return inference_of(assembly, 1);
+}
+
 // Tokens that are read at once: a product of so many rows takes less time for each than one that waits for the matrix
 // to be read. A block that is not full takes as long as one that is: an eighth of its
 // tokens is worth it.
