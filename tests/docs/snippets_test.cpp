@@ -76,7 +76,7 @@ TEST(Snippets, ATrainedModelPredictsOnRanksThatShareIt) {
     const tr::HostTensor x(tr::TensorType{tr::DType::kF32, {16, 8}}), y(tr::TensorType{tr::DType::kI32, {16}});
     // clang-format off
 const tr::ckpt::Reader checkpoint("runs/mine/checkpoints");
-tr::Predictor predictor([&](const tr::Tensor& x) { return net(x); },
+tr::Predictor predictor([&](const tr::Tensor& in) { return net(in); },
                         {{"x", {tr::DType::kF32, {16, 8}}}, {"y", {tr::DType::kI32, {16}}}}, checkpoint,
                         {.mode = tr::Mode::kSemiAuto, .parallel = {.mesh = "dp=1,tp=2"}}, job.world(), &job.pool());
 predictor.run(std::vector<tr::View>{x.view(), y.view()});  // of y, which this model does not read, the type alone counts

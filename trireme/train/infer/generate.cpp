@@ -76,7 +76,8 @@ std::string generate(const JobConfig& config, const ckpt::Reader& checkpoint, co
   check_writing(config, options);
   require(options.most_seconds == 0, "generate: most_seconds = {} on several ranks, whose clocks differ; use 0",
           options.most_seconds);
-  NextTokens model(config, checkpoint, world, pool);
+  const int64_t most_tokens = std::ssize(options.prompt) + std::max<int64_t>(options.tokens, 1) - 1;
+  NextTokens model(config, checkpoint, world, pool, most_tokens);
   return written_by(model, options, each);
 }
 

@@ -80,7 +80,8 @@ NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, Thre
       can_decode_(model_of(config).can_decode()),
       window_({DType::kI32, {1, context_}}) {}
 
-NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool)
+NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool,
+                       int64_t most_tokens)
     : pool_(pool),
       model_(make_model(config)),
       assembly_(assembly_on(in_f32(config), *model_, world ? world->size() : 1)),
@@ -95,7 +96,7 @@ NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, 
   CompileOptions how = compile_options(assembly_, assembly_.options.parallel, ranks, pool ? pool->size() : 1);
   how.stored = &none;
   std::optional<Graph> beside;
-  if (can_decode_) beside = whole_sequence(assembly_);
+  if (can_decode_ && most_tokens > context_) beside = whole_sequence(assembly_);
   session_ =
       std::make_unique<Session>(can_decode_ ? decoding_of(assembly_) : whole_sequence(assembly_), std::move(beside),
                                 Session::Options{.world = world, .pool = pool, .compile = how});
@@ -134,7 +135,10 @@ NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Function
 
 Executor& NextTokens::of_whole_sequences() {
   if (!session_) return *run_of(whole_, [this] { return whole_sequence(assembly_); }).executor;
-  return can_decode_ ? session_->evaluation() : session_->step();
+  if (!can_decode_) return session_->step();
+  require(session_->has_evaluation(), "more tokens are asked for than was said: they are more than the context's {}",
+          context_);
+  return session_->evaluation();
 }
 
 Executor& NextTokens::of_next_token() {

@@ -37,7 +37,10 @@ class NextTokens {
   // On all ranks of the world (null: one), cut as the configuration's section [parallel] says, by tensor parallelism, a
   // pipeline, or both; each rank reads its pieces of the checkpoint, and keeps its pieces of keys and values. Every
   // call is collective, of the same tokens, and all ranks get the same logits. Throws as check_cuts_of_one_sequence.
-  NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool);
+  // Of more tokens than `most_tokens` nothing is asked: where they fit into the context, there is no graph of whole
+  // sequences.
+  NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool,
+             int64_t most_tokens);
 
   int64_t context() const { return context_; }  // tokens that a prediction may depend on
   bool can_decode() const { return can_decode_; }

@@ -182,7 +182,7 @@ std::vector<std::vector<float>> some_logits(NextTokens& model) {
 TEST_P(EveryKind, predicts_on_ranks_that_share_it_what_one_rank_predicts) {
   const TempDirectory folder;
   const ckpt::Reader checkpoint(saved(config(), folder));
-  NextTokens one(config(), checkpoint, nullptr, nullptr);
+  NextTokens one(config(), checkpoint, nullptr, nullptr, 8);
   const std::vector<std::vector<float>> want = some_logits(one);
   std::mutex mutex;
   const bool heads_divide = std::ranges::count(GetParam(), "model.kv_heads=1") == 0;
@@ -192,7 +192,7 @@ TEST_P(EveryKind, predicts_on_ranks_that_share_it_what_one_rank_predicts) {
     set_keys(cut, {"parallel.mode=semi_auto_parallel", fmt::format("parallel.tp={}", tp),
                    fmt::format("parallel.pp={}", pp)});
     comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-      NextTokens model(cut, checkpoint, &world, nullptr);
+      NextTokens model(cut, checkpoint, &world, nullptr, 8);
       const std::vector<std::vector<float>> got = some_logits(model);
       const std::lock_guard lock(mutex);
       for (size_t k = 0; k < want.size(); ++k) {
@@ -204,16 +204,27 @@ TEST_P(EveryKind, predicts_on_ranks_that_share_it_what_one_rank_predicts) {
   }
 }
 
+TEST(NextTokens, of_as_many_as_fit_take_no_memory_for_whole_sequences) {
+  const JobConfig config = model_of_kind("gpt");
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(config, folder));
+  NextTokens few(config, checkpoint, nullptr, nullptr, kContext), more(config, checkpoint, nullptr, nullptr, 8);
+  const std::vector<int32_t> tokens{1, 2, 3, 4, 5, 6}, beyond{1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(copy(few.logits(tokens)), copy(more.logits(tokens)));
+  EXPECT_EQ(more.logits(beyond).size(), 256U);
+  EXPECT_THROW(few.logits(beyond), Error);
+}
+
 TEST(NextTokens, a_mixture_is_shared_by_ranks_too) {
   const JobConfig config = model_of_kind("gpt", {"model.experts=2"});
   const TempDirectory folder;
   const ckpt::Reader checkpoint(saved(config, folder));
-  NextTokens one(config, checkpoint, nullptr, nullptr);
+  NextTokens one(config, checkpoint, nullptr, nullptr, 8);
   const std::vector<float> want = copy(one.logits(std::vector<int32_t>{1, 2}));
   JobConfig cut = config;
   set_keys(cut, {"parallel.mode=semi_auto_parallel", "parallel.tp=2"});
   comm::spawn_ranks(2, "threads", [&](comm::World& world) {
-    NextTokens model(cut, checkpoint, &world, nullptr);
+    NextTokens model(cut, checkpoint, &world, nullptr, 8);
     const std::vector<float> got = copy(model.logits(std::vector<int32_t>{1, 2}));
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5);
   });
@@ -229,7 +240,7 @@ TEST(NextTokens, of_ranks_that_would_have_parts_of_one_sequence_are_refused) {
     std::string out;
     comm::spawn_ranks(2, "threads", [&](comm::World& world) {
       try {
-        NextTokens model(cut, checkpoint, &world, nullptr);
+        NextTokens model(cut, checkpoint, &world, nullptr, 8);
       } catch (const Error& e) {
         if (world.rank() == 0) out = e.what();
       }

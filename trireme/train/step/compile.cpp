@@ -136,7 +136,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
     out.partitioned = by_hand(out.graph, out.strategy);
     return out;
   }
-  const ScopeStages stages = stages_for(out.graph, options);
+  const ScopeStages stages = stages_for(out.graph, options.parallel, options.stages);
   const SemiAutoOptions asked{.stored = options.stored, .numerics = options.numerics, .stages = stages};
   const Parallel& parallel = options.parallel;
   out.strategy = parallel.search.kind != SearchKind::kNone
@@ -144,8 +144,8 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
                      : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
   if (out.strategy.stages.empty()) {
     out.strategy.stages = stages;
-  } else {
-    check_written_stages(out.graph, out.strategy.stages, options);
+  } else if (options.stored == nullptr) {  // else beside a step, whose check it was
+    check_written_stages(out.graph, out.strategy.stages, parallel);
   }
   out.partitioned =
       narrow_gathers(partition(out.graph, out.strategy, partition_options(options, out.graph, out.strategy.mesh)));

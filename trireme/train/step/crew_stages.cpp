@@ -21,15 +21,12 @@ Timetable timetable_of_step(const Graph& graph, const Parallel& parallel) {
 
 }  // namespace
 
-ScopeStages stages_for(const Graph& graph, const CompileOptions& options) {
-  const Parallel& parallel = options.parallel;
-  if (parallel.pipeline.crews == 1 || !options.stages.empty()) return options.stages;
+ScopeStages stages_for(const Graph& graph, const Parallel& parallel, const ScopeStages& given) {
+  if (parallel.pipeline.crews == 1 || !given.empty()) return given;
   return choose_stages(graph, timetable_of_step(graph, parallel).stages, parallel.pipeline.rules);
 }
 
-void check_written_stages(const Graph& graph, const ScopeStages& stages, const CompileOptions& options) {
-  const Parallel& parallel = options.parallel;
-  if (options.stored != nullptr) return;  // beside a step, whose check it was
+void check_written_stages(const Graph& graph, const ScopeStages& stages, const Parallel& parallel) {
   if (parallel.pipeline.crews == 1) {
     TRIREME_LOG(kWarn, "plan",
                 "the stages in the strategy's file change nothing: the job has no pipeline (parallel.pp)");
