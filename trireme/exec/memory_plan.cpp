@@ -231,7 +231,7 @@ std::optional<MemoryPlan> place_repeated(std::span<const Lifetime> buffers, int6
   if (!repeated) return std::nullopt;
   MemoryPlan few;
   few.bytes = bound + bound / 32 + 1;
-  for (const PlacingOrder& how : {kByTime[0], kByTime[2]}) {
+  for (const PlacingOrder& how : {kByTime[0], kByTime[2], kByTime[1]}) {
     MemoryPlan placed = Groups(repeated->lifetimes, repeated->groups, alignment).place(how, few.bytes);
     if (placed.bytes < few.bytes) few = std::move(placed);
     if (few.bytes <= bound + bound / 64) break;
