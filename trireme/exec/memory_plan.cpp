@@ -199,7 +199,7 @@ class Groups {
         taken_.add(buffers_[id], {offset, offset + bytes});
       }
       plan.bytes = std::max(plan.bytes, offset + bytes);
-      if (plan.bytes > most) break;
+      if (plan.bytes >= most) break;
     }
     return plan;
   }
@@ -229,16 +229,18 @@ class Groups {
 std::optional<MemoryPlan> place_repeated(std::span<const Lifetime> buffers, int64_t alignment, int64_t bound) {
   const std::optional<RepeatedLifetimes> repeated = repeated_lifetimes(buffers);
   if (!repeated) return std::nullopt;
-  const int64_t most = bound + bound / 64;
-  for (const PlacingOrder& how : {kByTime[0], kByTime[1]}) {
-    const MemoryPlan few = Groups(repeated->lifetimes, repeated->groups, alignment).place(how, most);
-    if (few.bytes > most) continue;
-    MemoryPlan plan;
-    plan.bytes = few.bytes;
-    for (const size_t as : repeated->as) plan.offsets.push_back(few.offsets[as]);
-    return plan;
+  MemoryPlan few;
+  few.bytes = bound + bound / 32 + 1;
+  for (const PlacingOrder& how : {kByTime[0], kByTime[2], kByTime[1]}) {
+    MemoryPlan placed = Groups(repeated->lifetimes, repeated->groups, alignment).place(how, few.bytes);
+    if (placed.bytes < few.bytes) few = std::move(placed);
+    if (few.bytes <= bound + bound / 64) break;
   }
-  return std::nullopt;
+  if (few.offsets.empty()) return std::nullopt;
+  MemoryPlan plan;
+  plan.bytes = few.bytes;
+  for (const size_t as : repeated->as) plan.offsets.push_back(few.offsets[as]);
+  return plan;
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST(MemoryPlan, places_of_parts_of_pipelines_repeat) {
     EXPECT_LT(2 * repeated->lifetimes.size(), buffers.size());
     const MemoryPlan plan = plan_memory(buffers);
     expect_apart(buffers, plan);
-    EXPECT_LE(static_cast<double>(plan.bytes), 1.02 * static_cast<double>(plan.lower_bound)) << ahead << " ahead";
+    EXPECT_LE(static_cast<double>(plan.bytes), 1.03 * static_cast<double>(plan.lower_bound)) << ahead << " ahead";
   }
 }
 

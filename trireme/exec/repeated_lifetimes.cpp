@@ -29,7 +29,7 @@ class Repeats {
 
   std::optional<RepeatedLifetimes> run() {
     if (!find_run()) return std::nullopt;
-    choose_distances();
+    choose_distance();
     if (!choose_cut()) return std::nullopt;
     return shorter();
   }
@@ -61,27 +61,27 @@ class Repeats {
     return (buffer.last - buffer.first) / run_.steps + 1;
   }
 
-  // After how many times a buffer's place is used again: most, by their bytes, after as many as are alive at once,
-  // those that live longer after twice as many.
-  void choose_distances() {
+  // After how many times places are used again: as many as most of what lives from one time to others, by its bytes, is
+  // alive at once, so that it lies tight, or twice as many where anything lives longer.
+  void choose_distance() {
     std::map<int, int64_t> bytes;
     int most = 1;
     for (size_t i = 0; i < run_.count; ++i) {
-      most = std::max(most, times_alive(i));
-      bytes[times_alive(i)] += at(run_.begin + i).bytes / 64 * times_alive(i);
+      const int times = times_alive(i);
+      most = std::max(most, times);
+      if (times > 1) bytes[times] += at(run_.begin + i).bytes / 64 * times;
     }
-    usual_ = std::ranges::max_element(bytes, {}, [](const auto& each) { return each.second; })->first;
-    if (most > 2 * usual_) usual_ = most;
-    all_distance_ = most > usual_ ? 2 * usual_ : usual_;
+    const auto by_bytes = std::ranges::max_element(bytes, {}, [](const auto& each) { return each.second; });
+    const int usual = bytes.empty() ? 1 : by_bytes->first;
+    distance_ = most <= usual ? usual : most <= 2 * usual ? 2 * usual : most;
     reach_ = most + 1;
   }
-  int distance_of(size_t of_time) const { return times_alive(of_time) <= usual_ ? usual_ : all_distance_; }
 
   // Times [cut_, cut_ + left_out_) are left out.
   bool choose_cut() {
-    cut_ = all_distance_ + reach_;
+    cut_ = distance_ + reach_;
     left_out_ = run_.times() - cut_ - reach_;
-    left_out_ -= left_out_ % all_distance_;
+    left_out_ -= left_out_ % distance_;
     if (left_out_ <= 0 || 3 * static_cast<size_t>(left_out_) * run_.count < all_.size()) return false;
     cut_step_ = at(first_of(cut_)).first;
     // What is in use longer than its time, and ends in what is left out, would have no end.
@@ -114,13 +114,13 @@ class Repeats {
       }
       const size_t in_time = (here - run_.begin) % run_.count;
       const int time = static_cast<int>((here - run_.begin) / run_.count);
-      const auto [known, is_new] = group_of.emplace(std::pair(in_time, time % distance_of(in_time)), out.groups.size());
+      const auto [known, is_new] = group_of.emplace(std::pair(in_time, time % distance_), out.groups.size());
       if (is_new) out.groups.emplace_back();
       out.groups[known->second].push_back(id);
     }
     for (size_t place = from; place < to; ++place) {
-      const int time = static_cast<int>((place - from) / run_.count) % all_distance_;
-      const size_t like = first_of(cut_ - all_distance_ + time) + (place - from) % run_.count;
+      const int time = static_cast<int>((place - from) / run_.count) % distance_;
+      const size_t like = first_of(cut_ - distance_ + time) + (place - from) % run_.count;
       out.as[order_[place]] = out.as[order_[like]];
     }
     return out;
@@ -129,9 +129,8 @@ class Repeats {
   std::span<const Lifetime> all_;
   std::vector<size_t> order_;
   Run run_;
-  int usual_ = 1;         // times until a place is used again
-  int all_distance_ = 1;  // until all are
-  int reach_ = 1;         // times that two buffers in use at once are apart, at most
+  int distance_ = 1;  // times until a place is used again
+  int reach_ = 1;     // times that two buffers in use at once are apart, at most
   int cut_ = 0;
   int left_out_ = 0;
   int cut_step_ = 0;

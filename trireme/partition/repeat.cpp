@@ -391,10 +391,14 @@ class Repeated {
   // One value before the place, which is the gradient of values that may be of all micro-batches, the last first.
   void add_gradients_that_are(std::span<const GradientOf> one, std::vector<GradientOf>& all) const {
     const ValueId begin = found_.first_value(part_.begin), end = found_.first_value(part_.end());
+    if (one[0].gradient >= found_.first_moving()) {
+      all.insert(all.end(), one.begin(), one.end());
+      return;
+    }
     for (const GradientOf& each : one) {
       if (each.of >= end) all.push_back({each.gradient, later(each.of, times_)});
     }
-    for (int time = one[0].gradient < found_.first_moving() ? times_ : 0; time > 0; --time) {
+    for (int time = times_; time > 0; --time) {
       for (const GradientOf& each : one) {
         if (each.of >= begin && each.of < end) all.push_back({each.gradient, later(each.of, time)});
       }
