@@ -33,15 +33,16 @@ JobConfig cut_for(JobConfig trained, const GenerateArgs& args, int64_t ranks, co
   const JobConfig plain;
   trained.train.device = plain.train.device;
   if (ranks == 1 && args.set.empty() && args.tp <= 1 && args.pp == 1) return trained;
-  std::vector<std::string> keys{
-      "parallel.mode=semi_auto_parallel", fmt::format("parallel.pp={}", args.pp),
-      fmt::format("parallel.tp={}", args.tp > 0 ? args.tp : std::max<int64_t>(1, ranks / args.pp))};
+  std::vector<std::string> keys{"parallel.mode=semi_auto_parallel", fmt::format("parallel.pp={}", args.pp)};
+  const bool has_mesh =
+      std::ranges::any_of(args.set, [](const std::string& each) { return each.starts_with("parallel.mesh="); });
+  if (args.tp > 0 || !has_mesh)  // a mesh says what tp does
+    keys.push_back(fmt::format("parallel.tp={}", args.tp > 0 ? args.tp : std::max<int64_t>(1, ranks / args.pp)));
   for (const std::string& each : args.set) {
     require(each.starts_with("parallel."),
             "generate: --set {}: only how ranks share the model can be set, keys of [parallel]; the rest is the "
             "checkpoint's",
             each);
-    if (each.starts_with("parallel.mesh=") && args.tp == 0) keys.erase(keys.begin() + 2);  // it says what tp does
     keys.push_back(each);
   }
   return parse_config(to_toml(trained), checkpoint + " (configuration)", keys);
