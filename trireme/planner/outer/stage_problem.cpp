@@ -9,6 +9,8 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
 int64_t divided_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -43,7 +45,7 @@ int64_t least_of_a_crew(const StageProblem& problem, int64_t (PartPrice::*value)
 
 // One stage, part by part.
 struct StageSum {
-  int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0;
+  int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
   void add(const PartPrice& part) {
     pass += part.pass();
     once += part.once();
@@ -51,7 +53,10 @@ struct StageSum {
     kept += part.kept;
     waiting += part.waiting;
     work = std::max(work, part.work);
+    host += part.host;
+    disk += part.disk;
   }
+  bool fits_elsewhere(const StageProblem& problem) const { return host <= problem.host && disk <= problem.disk; }
   // Of a crew that has this stage alone.
   int64_t bytes(const std::vector<HeldMoment>& held) const {
     int64_t most = 0;
@@ -119,7 +124,9 @@ class WithinCaps {
     StageSum sum;
     for (size_t i = begin; i < problem_.parts.size(); ++i) {
       sum.add(problem_.parts[i]);
-      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.held[stage]) > problem_.memory) return;
+      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.held[stage]) > problem_.memory ||
+          !sum.fits_elsewhere(problem_))
+        return;
       if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
     }
   }
@@ -144,8 +151,17 @@ std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value val
 
 namespace {
 
-bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  return std::ranges::max(bytes_of_crews(problem, begins)) <= problem.memory;
+bool all_fit_elsewhere(const StageProblem& problem, const std::vector<StageSum>& stages) {
+  const auto crews = static_cast<size_t>(problem.shape.crews());
+  for (size_t crew = 0; crew < crews; ++crew) {
+    StageSum all;
+    for (size_t stage = crew; stage < stages.size(); stage += crews) {
+      all.host += stages[stage].host;
+      all.disk += stages[stage].disk;
+    }
+    if (!all.fits_elsewhere(problem)) return false;
+  }
+  return true;
 }
 
 std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
@@ -176,19 +192,20 @@ void check_range(const StageProblem& problem) {
   }
   const auto idle =
       static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) + std::abs(shape.idle_weight));
-  double passes = 0, once = 0, kept = 0, bytes = 0;
+  double passes = 0, once = 0, kept = 0, bytes = 0, elsewhere = 0;
   for (const PartPrice& part : problem.parts) {
     passes += static_cast<double>(part.pass());
     once += static_cast<double>(part.once());
     kept += static_cast<double>(std::max(part.kept, part.waiting));
     bytes +=
         static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
+    elsewhere += static_cast<double>(part.host) + static_cast<double>(part.disk);
   }
   const auto crews = static_cast<double>(shape.crews()), micro_batches = static_cast<double>(problem.micro_batches);
   const double transfers =
       static_cast<double>(shape.transfers) * crews + static_cast<double>(shape.more_transfers) * micro_batches;
   const double step = passes * (micro_batches + idle) + once + static_cast<double>(problem.crossing) * transfers;
-  require(step < kMost && bytes + kept * static_cast<double>(held) < kMost,
+  require(step < kMost && bytes + kept * static_cast<double>(held) < kMost && elsewhere < kMost,
           "a step of {} micro-batches takes more than 26 days by the prices of its parts, or a stage more than 2 EiB; "
           "take a smaller batch (train.batch counts samples, not tokens)",
           problem.micro_batches);
@@ -218,6 +235,25 @@ std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vect
   for (size_t crew = 0; crew < crews; ++crew)
     out.push_back(bytes_of_crew(stages, crew, crews, problem.shape.held[crew]));
   return out;
+}
+
+std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins,
+                                     int64_t PartPrice::*tier) {
+  std::vector<int64_t> out(problem.shape.held.size(), 0);
+  for (size_t stage = 0; stage < begins.size(); ++stage) {
+    const size_t end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : problem.parts.size();
+    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) out[stage % out.size()] += problem.parts[i].*tier;
+  }
+  return out;
+}
+
+bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const size_t crews = problem.shape.held.size();
+  for (size_t crew = 0; crew < crews; ++crew) {
+    if (bytes_of_crew(stages, crew, crews, problem.shape.held[crew]) > problem.memory) return false;
+  }
+  return all_fit_elsewhere(problem, stages);
 }
 
 std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
@@ -259,7 +295,6 @@ int64_t bound_of_longer_parts(const StageProblem& problem) {
 }
 
 bool some_cut_fits(const StageProblem& problem) {
-  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
   const auto parts = static_cast<int64_t>(problem.parts.size());
   if (parts < problem.shape.stages()) return false;
   if (problem.shape.chunks > 1) {
@@ -269,7 +304,7 @@ bool some_cut_fits(const StageProblem& problem) {
   std::vector<int64_t> even;  // the usual answer, and a quick one
   for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
     even.push_back(stage * parts / problem.shape.stages());
-  return cut_fits(problem, even) || WithinCaps(problem).cut(kAny, kAny).has_value();
+  return cut_fits(problem, even) || WithinCaps(problem).cut(kNoLimit, kNoLimit).has_value();
 }
 
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
@@ -277,11 +312,18 @@ std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
   if (parts < problem.shape.stages()) return std::nullopt;
   std::optional<int64_t> fewest;
   for (const std::vector<int64_t>& begins : even_cuts(parts, problem.shape.stages())) {
+    if (!all_fit_elsewhere(problem, sums_of_stages(problem, begins))) continue;
     const int64_t bytes = std::ranges::max(bytes_of_crews(problem, begins));
     if (!fewest || bytes < *fewest) fewest = bytes;
   }
   if (problem.shape.chunks > 1) return fewest;
   StageProblem within = problem;
+  if (!fewest) {
+    within.memory = kNoLimit;
+    const auto cut = WithinCaps(within).cut(kNoLimit, kNoLimit);
+    if (!cut) return std::nullopt;
+    fewest = std::ranges::max(bytes_of_crews(problem, *cut));
+  }
   int64_t low = 0;  // no cut fits in it, but for one of no bytes
   while (low < *fewest) {
     within.memory = low + (*fewest - low) / 2;

@@ -72,7 +72,7 @@ PartPrice sums_of(const CompiledCrew& crew, const Rates& rates) {
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = graph.nodes()[i];
     if (is_message(def_of(node))) continue;
-    const bool moves = is_communication(def_of(node));
+    const bool moves = is_communication(def_of(node)) || is_move(def_of(node));
     PartField field = &PartPrice::update;
     if (node.phase == Phase::kForward) {
       field = node.again ? (moves ? &PartPrice::moving_backward : &PartPrice::again)
@@ -80,6 +80,8 @@ PartPrice sums_of(const CompiledCrew& crew, const Rates& rates) {
     } else if (node.phase == Phase::kBackward) {
       field = moves ? &PartPrice::moving_backward
                     : (input_grads[i] != 0 ? &PartPrice::input_grad : &PartPrice::weight_grad);
+    } else if (is_move(def_of(node))) {
+      field = move_of(node.attrs).to == Tier::kDevice ? &PartPrice::coming : &PartPrice::going;
     } else if (moves) {
       field = &PartPrice::sync;
     }
@@ -91,6 +93,8 @@ PartPrice sums_of(const CompiledCrew& crew, const Rates& rates) {
   out.gradients = of(Holding::kGradient);
   out.kept = of(Holding::kActivation) + of(Holding::kData);
   out.waiting = waiting_bytes(graph, input_grads);
+  out.host = crew.plan.arena(Tier::kHost).bytes;
+  out.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.work = std::max<int64_t>(0, crew.plan.arena().bytes - out.persistent - out.gradients - out.kept);
   return out;
 }
@@ -123,6 +127,10 @@ PartPrice per_micro_batch(const PartPrice& few, const PartPrice& more, int64_t c
   out.moving_backward += out.sync;
   out.update = update;
   out.sync = sync;
+  out.coming = std::max(few.coming, more.coming);
+  out.going = std::max(few.going, more.going);
+  out.host = std::max(few.host, more.host);
+  out.disk = std::max(few.disk, more.disk);
   out.persistent = few.persistent;
   out.gradients = std::max(few.gradients, more.gradients);
   out.kept = std::max<int64_t>(0, more.kept - few.kept);
@@ -142,7 +150,8 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without, int
   with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
-                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
+                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming,
+                                &PartPrice::going, &PartPrice::host, &PartPrice::disk})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
@@ -150,6 +159,15 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without, int
 void raise_passes(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) {
     for (const PartField field : kPartPasses) to.parts[i].*field = std::max(to.parts[i].*field, least.parts[i].*field);
+  }
+}
+
+// With the state nearer no time is longer.
+void raise_times(PartPrices& to, const PartPrices& nearer) {
+  raise_passes(to, nearer);
+  for (size_t i = 0; i < to.parts.size(); ++i) {
+    for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::coming, &PartPrice::going})
+      to.parts[i].*field = std::max(to.parts[i].*field, nearer.parts[i].*field);
   }
 }
 
@@ -168,6 +186,7 @@ std::vector<std::string> one_block_keys(const JobConfig& job) {
 InnerWay alone_of(InnerWay way) {
   way.dp = 1;
   way.zero = 0;
+  way.state = Tier::kDevice;
   return way;
 }
 
@@ -181,6 +200,7 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
   if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
   InnerWay out = way;
   out.dp = kFewRanks;
+  out.state = Tier::kDevice;
   return out;
 }
 
@@ -194,6 +214,7 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
                        .is_own = known == alone_of(way),
                        .ranks = way.ranks(),
                        .zero = way.zero,
+                       .state_elsewhere = way.state != Tier::kDevice,
                        .parameter_bytes = figures.parameter_bytes,
                        .state_bytes = figures.state_bytes};
   PartPrices out;
@@ -202,7 +223,7 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
 }
 
 Way InnerWay::way() const {
-  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .vocabulary = vocabulary, .zero = zero, .recompute = recompute};
+  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .vocabulary = vocabulary, .zero = zero, .recompute = recompute, .state = state};
 }
 
 struct PartPricer::Impl {
@@ -258,6 +279,7 @@ struct PartPricer::Impl {
     InnerWay before_passes = inner;
     before_passes.recompute = "none";
     before_passes.vocabulary = false;
+    before_passes.state = Tier::kDevice;
     const auto known = joined.find(before_passes);
     if (known != joined.end()) return known->second;
     const Reduced job = reduced_job(before_passes, crews(), "1f1b");
@@ -283,6 +305,7 @@ struct PartPricer::Impl {
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
     for (size_t i = 0; i < wanted.size(); ++i) {
       out.crews.push_back(sums_of(compiled[i], of_crew));
+      if (inner.state == Tier::kDevice) out.crews.back().host = 0;  // what stages messages is no matter of tiers
       if (wanted[i] == 1) count_messages(compiled[i], out.messages, out.message_bytes);
     }
     rates.insert_or_assign(inner.ranks(), of_crew);
@@ -295,10 +318,12 @@ struct PartPricer::Impl {
     Parallel parallel;
   };
 
-  // What is computed again is a matter of passes: programs before them are the same, and kept for that.
+  // What is computed again, and what lies elsewhere, is a matter of passes: programs before them are the same, and kept
+  // for that.
   Begun programs_of(const InnerWay& inner, int64_t micro_batches, const Assembly& assembly, int64_t ranks) {
     InnerWay before_passes = inner;
     before_passes.recompute = "none";
+    before_passes.state = Tier::kDevice;
     const auto known = begun.find({before_passes, micro_batches});
     if (known != begun.end()) return known->second;
     JobGraphs graphs = graphs_of(assembly, ranks);
@@ -436,6 +461,11 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+    }
+    if (way.state != Tier::kDevice) {
+      InnerWay nearer = way;
+      nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+      if (const auto& least_times = prices(nearer)) raise_times(*out, *least_times);
     }
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }

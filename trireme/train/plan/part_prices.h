@@ -21,6 +21,7 @@ struct InnerWay {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch of one data parallel rank
   std::string recompute = "none";
+  Tier state = Tier::kDevice;  // where the optimizer's state lies
 
   int64_t ranks() const { return tp * cp * ep * dp; }
   Way way() const;
@@ -49,13 +50,13 @@ struct PartPrices {
 // Keys of the job that leave one block of each kind, in the order of the kinds.
 std::vector<std::string> one_block_keys(const JobConfig& job);
 
-// The way of one data parallel rank, without slices.
+// The way of one data parallel rank, without slices, with the state on the device.
 InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
-// That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no
-// shorter.
+// That of kFewRanks data parallel ranks with the state on the device, where `way` has a multiple of them: among more,
+// sums and gathers are no shorter.
 inline constexpr int64_t kFewRanks = 8;
 std::optional<InnerWay> with_few_ranks(const InnerWay& way);
 void raise_moved(PartPrices& to, const PartPrices& of_few);
@@ -70,7 +71,8 @@ class PartPricer {
   ~PartPricer();
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
-  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
+  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves;
+  // with the state elsewhere nothing takes less time than with it nearer.
   const std::optional<PartPrices>& prices(const InnerWay& way);
   // The table of alone_of(way), no less than what the one with the most rows says of it, and of recomputation no
   // shorter than without.

@@ -275,6 +275,7 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"too large by these", l.memory},
       {"too large by their parameters alone", l.memory_least},
       {"slower by their arithmetic alone", l.bound},
+      {"have the optimizer's state farther than they need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
       {"jobs of one block that were compiled", plan.jobs_compiled}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
@@ -332,7 +333,7 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
                    {"of the peak (MFU)", fmt::format("{:.1f} %", 100 * plan.flops / (step_s * plan.peak_flops_per_s))},
                    {fmt::format("of {:.1f} MiB of a rank's memory", static_cast<double>(plan.memory_bytes) / 1048576.0),
                     fmt::format("{:.1f} MiB", static_cast<double>(std::ranges::max(best.crew_bytes)) / 1048576.0)}};
-  constexpr const char* kItemColors[] = {"c1", "c2", "c5", "c6", "c4", "c4 s2", "c3", "c7"};
+  constexpr const char* kItemColors[] = {"c1", "c2", "c5", "c6", "c4", "c4 s2", "c3", "c7", "c7 s2"};
   size_t color = 0;
   for (const auto& [name, ps] : step_items(best))
     page.step.push_back({name, static_cast<double>(std::max<int64_t>(0, ps)), ms_text(ps),

@@ -49,8 +49,7 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
 }
 
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top) {
-  std::vector<OuterCandidate> candidates;
-  for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
+  const std::vector<OuterCandidate> candidates = candidates_of(ways, ranks, setting_.figures);
   const auto without_again = [&](size_t i) {
     InnerWay out = with_most_rows(ways[i].inner);
     out.recompute = "none";
@@ -109,7 +108,9 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .shape = shape(way, asked),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
-                   .memory = setting_.memory_bytes};
+                   .memory = setting_.memory_bytes,
+                   .host = setting_.beside.host,
+                   .disk = setting_.beside.disk};
   out.parts.reserve(chain_.size());
   for (const int64_t part : chain_) out.parts.push_back(prices.parts[static_cast<size_t>(part)]);
   check_range(out);
