@@ -177,7 +177,7 @@ void read_key(std::string_view text, int line, PlanFile& out) {
   if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
   if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
     wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
-  std::vector<std::string> known = Way().keys();
+  std::vector<std::string> known = Way{.state = Tier::kHost}.keys();
   known.emplace_back("parallel.stages=");  // where the stages are planned, too
   if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
     wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));
