@@ -100,12 +100,13 @@ TEST(PlanTiers, what_fits_nowhere_on_the_devices_fits_with_the_state_on_the_host
 TEST(PlanTiers, the_nearest_tier_that_holds_the_state_is_taken) {
   const int64_t memory = just_too_little(2);
   const auto state_of = [&](int64_t host, int64_t disk) -> std::string {
-    const ExactPlan plan = plan_exact(request_for(machine_with_host(host, disk), 2, memory));
+    const ExactPlan plan = plan_exact(request_for(machine_with_host(host, disk), 2, memory,
+                                                  {"parallel.disk_block=4KiB", "parallel.disk_queue=1"}));
     return plan.best.empty() ? "none" : std::string(to_string(plan.best.front().outer.inner.state));
   };
   EXPECT_EQ(state_of(kMuch, kMuch), "host");
   EXPECT_EQ(state_of(0, kMuch), "none");  // a disk's staging lies on the host
-  EXPECT_EQ(state_of(1 << 20, kMuch), "none");
+  EXPECT_EQ(state_of(200'000, kMuch), "disk");
   EXPECT_EQ(state_of(1000, 1000), "none");
 }
 
@@ -134,7 +135,6 @@ TEST(PlanTiers, that_nothing_needs_change_no_plan_and_compile_no_more) {
   EXPECT_EQ(with.jobs_compiled, without.jobs_compiled);
   EXPECT_EQ(with.ledger.ways, 3 * without.ledger.ways);
   EXPECT_EQ(with.ledger.solved, without.ledger.solved);
-  EXPECT_EQ(with.ledger.needless + 3 * with.ledger.do_not_divide, with.ledger.needless + 3 * with.ledger.do_not_divide);
   EXPECT_GT(with.ledger.needless, 0);
 }
 
