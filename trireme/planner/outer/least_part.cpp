@@ -10,7 +10,8 @@ using LeastField = int64_t PartPrice::*;
 constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                              &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
                              &PartPrice::kept,    &PartPrice::waiting};
-constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync, &PartPrice::gradients, &PartPrice::work};
+constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,  &PartPrice::gradients, &PartPrice::work,
+                              &PartPrice::coming, &PartPrice::going, &PartPrice::host,      &PartPrice::disk};
 
 int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
   constexpr int64_t kWhole = 1024;

@@ -305,7 +305,7 @@ struct PartPricer::Impl {
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
     for (size_t i = 0; i < wanted.size(); ++i) {
       out.crews.push_back(sums_of(compiled[i], of_crew));
-      if (inner.state == Tier::kDevice) out.crews.back().host = 0;  // what stages messages is no matter of tiers
+      if (inner.state == Tier::kDevice) out.crews.back().host = out.crews.back().disk = 0;  // no way says what they hold
       if (wanted[i] == 1) count_messages(compiled[i], out.messages, out.message_bytes);
     }
     rates.insert_or_assign(inner.ranks(), of_crew);
