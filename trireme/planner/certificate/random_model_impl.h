@@ -32,7 +32,7 @@ class RandomModel {
     // So few that a smaller sum makes no larger share.
     model_.parameter_bytes = number(0, 500);
     model_.state_bytes = number(0, 500);
-    room_ = {.device = memory_, .host = number(0, 2) == 0 ? 0 : number(5, 60), .disk = number(0, 1) * number(5, 60)};
+    room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
     for (const CertifiedWay& way : space()) add_tables(way.cut);
     bound_model();
   }
@@ -215,6 +215,7 @@ class RandomModel {
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
+      if (cut.state != Tier::kDevice && number(0, 3) > 0) out.parts[part] = {};
       if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, std::size(kFields), 9);
       for (size_t i = 0; least != nullptr && i < first; ++i)
         out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;

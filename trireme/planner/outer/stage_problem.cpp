@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNoStageLimit = std::numeric_limits<int64_t>::max();
 
 int64_t divided_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -304,7 +304,7 @@ bool some_cut_fits(const StageProblem& problem) {
   std::vector<int64_t> even;  // the usual answer, and a quick one
   for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
     even.push_back(stage * parts / problem.shape.stages());
-  return cut_fits(problem, even) || WithinCaps(problem).cut(kNoLimit, kNoLimit).has_value();
+  return cut_fits(problem, even) || WithinCaps(problem).cut(kNoStageLimit, kNoStageLimit).has_value();
 }
 
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
@@ -319,8 +319,8 @@ std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
   if (problem.shape.chunks > 1) return fewest;
   StageProblem within = problem;
   if (!fewest) {
-    within.memory = kNoLimit;
-    const auto cut = WithinCaps(within).cut(kNoLimit, kNoLimit);
+    within.memory = kNoStageLimit;
+    const auto cut = WithinCaps(within).cut(kNoStageLimit, kNoStageLimit);
     if (!cut) return std::nullopt;
     fewest = std::ranges::max(bytes_of_crews(problem, *cut));
   }

@@ -299,6 +299,7 @@ struct PartPricer::Impl {
     const int64_t ranks = job.ranks;
     const Assembly& assembly = job.assembly;
     Begun from = programs_of(inner, micro_batches, assembly, ranks);
+    from.parallel.homes = assembly.options.parallel.homes;
     const Rates of_crew = from.programs.whole.rates;
     JobSums out;
     const CompileOptions options = options_of(assembly, from.parallel, ranks);
