@@ -218,7 +218,7 @@ int run(const PlanArgs& args) {
           "plan: --compile is of the exact search, the other one compiles all ways; give --search exact");
   require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
   std::optional<WayRule> rule, only;  // read before anything takes time
-  const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
+  const std::vector<Way> ways = ways_of(request);
   if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways);
   if (!args.only.empty()) {
     only = parse_way_rule(args.only, ways);

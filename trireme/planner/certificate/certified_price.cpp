@@ -18,14 +18,14 @@ int64_t pass_of(const CertifiedPart& part) {
   return exact_sum(exact_sum(forward_of(part), backward_of(part)), part.weight_grad);
 }
 int64_t once_of(const CertifiedPart& part) {
-  return exact_sum(part.update, part.sync);
+  return exact_sum(exact_sum(part.update, part.sync), std::max(part.coming, part.going));  // both ways at a time
 }
 
 }  // namespace
 
 CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table,
-                               const std::vector<CertifiedRun>& runs, int64_t memory)
-    : way_(way), table_(table), runs_(runs), memory_(memory), parts_(2) {
+                               const std::vector<CertifiedRun>& runs, const CertifiedRoom& room)
+    : way_(way), table_(table), runs_(runs), room_(room), parts_(2) {
   for (const CertifiedRun& run : runs) parts_ = exact_sum(parts_, run.blocks);
 }
 
@@ -147,6 +147,8 @@ CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
     out.kept = exact_sum(out.kept, exact_product(part.kept, times));
     out.waiting = exact_sum(out.waiting, exact_product(part.waiting, times));
     out.work = std::max(out.work, part.work);
+    out.host = exact_sum(out.host, exact_product(part.host, times));
+    out.disk = exact_sum(out.disk, exact_product(part.disk, times));
   };
   add(table_.parts.front(), begin == 0 ? 1 : 0);
   int64_t at = 1;  // the run's first block
@@ -170,11 +172,14 @@ CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const
   Cut out;
   int64_t slowest = 0, once = 0;
   for (int64_t crew = 0; crew < way_.pp; ++crew) {
-    int64_t pass = 0, at_end = 0;
+    int64_t pass = 0, at_end = 0, host = 0, disk = 0;
     for (auto stage = static_cast<size_t>(crew); stage < stages.size(); stage += static_cast<size_t>(way_.pp)) {
       pass = exact_sum(pass, stages[stage].pass);
       at_end = exact_sum(at_end, stages[stage].once);
+      host = exact_sum(host, stages[stage].host);
+      disk = exact_sum(disk, stages[stage].disk);
     }
+    out.has_room_beside = out.has_room_beside && host <= room_.host && disk <= room_.disk;
     slowest = std::max(slowest, pass);
     once = std::max(once, at_end);
     out.crew_bytes.push_back(way_.virtual_stages == 1 ? bytes_of_stage(crew, stages[static_cast<size_t>(crew)])
@@ -239,17 +244,24 @@ std::vector<std::vector<int64_t>> CertifiedPrice::even_cuts_of_parts() const {
 bool CertifiedPrice::even_cut_fits() const {
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
     const int64_t begin = stage * parts_ / way_.pp, end = (stage + 1) * parts_ / way_.pp;
-    if (bytes_of_stage(stage, sum_of(begin, end)) > memory_) return false;
+    if (!stage_fits(stage, sum_of(begin, end))) return false;
   }
   return true;
+}
+
+bool CertifiedPrice::stage_fits(int64_t stage, const Sum& sum) const {
+  return bytes_of_stage(stage, sum) <= room_.device && sum.host <= room_.host && sum.disk <= room_.disk;
+}
+
+bool CertifiedPrice::fits(const Cut& cut) const {
+  return cut.has_room_beside && *std::ranges::max_element(cut.crew_bytes) <= room_.device;
 }
 
 bool CertifiedPrice::fits() const {
   if (parts_ < way_.pp) return false;
   if (way_.virtual_stages > 1) {
     for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
-      const Cut cut = cut_of(stages_of(begins));
-      if (*std::ranges::max_element(cut.crew_bytes) <= memory_) return true;
+      if (fits(cut_of(stages_of(begins)))) return true;
     }
     return false;
   }
@@ -262,7 +274,7 @@ bool CertifiedPrice::fits() const {
     for (int64_t begin = stage; begin < parts_; ++begin) {
       if (ends[static_cast<size_t>(begin)] == 0) continue;
       for (int64_t end = std::max(reached, begin) + 1; end <= parts_; ++end) {
-        if (bytes_of_stage(stage, sum_of(begin, end)) > memory_) break;
+        if (!stage_fits(stage, sum_of(begin, end))) break;
         next[static_cast<size_t>(end)] = 1;
         reached = end;
       }
@@ -297,8 +309,7 @@ std::optional<int64_t> CertifiedPrice::least_slowest(int64_t most_pass, int64_t 
       if (so_far == kNone) continue;
       for (int64_t end = begin + 1; end <= last_end; ++end) {
         const Sum sum = sum_of(begin, end);
-        if (sum.pass > most_pass || sum.once > most_once || bytes_of_stage(stage, sum) > memory_)
-          break;  // nor do longer stages
+        if (sum.pass > most_pass || sum.once > most_once || !stage_fits(stage, sum)) break;  // nor do longer stages
         int64_t& to = next[static_cast<size_t>(end)];
         const int64_t slowest = std::max(so_far, sum.pass);
         if (to == kNone || slowest < to) to = slowest;
@@ -314,7 +325,7 @@ std::optional<int64_t> CertifiedPrice::least_even_cut_below(int64_t limit) const
   int64_t least = limit;
   for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
     const Cut cut = cut_of(stages_of(begins));
-    if (*std::ranges::max_element(cut.crew_bytes) <= memory_) least = std::min(least, cut.step_ps);
+    if (fits(cut)) least = std::min(least, cut.step_ps);
   }
   if (least >= limit) return std::nullopt;
   return least;

@@ -10,6 +10,11 @@
 namespace trireme {
 namespace {
 
+StageProblem without_limits(StageProblem problem) {
+  problem.memory = problem.host = problem.disk = std::numeric_limits<int64_t>::max();
+  return problem;
+}
+
 class OuterSearch {
  public:
   OuterSearch(const std::vector<OuterCandidate>& candidates, int64_t memory, size_t top, const OuterQuestions& ask)
@@ -17,14 +22,17 @@ class OuterSearch {
 
   OuterResult run() {
     out_.ledger.ways = static_cast<int64_t>(candidates_.size());
+    next_.assign(candidates_.size(), kNone);
     for (size_t i = 0; i < candidates_.size(); ++i) {
       if (!candidates_[i].divides) {
         ++out_.ledger.do_not_divide;
-      } else if (candidates_[i].least_bytes > memory_) {
-        ++out_.ledger.memory_least;
-      } else {
-        open_.emplace(candidates_[i].bound_ps, i, size_t{0});
+      } else if (candidates_[i].after) {
+        next_[*candidates_[i].after] = i;
+        ++out_.ledger.needless;  // so far
       }
+    }
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (candidates_[i].divides && !candidates_[i].after) admit(0, i);
     }
     while (!open_.empty() && std::get<0>(open_.top()) <= limit()) {
       const auto [bound, candidate, asked] = open_.top();
@@ -32,7 +40,10 @@ class OuterSearch {
       open_.pop();
       look_at(bound, candidate, asked);
     }
-    for (; !open_.empty(); open_.pop()) ++(std::get<2>(open_.top()) == 0 ? out_.ledger.bound : out_.ledger.slower);
+    for (; !open_.empty(); open_.pop()) {
+      const size_t asked = std::get<2>(open_.top());
+      if (asked != kAfterSolved) ++(asked == 0 ? out_.ledger.bound : out_.ledger.slower);
+    }
     return std::move(out_);
   }
 
@@ -42,13 +53,35 @@ class OuterSearch {
     return out_.best.size() < top_ ? std::numeric_limits<int64_t>::max() : out_.best.back().price.total;
   }
 
+  void admit(int64_t bound, size_t candidate) {
+    if (candidates_[candidate].least_bytes > memory_) {
+      ++out_.ledger.memory_least;
+      admit_next(bound, candidate);
+    } else {
+      open_.emplace(std::max(bound, candidates_[candidate].bound_ps), candidate, size_t{0});
+    }
+  }
+  // The candidate is too large.
+  void admit_next(int64_t bound, size_t candidate) {
+    if (next_[candidate] == kNone) return;
+    --out_.ledger.needless;
+    admit(bound, next_[candidate]);
+  }
+
   void look_at(int64_t bound, size_t candidate, size_t asked) {
+    if (asked == kAfterSolved) {
+      --out_.ledger.needless;
+      return admit(bound, candidate);
+    }
     if (asked < ask_.bounds.size()) {
       const OuterAnswer better = ask_.bounds[asked](candidate);
       if (better.kind == OuterAnswer::Kind::kBound) {
         open_.emplace(std::max(bound, better.bound_ps), candidate, asked + 1);
+      } else if (better.kind == OuterAnswer::Kind::kRefused) {
+        ++out_.ledger.do_not_divide;
       } else {
-        ++(better.kind == OuterAnswer::Kind::kRefused ? out_.ledger.do_not_divide : out_.ledger.memory);
+        ++out_.ledger.memory;
+        admit_next(bound, candidate);
       }
       return;
     }
@@ -64,18 +97,27 @@ class OuterSearch {
     } else if (of_cuts > bound) {  // others may come first
       open_.emplace(of_cuts, candidate, asked);
     } else {
-      solve(candidate, *problem);
+      solve(bound, candidate, *problem);
     }
   }
 
-  void solve(size_t candidate, const StageProblem& problem) {
-    auto cut = best_cut(problem);
+  void solve(int64_t bound, size_t candidate, const StageProblem& problem) {
+    std::optional<std::vector<int64_t>> cut, fastest;
+    if (next_[candidate] != kNone) {
+      fastest = best_cut(without_limits(problem));
+      if (fastest && cut_fits(problem, *fastest)) cut = fastest;
+    }
+    if (!cut) cut = best_cut(problem);
     if (!cut) {
       ++out_.ledger.memory;
-      return;
+      return admit_next(bound, candidate);
     }
     ++out_.ledger.solved;
     const CutPrice price = price_of_cut(problem, *cut);
+    if (fastest) {
+      const int64_t least = price_of_cut(problem, *fastest).total;
+      if (least < price.total) open_.emplace(least, next_[candidate], kAfterSolved);
+    }
     out_.best.push_back({candidate, std::move(*cut), price});
     std::ranges::sort(out_.best, {}, [](const SolvedWay& way) { return std::pair(way.price.total, way.candidate); });
     if (out_.best.size() > top_) out_.best.pop_back();
@@ -83,11 +125,15 @@ class OuterSearch {
 
   // By bound, of equal ones the first; how many bounds were asked for.
   using Open = std::tuple<int64_t, size_t, size_t>;
+  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
+  // Instead of a number of bounds: of one whose `after` was solved, and would be faster by a cut that is too large.
+  static constexpr size_t kAfterSolved = kNone;
 
   const std::vector<OuterCandidate>& candidates_;
   int64_t memory_;
   size_t top_;
   const OuterQuestions& ask_;
+  std::vector<size_t> next_;  // by candidate: the one that is after it
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
   OuterResult out_;
 };

@@ -14,6 +14,9 @@ struct OuterCandidate {
   bool divides = true;
   int64_t least_bytes = 0;  // of a rank, however it is cut
   int64_t bound_ps = 0;     // it takes no less
+  // The way that is the same but for what lies beside the device here. It takes no longer whatever cut into stages it
+  // has, so this one is looked at only where that one is too large, or a cut that is too large would be faster.
+  std::optional<size_t> after = {};
 };
 
 // The counts after the first add up to it.
@@ -24,6 +27,7 @@ struct OuterLedger {
   int64_t bound = 0;          // not priced: by its arithmetic alone not among the best
   int64_t slower = 0;         // not solved: by its prices, or by bounds from those of others, not among the best
   int64_t memory = 0;         // no cut into stages fits, by some or all of its tables
+  int64_t needless = 0;       // `after` says so: that way is no slower
   int64_t solved = 0;
   friend bool operator==(const OuterLedger&, const OuterLedger&) = default;
 };

@@ -7,6 +7,7 @@
 #include "trireme/cost/price.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/op/message.h"
+#include "trireme/op/move.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -107,9 +108,12 @@ CrewKept kept_bytes(const CompiledCrew& crew) {
   return {all, *std::ranges::max_element(kept) + data / kMicroBatches};
 }
 
-// Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass.
+// Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass, but for
+// moves between tiers.
 PartField field_of(const Node& node, bool is_input_grad) {
-  const bool moves = is_communication(def_of(node));
+  if (is_move(def_of(node)) && node.phase == Phase::kUpdate)
+    return move_of(node.attrs).to == Tier::kDevice ? &PartPrice::coming : &PartPrice::going;
+  const bool moves = is_communication(def_of(node)) || is_move(def_of(node));
   if (node.phase == Phase::kForward && !node.again) return moves ? &PartPrice::moving_forward : &PartPrice::forward;
   if (moves) return &PartPrice::moving_backward;
   if (node.phase == Phase::kForward) return &PartPrice::again;
@@ -148,6 +152,8 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates) {
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
   out.all.gradients = bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
+  out.all.host = crew.plan.arena(Tier::kHost).bytes;
+  out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;
   return out;
 }

@@ -17,7 +17,10 @@ std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>&
   for (SolvedWay& each : found.best) {
     StageProblem problem = *tables.problem_of(ways[each.candidate]);
     std::vector<int64_t> bytes = bytes_of_crews(problem, each.begins);
-    out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem)});
+    std::vector<int64_t> host = bytes_elsewhere(problem, each.begins, &PartPrice::host);
+    std::vector<int64_t> disk = bytes_elsewhere(problem, each.begins, &PartPrice::disk);
+    out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem),
+                   std::move(host), std::move(disk)});
   }
   return out;
 }
@@ -59,7 +62,7 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
           .ledger = {.ways = l.ways,
                      .do_not_divide = l.do_not_divide,
                      .memory_least = l.memory_least,
-                     .needless = l.bound + l.slower,
+                     .needless = l.bound + l.slower + l.needless,
                      .memory = l.memory,
                      .fit = l.solved}};
 }

@@ -12,8 +12,9 @@ struct ExactWay {
   OuterWay outer;
   std::vector<int64_t> begins;  // the first part of each stage
   CutPrice price;
-  std::vector<int64_t> crew_bytes;  // of a rank of each
-  StageProblem problem;             // its tables
+  std::vector<int64_t> crew_bytes;              // of a rank of each, on the device
+  StageProblem problem;                         // its tables
+  std::vector<int64_t> host_bytes, disk_bytes;  // of a rank of each crew, beside the device
 
   std::vector<std::string> keys(const ModelParts& parts) const;
 };
@@ -29,7 +30,7 @@ struct ExactPlan {
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
   std::string first_refusal;
-  bool refused_joined = false;             // pipelines, as micro-batches depend on each other
+  bool refused_joined = false;  // pipelines, as micro-batches depend on each other
   ExactSetting setting;
   CertifiedTables asked;              // what the result follows from
   std::optional<NearestFit> nearest;  // where nothing fits

@@ -26,14 +26,17 @@ using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                  &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
 
+// What is of the step, however many micro-batches it has.
+constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::gradients, &PartPrice::coming,
+                                 &PartPrice::going,      &PartPrice::host,      &PartPrice::disk};
+
 // What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all.
 PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
   const auto rest = [&](PartField field) { return all.*field - count * (each.*field); };
   each.update = rest(&PartPrice::forward) + rest(&PartPrice::input_grad) + rest(&PartPrice::weight_grad) +
                 rest(&PartPrice::again);
   each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
-  each.persistent = all.persistent;
-  each.gradients = all.gradients;
+  for (const PartField field : kPartOfStep) each.*field = all.*field;
   each.work = std::max<int64_t>(0, all.work - each.persistent - each.gradients - count * each.kept);
   return each;
 }
@@ -59,13 +62,23 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
   with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
-                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
+                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming,
+                                &PartPrice::going, &PartPrice::host, &PartPrice::disk})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
+}
+
+// With the state nearer no time is longer.
+void raise_times(PartPrices& to, const PartPrices& nearer) {
+  raise_passes(to, nearer);
+  for (size_t i = 0; i < to.parts.size(); ++i) {
+    for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::coming, &PartPrice::going})
+      to.parts[i].*field = std::max(to.parts[i].*field, nearer.parts[i].*field);
+  }
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
@@ -90,6 +103,7 @@ std::vector<std::string> one_block_keys(const JobConfig& job) {
 InnerWay alone_of(InnerWay way) {
   way.dp = 1;
   way.zero = 0;
+  way.state = Tier::kDevice;
   return way;
 }
 
@@ -125,6 +139,7 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
   if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
   InnerWay out = way;
   out.dp = kFewRanks;
+  out.state = Tier::kDevice;
   return out;
 }
 
@@ -138,6 +153,7 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
                        .is_own = known == alone_of(way),
                        .ranks = way.ranks(),
                        .zero = way.zero,
+                       .state_elsewhere = way.state != Tier::kDevice,
                        .parameter_bytes = figures.parameter_bytes,
                        .state_bytes = figures.state_bytes};
   PartPrices out;
@@ -146,7 +162,14 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
 }
 
 Way InnerWay::way() const {
-  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .vocabulary = vocabulary, .zero = zero, .recompute = recompute};
+  return {.tp = tp,
+          .cp = cp,
+          .ep = ep,
+          .sp = sp,
+          .vocabulary = vocabulary,
+          .zero = zero,
+          .recompute = recompute,
+          .state = state};
 }
 
 struct PartPricer::Impl {
@@ -226,20 +249,25 @@ struct PartPricer::Impl {
   JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
     const Reduced job = reduced_job(inner, micro_batches);
     Begun from = programs_of(inner, micro_batches, job);
+    from.parallel.homes = job.assembly.options.parallel.homes;
     const Rates of_crew = from.programs.whole.rates;
     JobSums out{.is_joined = from.is_joined};
     const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
     for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew));
+    if (inner.state == Tier::kDevice) {  // no way says what lies elsewhere
+      for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
+    }
     rates.insert_or_assign(inner.ranks(), of_crew);
     return out;
   }
 
-  // What is computed again is a matter of passes: programs before them are the same, and the last ones are kept for
-  // that.
+  // What is computed again, and what lies elsewhere, is a matter of passes: programs before them are the same, and the
+  // last ones are kept for that.
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = inner;
     before_passes.recompute = "none";
+    before_passes.state = Tier::kDevice;
     const auto known = std::ranges::find(begun, std::pair(before_passes, micro_batches), &Kept::first);
     if (known != begun.end()) return known->second;
     JobGraphs graphs = graphs_of(job.assembly, job.ranks);
@@ -298,8 +326,8 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
-  int64_t batch = 1;                   // of the whole job
-  std::map<int64_t, Rates> rates;  // by the ranks of a crew
+  int64_t batch = 1;                                        // of the whole job
+  std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun;
 };
@@ -409,11 +437,15 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     const auto& without = compiled_once(alone_of(sliced));
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
-    for (size_t i = 0; i < out->parts.size(); ++i)
-      add_difference(out->parts[i], with->parts[i], without->parts[i]);
+    for (size_t i = 0; i < out->parts.size(); ++i) add_difference(out->parts[i], with->parts[i], without->parts[i]);
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+    }
+    if (way.state != Tier::kDevice) {
+      InnerWay nearer = way;
+      nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+      if (const auto& least_times = prices(nearer)) raise_times(*out, *least_times);
     }
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }

@@ -72,20 +72,18 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
 }
 
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell) {
-  std::vector<OuterCandidate> candidates;
-  for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
+  const std::vector<OuterCandidate> candidates = candidates_of(ways, ranks, setting_.figures);
   const auto none = [&](size_t i) { return without_again(with_most_rows(ways[i].inner)); };
   const auto most = [&](size_t i) { return with_most_rows(ways[i].inner); };
   const auto own = [&](size_t i) { return alone_of(ways[i].inner); };
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
-  OuterQuestions ask{
-      .bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
-                 asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
-                 [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
-                 asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
-      .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  OuterQuestions ask{.bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
+                                asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
+                                [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
+                                asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
+                     .problem = [&](size_t i) { return problem_of(ways[i]); }};
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
@@ -140,7 +138,9 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .shape = shape(way),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
-                   .memory = setting_.memory_bytes};
+                   .memory = setting_.memory_bytes,
+                   .host = setting_.beside.host,
+                   .disk = setting_.beside.disk};
   out.parts.reserve(chain_.size());
   for (const int64_t part : chain_) out.parts.push_back(prices.parts[static_cast<size_t>(part)]);
   check_range(out);
