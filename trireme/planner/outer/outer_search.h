@@ -29,6 +29,7 @@ struct OuterLedger {
   int64_t memory = 0;         // no cut into stages fits, by some or all of its tables
   int64_t needless = 0;       // `after` says so: that way is no slower
   int64_t solved = 0;
+  int64_t open = 0;  // undecided, as the search was stopped
   friend bool operator==(const OuterLedger&, const OuterLedger&) = default;
 };
 
@@ -41,6 +42,8 @@ struct SolvedWay {
 struct OuterResult {
   std::vector<SolvedWay> best;  // by time, of equal ones the first
   OuterLedger ledger;
+  bool is_proven = true;  // else the search was stopped, and others may take less
+  int64_t bound_ps = 0;   // but none less than this; where it is proven, what the first of the best takes
 };
 
 // What some tables say of a candidate.
@@ -63,6 +66,9 @@ struct OuterQuestions {
   // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
   std::function<std::optional<StageProblem>(size_t)> problem;
   std::function<void(const OuterProgress&)> on_progress = {};  // before each question; none: nobody is told
+  // Whether it may go on; none: until all is proven. Then (`is_stopped`) ways are asked all questions one after the
+  // other, those with the lowest bounds first, until there are `top` that fit or this says no again.
+  std::function<bool(bool is_stopped)> may_go_on = {};
 };
 
 // `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the

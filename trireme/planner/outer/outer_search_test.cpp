@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 
 #include "trireme/base/error.h"
@@ -274,7 +275,7 @@ struct RandomSearch {
     return out;
   }
 
-  OuterResult result(size_t top) const {
+  OuterResult result(size_t top, const std::function<bool(bool)>& may_go_on = {}) const {
     using Kind = OuterAnswer::Kind;
     const auto half = [&](size_t i) -> OuterAnswer {
       if (!problems[i]) return {.kind = Kind::kRefused};
@@ -284,9 +285,42 @@ struct RandomSearch {
       return {.kind = !problems[i] || some_cut_fits(*problems[i]) ? Kind::kBound : Kind::kTooLarge};
     };
     return search_outer(candidates, memory, top,
-                        {.bounds = {room, half}, .problem = [&](size_t i) { return problems[i]; }});
+                        {.bounds = {room, half},
+                         .problem = [&](size_t i) { return problems[i]; },
+                         .may_go_on = may_go_on});
   }
 };
+
+TEST(OuterSearch, that_is_stopped_finds_ways_that_there_are_and_a_bound_that_holds) {
+  RandomTables tables(5);
+  int unproven = 0, found_some = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const RandomSearch search(tables);
+    const OuterResult whole = search.result(1);
+    int64_t before = tables.number(0, 12), after = tables.number(0, 5);
+    const OuterResult found = search.result(1, [&](bool is_stopped) { return (is_stopped ? after : before)-- > 0; });
+    const OuterLedger& l = found.ledger;
+    ASSERT_EQ(l.do_not_divide + l.memory_least + l.bound + l.memory + l.slower + l.needless + l.solved + l.open, l.ways)
+        << i;
+    if (found.is_proven) {
+      ASSERT_EQ(l, whole.ledger) << i;
+      continue;
+    }
+    ++unproven;
+    if (whole.best.empty()) {
+      ASSERT_TRUE(found.best.empty()) << i;
+      continue;
+    }
+    ASSERT_LE(found.bound_ps, whole.best.front().price.total) << i;
+    if (found.best.empty()) continue;
+    ++found_some;
+    const SolvedWay& way = found.best.front();
+    ASSERT_GE(way.price.total, whole.best.front().price.total) << i;
+    ASSERT_EQ(price_of_cut(*search.problems[way.candidate], way.begins).total, way.price.total) << i;
+  }
+  EXPECT_GT(unproven, 100);
+  EXPECT_GT(found_some, 100);
+}
 
 TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
   RandomTables tables(3);

@@ -26,6 +26,8 @@ struct ExactPlan {
   ModelParts parts;
   OuterLedger ledger;
   std::vector<ExactWay> best;
+  bool is_proven = true;                   // else the search was stopped (PlanRequest::most_jobs)
+  int64_t least_ps = 0;                    // no way takes less by the tables
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts

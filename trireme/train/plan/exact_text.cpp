@@ -31,11 +31,11 @@ std::string ledger_text(const ExactPlan& plan) {
          fmt::format(
              "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
              "parameters alone, {} slower by their arithmetic alone, {}{} do not go with the model, the batch or the "
-             "ranks\n"
+             "ranks{}\n"
              "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
              counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
              l.needless > 0 ? fmt::format("{} have the optimizer's state farther than they need, ", l.needless) : "",
-             l.do_not_divide, plan.jobs_compiled);
+             l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
 }
 
 // Ways that differ in sp, the vocabulary, rows and virtual stages alone are one line, of the fastest of them.
@@ -166,6 +166,10 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
   std::string out = fmt::format("plan for {} by the rates of {}, {:.1f} MiB of memory a rank\n", counted(ranks, "rank"),
                                 named_rates(plan.machine), exact_mib(plan.memory_bytes));
   if (plan.best.empty()) {
+    if (!plan.is_proven) {
+      out += "no way that fits was found before the search was stopped; give it more with --most-jobs\n";
+      return out + ledger_text(plan);
+    }
     out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
       out += fmt::format("  {}\n", plan.first_refusal);
@@ -181,7 +185,15 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
   out += "collectives as if nothing hid them\n";
   out += items_text(best) + stages_text(plan, best) + beside_text(plan, best);
   out += next_text(plan);
-  out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
+  if (plan.is_proven) {
+    out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
+  } else {
+    out += fmt::format(
+        "not proven, as the search was stopped (--most-jobs): by the tables no way takes less than {:.3f} ms, {:.1f} % "
+        "below this one\n",
+        exact_ms(plan.least_ps),
+        100 * (1 - static_cast<double>(plan.least_ps) / static_cast<double>(best.price.total)));
+  }
   out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", exact_ms(plan.bound_ps));
   return out + ledger_text(plan);
 }

@@ -42,10 +42,9 @@ PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
 }
 
 // Of micro-batches that depend on each other: what a second one adds.
-PartPrice difference(const PartPrice& all, const PartPrice& of_one) {
-  PartPrice out;
-  for (const PartField field : kPartPasses) out.*field = all.*field - of_one.*field;
-  out.kept = out.waiting = std::max<int64_t>(0, all.kept - of_one.kept);
+PartPrice difference(const CrewSums& two, const CrewSums& one) {
+  PartPrice out = two.last;  // its bytes
+  for (const PartField field : kPartPasses) out.*field = two.all.*field - one.all.*field;
   return out;
 }
 
@@ -172,6 +171,23 @@ Way InnerWay::way() const {
           .state = state};
 }
 
+namespace {
+
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon.
+std::vector<InnerWay> asked_together_with(const InnerWay& way) {
+  const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
+  if (!is_alone || (way.rows == kMostRows && way.recompute == "none")) return {way};
+  std::vector<InnerWay> out;
+  for (const std::string& again : recompute_choices()) {
+    if (way.rows == kMostRows && again == "none") continue;
+    out.push_back(way);
+    out.back().recompute = again;
+  }
+  return out;
+}
+
+}  // namespace
+
 struct PartPricer::Impl {
   Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
       : parts(model_parts), figures(of_step), threads(of_rank) {
@@ -251,10 +267,11 @@ struct PartPricer::Impl {
     Begun from = programs_of(inner, micro_batches, job);
     from.parallel.homes = job.assembly.options.parallel.homes;
     const Rates of_crew = from.programs.whole.rates;
-    JobSums out{.is_joined = from.is_joined};
+    const bool from_joined = from.is_joined;
+    JobSums out{.is_joined = from_joined};
     const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
-    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew));
+    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined));
     if (inner.state == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
@@ -278,7 +295,7 @@ struct PartPricer::Impl {
     out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
     out.programs.whole.partitioned = Program();
     if (inner.dp > 1 || inner.zero > 0) return out;  // these are compiled without what is computed again
-    constexpr size_t kMostKept = 16;
+    constexpr size_t kMostKept = 4;
     if (begun.size() == kMostKept) begun.pop_front();
     begun.emplace_back(std::pair(before_passes, micro_batches), out);
     return out;
@@ -379,9 +396,8 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
   out.parts.resize(static_cast<size_t>(crews));
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const PartPrice& all = made.crews[i].all;
-    const PartPrice each = of_one ? difference(all, of_one->crews[i].all) : made.crews[i].last;
-    out.parts[wanted[i]] = with_rest(each, all, kMicroBatches);
+    const PartPrice each = of_one ? difference(made.crews[i], of_one->crews[i]) : made.crews[i].last;
+    out.parts[wanted[i]] = with_rest(each, made.crews[i].all, kMicroBatches);
   }
   if (!way.vocabulary) {
     out.is_joined = made.is_joined;
@@ -395,8 +411,11 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
 const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) {
   const auto found = compiled_.find(way);
   if (found != compiled_.end()) return found->second;
-  std::optional<PartPrices> out = compiled(way);  // which may add others
-  return compiled_.emplace(way, std::move(out)).first->second;
+  for (const InnerWay& each : asked_together_with(way)) {
+    std::optional<PartPrices> out = compiled(each);  // which may add others
+    compiled_.emplace(each, std::move(out));
+  }
+  return compiled_.at(way);
 }
 
 const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {

@@ -283,11 +283,12 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"slower by their arithmetic alone", l.bound},
       {"have the optimizer's state farther than they need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
+      {"undecided, as the search was stopped", l.open},
       {"jobs of one block that were compiled", plan.jobs_compiled}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
   page.bound = fmt::format(
-      "Proven over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",
-      ms_text(plan.best.front().price.total), ms_text(plan.bound_ps));
+      "{} over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",
+      plan.is_proven ? "Proven" : "So much is proven", ms_text(plan.least_ps), ms_text(plan.bound_ps));
 }
 
 // How a block of each kind, what stands before and what stands after are cut: those of a job of these on the ranks of a
