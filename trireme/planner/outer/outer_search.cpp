@@ -32,7 +32,7 @@ class OuterSearch {
       }
     }
     for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (candidates_[i].divides && !candidates_[i].after) admit(0, i);
+      if (candidates_[i].divides && !candidates_[i].after) admit(0, i, 0);
     }
     while (!open_.empty() && std::get<0>(open_.top()) <= limit()) {
       const auto [bound, candidate, asked] = open_.top();
@@ -52,25 +52,25 @@ class OuterSearch {
     return out_.best.size() < top_ ? std::numeric_limits<int64_t>::max() : out_.best.back().price.total;
   }
 
-  void admit(int64_t bound, size_t candidate) {
+  void admit(int64_t bound, size_t candidate, size_t asked) {
     if (candidates_[candidate].least_bytes > memory_) {
       ++out_.ledger.memory_least;
-      admit_next(bound, candidate);
+      if (!candidates_[candidate].after) admit_next(bound, candidate, 0);
     } else {
-      open_.emplace(std::max(bound, candidates_[candidate].bound_ps), candidate, size_t{0});
+      open_.emplace(std::max(bound, candidates_[candidate].bound_ps), candidate, asked);
     }
   }
-  // The candidate is too large.
-  void admit_next(int64_t bound, size_t candidate) {
+  // The candidate is too large. What was asked of it before holds of the next one, too.
+  void admit_next(int64_t bound, size_t candidate, size_t asked) {
     if (next_[candidate] == kNone) return;
     --out_.ledger.needless;
-    admit(bound, next_[candidate]);
+    admit(bound, next_[candidate], asked);
   }
 
   void look_at(int64_t bound, size_t candidate, size_t asked) {
     if (asked == kAfterSolved) {
       --out_.ledger.needless;
-      return admit(bound, candidate);
+      return admit(bound, candidate, 0);
     }
     if (asked < ask_.bounds.size()) {
       const OuterAnswer better = ask_.bounds[asked](candidate);
@@ -80,7 +80,7 @@ class OuterSearch {
         ++out_.ledger.do_not_divide;
       } else {
         ++out_.ledger.memory;
-        admit_next(bound, candidate);
+        if (!candidates_[candidate].after) admit_next(bound, candidate, asked);
       }
       return;
     }
@@ -109,7 +109,7 @@ class OuterSearch {
     if (!cut) cut = best_cut(problem);
     if (!cut) {
       ++out_.ledger.memory;
-      return admit_next(bound, candidate);
+      return admit_next(bound, candidate, ask_.bounds.size());
     }
     ++out_.ledger.solved;
     const CutPrice price = price_of_cut(problem, *cut);
