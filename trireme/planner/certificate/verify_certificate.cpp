@@ -173,6 +173,11 @@ class CertificateVerifier {
   // so that the same with its state elsewhere has to be looked at.
   enum class Found : uint8_t { kDone, kTooLarge };
 
+  // By bounds, which are of the device alone: with the state elsewhere they are the same wherever that is.
+  static Found too_large_for_device(const CertifiedWay& way) {
+    return way.cut.state == Tier::kDevice ? Found::kTooLarge : Found::kDone;
+  }
+
   // One way with its state on the device, and then elsewhere.
   void look_at_tiers(std::span<const CertifiedWay> ways) {
     Found found = look_at(ways.front());
@@ -195,7 +200,7 @@ class CertificateVerifier {
     } else if (certified_least_bytes(way, c_.model, c_.ranks) > c_.memory) {
       ++ledger_.memory_least;
       check_not_best(way, "its parameters and state alone are too much for a rank's memory");
-      return Found::kTooLarge;
+      return too_large_for_device(way);
     } else if (certified_arithmetic_ps(way, c_.model) > limit_) {
       ++ledger_.bound;
       check_not_best(way, "its arithmetic alone takes longer");
@@ -210,7 +215,7 @@ class CertificateVerifier {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
     if (is_slower_by_tp(way)) return Found::kDone;
     if (is_slower(way, certified_without_again(most)) || is_slower(way, most)) return Found::kDone;
-    if (is_too_large(way, most)) return Found::kTooLarge;
+    if (is_too_large(way, most)) return too_large_for_device(way);
     const CertifiedTable& table = table_of(alone_, own, way);
     if (table.is_refused || (table.is_joined && way.pp > 1)) {
       ++ledger_.do_not_divide;
@@ -219,7 +224,7 @@ class CertificateVerifier {
       return Found::kDone;
     }
     if (is_slower(way, own)) return Found::kDone;
-    if (is_too_large(way, own)) return Found::kTooLarge;
+    if (is_too_large(way, own)) return too_large_for_device(way);
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }

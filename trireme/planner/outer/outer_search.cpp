@@ -122,8 +122,7 @@ class OuterSearch {
     }
     if (asked < ask_.bounds.size()) {
       const OuterAnswer better = ask_.bounds[asked](candidate);
-      if (better.kind == OuterAnswer::Kind::kBound)
-        return Open(std::max(bound, better.bound_ps), candidate, asked + 1);
+      if (better.kind == OuterAnswer::Kind::kBound) return Open(std::max(bound, better.bound_ps), candidate, asked + 1);
       if (better.kind == OuterAnswer::Kind::kRefused) {
         ++out_.ledger.do_not_divide;
         return std::nullopt;

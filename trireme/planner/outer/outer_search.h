@@ -48,7 +48,8 @@ struct OuterResult {
 
 // What some tables say of a candidate.
 struct OuterAnswer {
-  enum class Kind : uint8_t { kBound, kRefused, kTooLarge };  // the last: no cut into stages fits
+  // The last: no cut into stages fits; nor, of a way that is after another, any of those after it.
+  enum class Kind : uint8_t { kBound, kRefused, kTooLarge };
   Kind kind = Kind::kBound;
   int64_t bound_ps = 0;  // it takes no less
 };

