@@ -42,6 +42,7 @@ class CertifiedPrice {
   };
   // Of the parts from `begin` up to but not `end`.
   Sum sum_of(int64_t begin, int64_t end) const;
+  void add_up() const;
   template <class Value>
   int64_t of_all(Value value) const;
   template <class Value>
@@ -68,6 +69,7 @@ class CertifiedPrice {
   const CertifiedTable& table_;
   const std::vector<CertifiedRun>& runs_;
   int64_t memory_, parts_;
+  mutable std::vector<Sum> sums_;  // of the parts before each; empty until one is asked for
 };
 
 }  // namespace trireme
