@@ -137,27 +137,45 @@ int64_t CertifiedPrice::step_of(int64_t slowest, int64_t once) const {
   return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), fill()), exact_sum(crossings(), once));
 }
 
-CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
-  Sum out;
+// Of the parts before each, and of all.
+void CertifiedPrice::add_up() const {
+  sums_.reserve(static_cast<size_t>(parts_) + 1);
+  sums_.emplace_back();
   const auto add = [&](const CertifiedPart& part, int64_t times) {
-    if (times <= 0) return;
-    out.pass = exact_sum(out.pass, exact_product(pass_of(part), times));
-    out.once = exact_sum(out.once, exact_product(once_of(part), times));
-    out.persistent = exact_sum(out.persistent, exact_product(exact_sum(part.persistent, part.gradients), times));
-    out.kept = exact_sum(out.kept, exact_product(part.kept, times));
-    out.waiting = exact_sum(out.waiting, exact_product(part.waiting, times));
-    out.work = std::max(out.work, part.work);
-    out.host = exact_sum(out.host, exact_product(part.host, times));
-    out.disk = exact_sum(out.disk, exact_product(part.disk, times));
+    const int64_t pass = pass_of(part), once = once_of(part), persistent = exact_sum(part.persistent, part.gradients);
+    for (int64_t i = 0; i < times; ++i) {
+      const Sum& before = sums_.back();
+      sums_.push_back({.pass = exact_sum(before.pass, pass),
+                       .once = exact_sum(before.once, once),
+                       .persistent = exact_sum(before.persistent, persistent),
+                       .kept = exact_sum(before.kept, part.kept),
+                       .waiting = exact_sum(before.waiting, part.waiting),
+                        .host = exact_sum(before.host, part.host),
+                        .disk = exact_sum(before.disk, part.disk)});
+    }
   };
-  add(table_.parts.front(), begin == 0 ? 1 : 0);
+  add(table_.parts.front(), 1);
+  for (const CertifiedRun& run : runs_) add(table_.parts[static_cast<size_t>(run.kind) + 1], run.blocks);
+  add(table_.parts.back(), 1);
+}
+
+CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
+  if (sums_.empty()) add_up();
+  const Sum &before = sums_[static_cast<size_t>(begin)], &all = sums_[static_cast<size_t>(end)];
+  Sum out{.pass = all.pass - before.pass,
+          .once = all.once - before.once,
+          .persistent = all.persistent - before.persistent,
+          .kept = all.kept - before.kept,
+          .waiting = all.waiting - before.waiting};
+  if (begin == 0) out.work = table_.parts.front().work;
+  if (end == parts_) out.work = std::max(out.work, table_.parts.back().work);
   int64_t at = 1;  // the run's first block
   for (const CertifiedRun& run : runs_) {
     const int64_t after = at + run.blocks;
-    add(table_.parts[static_cast<size_t>(run.kind) + 1], std::min(end, after) - std::max(begin, at));
+    if (std::max(begin, at) < std::min(end, after))
+      out.work = std::max(out.work, table_.parts[static_cast<size_t>(run.kind) + 1].work);
     at = after;
   }
-  add(table_.parts.back(), end == parts_ ? 1 : 0);
   return out;
 }
 

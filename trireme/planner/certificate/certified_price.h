@@ -50,6 +50,7 @@ class CertifiedPrice {
   bool stage_fits(int64_t stage, const Sum& sum) const;
   // Of the parts from `begin` up to but not `end`.
   Sum sum_of(int64_t begin, int64_t end) const;
+  void add_up() const;
   template <class Value>
   int64_t of_all(Value value) const;
   template <class Value>
@@ -75,8 +76,13 @@ class CertifiedPrice {
   const CertifiedWay& way_;
   const CertifiedTable& table_;
   const std::vector<CertifiedRun>& runs_;
+<<<<<<< HEAD
   CertifiedRoom room_;
   int64_t parts_;
+=======
+  int64_t memory_, parts_;
+  mutable std::vector<Sum> sums_;  // of the parts before each; empty until one is asked for
+>>>>>>> planner
 };
 
 }  // namespace trireme

@@ -184,7 +184,10 @@ void CertifiedJob::check(const Certificate& certificate) {
   constexpr std::string_view kJob = "the job has";
   const Certificate& job = of_job_;
   expect_same("ranks", certificate.ranks, kJob, job.ranks);
-  expect_same("step", certificate.graph, kJob, job.graph);
+  require(certificate.graph == job.graph,
+          "certificate: it is for step {}, and the job has {}: its model, batch or optimizer differs; give the flags "
+          "that it was planned with, or plan again",
+          certificate.graph, job.graph);
   expect_same("machine", certificate.machine + " " + certificate.machine_hash, kJob,
               job.machine + " " + job.machine_hash);
   expect_same("memory", certificate.memory, kJob, job.memory);
