@@ -87,10 +87,10 @@ const std::vector<std::string>& element_types() {
 }
 
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
-  const Reader device(table, where, "device.",
-                      {"memory_bytes", "memory_bytes_per_s", "host_memory_bytes", "to_host_bytes_per_s",
-                       "from_host_bytes_per_s", "disk_bytes", "disk_bytes_per_s", "achievable", "alignment",
-                       "flops_per_s", "scratch", "op"});
+  const Reader device(
+      table, where, "device.",
+      {"memory_bytes", "memory_bytes_per_s", "host_memory_bytes", "to_host_bytes_per_s", "from_host_bytes_per_s",
+       "disk_bytes", "disk_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
   if (device.has("host_memory_bytes")) out.host_memory_bytes = device.integer("host_memory_bytes");

@@ -163,7 +163,8 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   out.zero = reader.number_from("zero", 0, 3);
   const std::string_view state = reader.value("state");
   const auto tier = std::ranges::find(kTierNames, state);
-  if (tier == kTierNames.end()) reader.wrong(fmt::format("state={}; it must be device, host or disk", state.substr(0, 60)));
+  if (tier == kTierNames.end())
+    reader.wrong(fmt::format("state={}; it must be device, host or disk", state.substr(0, 60)));
   out.state = kEveryTier[static_cast<size_t>(tier - kTierNames.begin())];
   return out;
 }
@@ -291,10 +292,9 @@ bool is_certificate(std::string_view text) {
 }
 
 std::string to_string(const Certificate& c) {
-  std::string out =
-      fmt::format("{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\nhost {}\ndisk {}\n",
-                  kCertificateLine, c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory, c.host,
-                  c.disk);
+  std::string out = fmt::format(
+      "{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\nhost {}\ndisk {}\n", kCertificateLine,
+      c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory, c.host, c.disk);
   out += "model" + named_numbers(c.model, kCertifiedModelNames) + "\n";
   for (const std::string& scope : c.before) out += fmt::format("before {}\n", scope);
   std::vector<std::string> runs;

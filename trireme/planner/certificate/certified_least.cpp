@@ -19,8 +19,8 @@ bool is_of_steps_time(int64_t CertifiedPart::*field) {
   return field == &CertifiedPart::update || field == &CertifiedPart::sync;
 }
 
-// Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3; and the state may lie elsewhere. Of
-// Adam's state that is two of three, so that is asked of the model, in parts of 1,024.
+// Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3; and the state may lie elsewhere.
+// Of Adam's state that is two of three, so that is asked of the model, in parts of 1,024.
 int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const CertifiedModel& model) {
   const bool has_state = cut.state == Tier::kDevice;
   if (!has_state || cut.zero == 1 || cut.zero == 2) {

@@ -13,7 +13,8 @@ CertifiedCut certified_alone(CertifiedCut cut);
 CertifiedCut certified_most_rows(CertifiedCut cut);
 CertifiedCut certified_without_again(CertifiedCut cut);
 
-// Of eight data parallel ranks with the state on the device, where the cut has a multiple of them: they exchange no more.
+// Of eight data parallel ranks with the state on the device, where the cut has a multiple of them: they exchange no
+// more.
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);

@@ -33,7 +33,7 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::host, &PartPrice::host},
     {&CertifiedPart::disk, &PartPrice::disk}};
 inline constexpr size_t kOnDevice = 13;  // of the fields above; the others are of what lies elsewhere
-inline constexpr size_t kPasses = 6;  // of the fields above
+inline constexpr size_t kPasses = 6;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
   PartPrice out;
   for (const auto& [from, to] : kFields) out.*to = part.*from;
@@ -51,7 +51,7 @@ inline const PipelineShape& shape_once(const CertifiedWay& way) {
 using Runs = std::vector<CertifiedRun>;
 
 inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& table, const Runs& runs,
-                              const CertifiedRoom& room) {
+                               const CertifiedRoom& room) {
   StageProblem out{.shape = shape_once(way),
                    .micro_batches = way.micro_batches,
                    .crossing = table.crossing,

@@ -127,7 +127,8 @@ std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_byte
 }
 
 std::string certified_space_text() {
-  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, the optimizer's "
+  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, the "
+         "optimizer's "
          "state on the device, the host or the disk, 1f1b, "
          "zb-h1 and zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
          "even cuts";

@@ -273,7 +273,7 @@ class RandomModel {
       least_crossing = prices(nearer).crossing;
     }
     prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                          : table_above(cut, &least, std::size(kFields)));
+                                    : table_above(cut, &least, std::size(kFields)));
     CertifiedTable& priced = prices_.at(cut);
     priced.is_joined = !priced.is_refused && alone.is_joined;
     if (!priced.is_refused) priced.crossing = std::max(priced.crossing, least_crossing);

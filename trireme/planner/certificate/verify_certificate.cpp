@@ -114,7 +114,8 @@ class CertificateVerifier {
       for (size_t part = 0; part < of.parts.size(); ++part) {
         for (size_t i = 0; i < kCertifiedPassFields; ++i)
           times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
-        for (const auto field : {&CertifiedPart::update, &CertifiedPart::sync, &CertifiedPart::coming, &CertifiedPart::going})
+        for (const auto field :
+             {&CertifiedPart::update, &CertifiedPart::sync, &CertifiedPart::coming, &CertifiedPart::going})
           times.parts[part].*field = of.parts[part].*field;
       }
       check_no_less(table, times);
@@ -164,8 +165,8 @@ class CertificateVerifier {
     if (static_cast<int64_t>(c_.best.size()) == c_.top) limit_ = before;
   }
 
-  // What was found of a way: that it is too large for what a rank has, or that a cut that is so would be fast enough, so
-  // that the same with its state elsewhere has to be looked at.
+  // What was found of a way: that it is too large for what a rank has, or that a cut that is so would be fast enough,
+  // so that the same with its state elsewhere has to be looked at.
   enum class Found : uint8_t { kDone, kTooLarge };
 
   // By bounds, which are of the device alone: with the state elsewhere they are the same wherever that is.

@@ -99,12 +99,12 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
     ASSERT_EQ(found.best.size(), std::min(all.size(), static_cast<size_t>(found.top))) << seed;
     for (size_t i = 0; i < found.best.size(); ++i) ASSERT_EQ(found.best[i].step_ps, all[i]) << seed;
     ++(all.empty() ? none_fits : plans);
-    for (const auto count : {&CertifiedLedger::do_not_divide, &CertifiedLedger::memory_least, &CertifiedLedger::bound,
-                             &CertifiedLedger::slower, &CertifiedLedger::memory, &CertifiedLedger::needless,
-                             &CertifiedLedger::solved})
+    for (const auto count :
+         {&CertifiedLedger::do_not_divide, &CertifiedLedger::memory_least, &CertifiedLedger::bound,
+          &CertifiedLedger::slower, &CertifiedLedger::memory, &CertifiedLedger::needless, &CertifiedLedger::solved})
       sum.*count += found.ledger.*count;
-    elsewhere += std::ranges::count_if(
-        found.best, [](const CertifiedPlan& plan) { return plan.way.cut.state != Tier::kDevice; });
+    elsewhere += std::ranges::count_if(found.best,
+                                       [](const CertifiedPlan& plan) { return plan.way.cut.state != Tier::kDevice; });
   }
   EXPECT_GT(plans, 300);
   EXPECT_GT(none_fits, 50);

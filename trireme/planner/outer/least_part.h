@@ -12,7 +12,7 @@ struct LeastPartOf {
   bool is_own = true;                   // the table's way differs in dp and zero alone
   int64_t ranks = 1;                    // of a stage
   int64_t zero = 0;
-  bool state_elsewhere = false;  // than on the device
+  bool state_elsewhere = false;                  // than on the device
   int64_t parameter_bytes = 0, state_bytes = 0;  // of the whole model
 };
 

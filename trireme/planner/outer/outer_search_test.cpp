@@ -36,7 +36,11 @@ class RandomTables {
   }
 
   StageProblem problem() {
-    StageProblem out{.micro_batches = number(1, 6), .crossing = number(0, 5), .memory = number(5, 150), .host = number(5, 60), .disk = number(5, 60)};
+    StageProblem out{.micro_batches = number(1, 6),
+                     .crossing = number(0, 5),
+                     .memory = number(5, 150),
+                     .host = number(5, 60),
+                     .disk = number(5, 60)};
     const int64_t parts = number(1, 7), crews = number(1, 4);
     for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
     out.shape = {.idle_forward = number(0, 4), .idle_input = number(0, 4), .idle_weight = number(-4, 4)};
@@ -178,9 +182,9 @@ TEST(StageProblem, bounds_hold_of_longer_parts) {
     const int64_t bound = bound_of_longer_parts(problem);
     const bool fits = some_cut_fits(problem);
     for (PartPrice& part : problem.parts) {
-      for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
-                               &PartPrice::update, &PartPrice::kept, &PartPrice::persistent, &PartPrice::coming,
-                               &PartPrice::going})
+      for (const auto field :
+           {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again, &PartPrice::update,
+            &PartPrice::kept, &PartPrice::persistent, &PartPrice::coming, &PartPrice::going})
         part.*field += tables.number(0, 2) == 0 ? tables.number(0, 9) : 0;
     }
     const auto cut = best_cut(problem);
@@ -317,9 +321,8 @@ TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
     sum.slower += l.slower;
     sum.solved += l.solved;
     sum.needless += l.needless;
-    elsewhere += std::ranges::count_if(found.best, [&](const SolvedWay& way) {
-      return search.candidates[way.candidate].after.has_value();
-    });
+    elsewhere += std::ranges::count_if(
+        found.best, [&](const SolvedWay& way) { return search.candidates[way.candidate].after.has_value(); });
   }
   for (const int64_t count :
        {sum.do_not_divide, sum.memory_least, sum.bound, sum.memory, sum.slower, sum.needless, sum.solved, elsewhere})

@@ -59,8 +59,8 @@ struct StageProblem {
   std::vector<PartPrice> parts;
   PipelineShape shape;
   int64_t micro_batches = 1;
-  int64_t crossing = 0;  // ps: activations over one boundary, and their gradients back
-  int64_t memory = 0;    // bytes of a rank's device
+  int64_t crossing = 0;        // ps: activations over one boundary, and their gradients back
+  int64_t memory = 0;          // bytes of a rank's device
   int64_t host = 0, disk = 0;  // bytes beside it that a rank may take
 };
 
@@ -96,8 +96,8 @@ int64_t bound_of_cuts(const StageProblem& problem);
 // No cut takes less, of these parts or of parts that take as long or longer in each of their passes.
 int64_t bound_of_longer_parts(const StageProblem& problem);
 bool some_cut_fits(const StageProblem& problem);
-// What the fullest crew holds on the device, of the cut that has it hold the fewest; nothing where there are fewer parts
-// than stages, or no cut has room beside the device.
+// What the fullest crew holds on the device, of the cut that has it hold the fewest; nothing where there are fewer
+// parts than stages, or no cut has room beside the device.
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);
 
 // Of all cuts, or of even ones where crews have several stages, the one with the least total; of equal ones the one

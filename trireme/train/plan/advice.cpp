@@ -222,7 +222,8 @@ class Adviser {
   void offload() {
     if (chosen_.way.state != Tier::kDevice) {
       const WaysAnswer without = search_.best_of([](const Way& way) { return way.state == Tier::kDevice; });
-      line(fmt::format("offload: yes, the optimizer's state lies on the {}; without it {}", to_string(chosen_.way.state),
+      line(fmt::format("offload: yes, the optimizer's state lies on the {}; without it {}",
+                       to_string(chosen_.way.state),
                        without.best ? beside(chosen_, *without.best) : why_there_is_none(without, facts_)));
       return;
     }

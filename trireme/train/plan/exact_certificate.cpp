@@ -72,22 +72,22 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
     }
   }
   std::vector<std::string> out{
-          "parallel.mode=semi_auto_parallel",
-          "parallel.search=recursive_programming",
-          fmt::format("parallel.pp={}", plan.way.pp),
-          "parallel.schedule=" + plan.way.schedule,
-          fmt::format("parallel.virtual_stages={}", plan.way.virtual_stages == 1 ? 0 : plan.way.virtual_stages),
-          "parallel.seq_chunks=0",
-          fmt::format("parallel.tp={}", cut.tp),
-          fmt::format("parallel.sp={}", cut.sp),
-          fmt::format("parallel.vocabulary={}", cut.vocabulary),
-          fmt::format("parallel.cp={}", cut.cp),
-          fmt::format("parallel.ep={}", cut.ep),
-          fmt::format("parallel.zero={}", cut.zero),
-          fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
-          "parallel.interleave=1",
-          "train.recompute=" + cut.recompute,
-          fmt::format("parallel.stages=[{}]", stages)};
+      "parallel.mode=semi_auto_parallel",
+      "parallel.search=recursive_programming",
+      fmt::format("parallel.pp={}", plan.way.pp),
+      "parallel.schedule=" + plan.way.schedule,
+      fmt::format("parallel.virtual_stages={}", plan.way.virtual_stages == 1 ? 0 : plan.way.virtual_stages),
+      "parallel.seq_chunks=0",
+      fmt::format("parallel.tp={}", cut.tp),
+      fmt::format("parallel.sp={}", cut.sp),
+      fmt::format("parallel.vocabulary={}", cut.vocabulary),
+      fmt::format("parallel.cp={}", cut.cp),
+      fmt::format("parallel.ep={}", cut.ep),
+      fmt::format("parallel.zero={}", cut.zero),
+      fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
+      "parallel.interleave=1",
+      "train.recompute=" + cut.recompute,
+      fmt::format("parallel.stages=[{}]", stages)};
   if (cut.state != Tier::kDevice) out.push_back(fmt::format("parallel.home=[\"*/state = {}\"]", to_string(cut.state)));
   return out;
 }
@@ -113,10 +113,9 @@ void expect_same(std::string_view what, const Value& certified, std::string_view
 void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
-  const std::string text =
-      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} dp={} zero={} state={}", cut.tp, cut.cp,
-                  cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero,
-                  to_string(cut.state));
+  const std::string text = fmt::format(
+      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} dp={} zero={} state={}", cut.tp, cut.cp, cut.ep,
+      cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero, to_string(cut.state));
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);

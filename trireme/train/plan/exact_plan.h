@@ -12,8 +12,8 @@ struct ExactWay {
   OuterWay outer;
   std::vector<int64_t> begins;  // the first part of each stage
   CutPrice price;
-  std::vector<int64_t> crew_bytes;  // of a rank of each, on the device
-  StageProblem problem;             // its tables
+  std::vector<int64_t> crew_bytes;              // of a rank of each, on the device
+  StageProblem problem;                         // its tables
   std::vector<int64_t> host_bytes, disk_bytes;  // of a rank of each crew, beside the device
 
   std::vector<std::string> keys(const ModelParts& parts) const;

@@ -70,8 +70,8 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
 std::string beside_text(const ExactPlan& plan, const ExactWay& way) {
   std::string out;
   const BesideBytes& room = plan.setting.beside;
-  for (const auto& [tier, crews, of] : {std::tuple(Tier::kHost, &way.host_bytes, room.host),
-                                        std::tuple(Tier::kDisk, &way.disk_bytes, room.disk)}) {
+  for (const auto& [tier, crews, of] :
+       {std::tuple(Tier::kHost, &way.host_bytes, room.host), std::tuple(Tier::kDisk, &way.disk_bytes, room.disk)}) {
     const int64_t most = std::ranges::max(*crews);
     if (most > 0)
       out += fmt::format("on the {} {:.1f} MiB of {:.1f} a rank\n", to_string(tier), exact_mib(most), exact_mib(of));
@@ -113,15 +113,14 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
   const auto of = [&](int64_t ps) { return ps * all / crews; };
   const int64_t average = of(sum.pass());
   const int64_t moves = moves_of_step(way);
-  std::vector<std::pair<std::string, int64_t>> out{
-          {"forward", of(sum.forward)},
-          {"backward", of(sum.input_grad + sum.weight_grad)},
-          {"recomputed", of(sum.again)},
-          {"collectives", of(sum.moving_forward + sum.moving_backward)},
-          {"imbalance", all * way.price.slowest - average},
-          {"bubble", way.price.fill},
-          {"messages", way.price.crossings},
-          {"sums, update", way.price.once - moves}};
+  std::vector<std::pair<std::string, int64_t>> out{{"forward", of(sum.forward)},
+                                                   {"backward", of(sum.input_grad + sum.weight_grad)},
+                                                   {"recomputed", of(sum.again)},
+                                                   {"collectives", of(sum.moving_forward + sum.moving_backward)},
+                                                   {"imbalance", all * way.price.slowest - average},
+                                                   {"bubble", way.price.fill},
+                                                   {"messages", way.price.crossings},
+                                                   {"sums, update", way.price.once - moves}};
   if (moves > 0) out.emplace_back("state's moves", moves);
   return out;
 }

@@ -94,9 +94,10 @@ OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigure
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
   // Gradients that several micro-batches add to are whole until the last.
   const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
-  out.least_bytes = gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
-                    figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
-                    (way.inner.state == Tier::kDevice ? figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces) : 0);
+  out.least_bytes =
+      gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
+      figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
+      (way.inner.state == Tier::kDevice ? figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces) : 0);
   // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
   const int64_t arithmetic = figures.arithmetic_ps;
   out.bound_ps = arithmetic;

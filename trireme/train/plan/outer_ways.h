@@ -24,8 +24,8 @@ struct OuterWay {
 // that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
 // kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
 // stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel
-// rank has of the batch. Micro-batches follow. Of each way with the optimizer's state on the device those follow that have
-// it on one of `tiers` instead.
+// rank has of the batch. Micro-batches follow. Of each way with the optimizer's state on the device those follow that
+// have it on one of `tiers` instead.
 std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
                                  int64_t parts, const std::vector<Tier>& tiers = {});
 

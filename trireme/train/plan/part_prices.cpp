@@ -223,7 +223,14 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
 }
 
 Way InnerWay::way() const {
-  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .vocabulary = vocabulary, .zero = zero, .recompute = recompute, .state = state};
+  return {.tp = tp,
+          .cp = cp,
+          .ep = ep,
+          .sp = sp,
+          .vocabulary = vocabulary,
+          .zero = zero,
+          .recompute = recompute,
+          .state = state};
 }
 
 struct PartPricer::Impl {
@@ -306,7 +313,8 @@ struct PartPricer::Impl {
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
     for (size_t i = 0; i < wanted.size(); ++i) {
       out.crews.push_back(sums_of(compiled[i], of_crew));
-      if (inner.state == Tier::kDevice) out.crews.back().host = out.crews.back().disk = 0;  // no way says what they hold
+      if (inner.state == Tier::kDevice)
+        out.crews.back().host = out.crews.back().disk = 0;  // no way says what they hold
       if (wanted[i] == 1) count_messages(compiled[i], out.messages, out.message_bytes);
     }
     rates.insert_or_assign(inner.ranks(), of_crew);

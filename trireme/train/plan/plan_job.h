@@ -27,16 +27,16 @@ struct WayCost {
   double step_s = 0;
   // What a rank computes in it: the model, its gradients, what is computed again for them, and the update.
   double forward_s = 0, backward_s = 0, again_s = 0, update_s = 0;
-  double moving_s = 0, exposed_s = 0;  // collectives, messages and moves, and what of them computing waits for
+  double moving_s = 0, exposed_s = 0;       // collectives, messages and moves, and what of them computing waits for
   double tiers_s = 0, tiers_exposed_s = 0;  // of these what goes between the device, the host and the disk
-  double waiting_s = 0;                // for other ranks
-  double flops = 0;                    // of all ranks, without what is computed again
+  double waiting_s = 0;                     // for other ranks
+  double flops = 0;                         // of all ranks, without what is computed again
   // Of each crew of a pipeline; of one without.
   struct Memory {
     int64_t arena = 0, persistent = 0;  // of the device
-    std::vector<int64_t> kinds;  // at the fullest moment, by Holding
-    int64_t host = 0, disk = 0;  // arenas beside it
-    int64_t gaps() const;        // what is left of the arena
+    std::vector<int64_t> kinds;         // at the fullest moment, by Holding
+    int64_t host = 0, disk = 0;         // arenas beside it
+    int64_t gaps() const;               // what is left of the arena
   };
   std::vector<Memory> memory;
 
@@ -57,8 +57,8 @@ struct PlanLedger {
   // Recompute although they fit without, or have state elsewhere although they are not too large with it nearer; of the
   // exact search: or are ruled out by a bound.
   int64_t needless = 0;
-  int64_t memory = 0;         // compiled; the arena is too much
-  int64_t fit = 0;            // compiled
+  int64_t memory = 0;              // compiled; the arena is too much
+  int64_t fit = 0;                 // compiled
   std::string first_refusal = {};  // of a way that does not divide
 };
 

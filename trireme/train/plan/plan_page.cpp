@@ -188,7 +188,8 @@ std::string stages_name(std::string_view kind, size_t first, size_t end, size_t 
 }
 
 void add_beside(const BesideBytes& room, int64_t host, int64_t disk, PlanPage& page) {
-  for (const auto& [tier, taken, of] : {std::tuple(Tier::kHost, host, room.host), std::tuple(Tier::kDisk, disk, room.disk)}) {
+  for (const auto& [tier, taken, of] :
+       {std::tuple(Tier::kHost, host, room.host), std::tuple(Tier::kDisk, disk, room.disk)}) {
     if (taken == 0) continue;
     const std::string has = of > 0 ? fmt::format(", of {:.1f} MiB", static_cast<double>(of) / 1048576.0) : "";
     page.headline.emplace_back(fmt::format("on the {}{}", to_string(tier), has),

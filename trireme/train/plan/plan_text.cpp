@@ -49,10 +49,10 @@ std::string infeasible_text(const JobPlan& plan) {
 std::string tiers_text(const WayCost& cost) {
   const int64_t host = cost.most_bytes_of(&WayCost::Memory::host), disk = cost.most_bytes_of(&WayCost::Memory::disk);
   if (cost.tiers_s == 0) return "";
-  std::string out =
-      fmt::format("  of {:.3f} ms in which values go between the device and the host or the disk {:.3f} are hidden behind "
-                  "computing; ",
-                  cost.tiers_s * 1e3, (cost.tiers_s - cost.tiers_exposed_s) * 1e3);
+  std::string out = fmt::format(
+      "  of {:.3f} ms in which values go between the device and the host or the disk {:.3f} are hidden behind "
+      "computing; ",
+      cost.tiers_s * 1e3, (cost.tiers_s - cost.tiers_exposed_s) * 1e3);
   out += fmt::format("on the host lie {} bytes", host);
   if (disk > 0) out += fmt::format(", on the disk {}", disk);
   return out + "\n";

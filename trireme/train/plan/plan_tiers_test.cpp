@@ -14,8 +14,8 @@
 #include "trireme/train/plan/advice.h"
 #include "trireme/train/plan/exact_certificate.h"
 #include "trireme/train/plan/exact_compiled.h"
-#include "trireme/train/plan/what_if.h"
 #include "trireme/train/plan/way_rule.h"
+#include "trireme/train/plan/what_if.h"
 
 namespace trireme::plan_tiers_test {
 namespace {
@@ -100,8 +100,8 @@ TEST(PlanTiers, what_fits_nowhere_on_the_devices_fits_with_the_state_on_the_host
 TEST(PlanTiers, the_nearest_tier_that_holds_the_state_is_taken) {
   const int64_t memory = just_too_little(2);
   const auto state_of = [&](int64_t host, int64_t disk) -> std::string {
-    const ExactPlan plan = plan_exact(request_for(machine_with_host(host, disk), 2, memory,
-                                                  {"parallel.disk_block=4KiB", "parallel.disk_queue=1"}));
+    const ExactPlan plan = plan_exact(
+        request_for(machine_with_host(host, disk), 2, memory, {"parallel.disk_block=4KiB", "parallel.disk_queue=1"}));
     return plan.best.empty() ? "none" : std::string(to_string(plan.best.front().outer.inner.state));
   };
   EXPECT_EQ(state_of(kMuch, kMuch), "host");
@@ -141,11 +141,11 @@ TEST(PlanTiers, that_nothing_needs_change_no_plan_and_compile_no_more) {
 // Every way, with its state on the device and elsewhere, priced by itself.
 TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
   int on_device = 0, elsewhere = 0, none = 0;
-  for (const auto& [ranks, host, disk] : {std::tuple<int64_t, int64_t, int64_t>(1, kMuch, 0), {2, kMuch, kMuch},
-                                          {2, 200'000, kMuch}, {4, kMuch, 0}}) {
-    PlanRequest request = request_for(machine_with_host(host, disk), ranks, kMuch,
-                                      {"model.layers=2", "train.batch=4", "parallel.disk_block=4KiB",
-                                       "parallel.disk_queue=1"});
+  for (const auto& [ranks, host, disk] :
+       {std::tuple<int64_t, int64_t, int64_t>(1, kMuch, 0), {2, kMuch, kMuch}, {2, 200'000, kMuch}, {4, kMuch, 0}}) {
+    PlanRequest request =
+        request_for(machine_with_host(host, disk), ranks, kMuch,
+                    {"model.layers=2", "train.batch=4", "parallel.disk_block=4KiB", "parallel.disk_queue=1"});
     const ExactSetting setting = exact_setting(request);
     WayTables tables(setting, 1);
     std::vector<StageProblem> problems;
@@ -186,13 +186,13 @@ TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
 TEST(PlanTiers, moves_and_bytes_of_the_tables_are_those_of_the_compiled_program) {
   for (const auto& [ranks, zero] : {std::pair(1, 0), {2, 0}, {2, 1}, {2, 2}, {4, 1}}) {
     for (const char* const recompute : {"none", "full"}) {
-      PlanRequest request = request_for(machine_with_host(kMuch), ranks, kMuch,
-                                        {"model.kind=llama", "model.kv_heads=2", "model.mlp_width=160",
-                                         "model.tied=false", "train.batch=8"});
+      PlanRequest request = request_for(
+          machine_with_host(kMuch), ranks, kMuch,
+          {"model.kind=llama", "model.kv_heads=2", "model.mlp_width=160", "model.tied=false", "train.batch=8"});
       const ExactSetting setting = exact_setting(request);
       WayTables tables(setting, 1);
-      const OuterWay way{.inner = {.dp = ranks, .zero = zero, .rows = 8 / ranks, .recompute = recompute,
-                                   .state = Tier::kHost}};
+      const OuterWay way{
+          .inner = {.dp = ranks, .zero = zero, .rows = 8 / ranks, .recompute = recompute, .state = Tier::kHost}};
       const std::optional<StageProblem> problem = tables.problem_of(way);
       ASSERT_TRUE(problem) << tables.pricer().refusal();
       PartPrice sum;

@@ -63,20 +63,20 @@ std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks) {
 
 std::vector<std::string> Way::keys() const {
   std::vector<std::string> out{fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel"),
-          "parallel.search=recursive_programming",
-          fmt::format("parallel.pp={}", pp),
-          "parallel.schedule=" + schedule,
-          fmt::format("parallel.virtual_stages={}", virtual_stages > 1 ? virtual_stages : 0),
-          "parallel.seq_chunks=0",
-          fmt::format("parallel.tp={}", tp),
-          fmt::format("parallel.sp={}", sp),
-          fmt::format("parallel.vocabulary={}", vocabulary),
-          fmt::format("parallel.cp={}", cp),
-          fmt::format("parallel.ep={}", ep),
-          fmt::format("parallel.zero={}", zero),
-          fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
-          "parallel.interleave=1",
-          "train.recompute=" + recompute};
+                               "parallel.search=recursive_programming",
+                               fmt::format("parallel.pp={}", pp),
+                               "parallel.schedule=" + schedule,
+                               fmt::format("parallel.virtual_stages={}", virtual_stages > 1 ? virtual_stages : 0),
+                               "parallel.seq_chunks=0",
+                               fmt::format("parallel.tp={}", tp),
+                               fmt::format("parallel.sp={}", sp),
+                               fmt::format("parallel.vocabulary={}", vocabulary),
+                               fmt::format("parallel.cp={}", cp),
+                               fmt::format("parallel.ep={}", ep),
+                               fmt::format("parallel.zero={}", zero),
+                               fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
+                               "parallel.interleave=1",
+                               "train.recompute=" + recompute};
   if (state != Tier::kDevice) out.push_back(state_key(state));
   return out;
 }
