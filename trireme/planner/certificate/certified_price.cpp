@@ -150,8 +150,8 @@ void CertifiedPrice::add_up() const {
                        .persistent = exact_sum(before.persistent, persistent),
                        .kept = exact_sum(before.kept, part.kept),
                        .waiting = exact_sum(before.waiting, part.waiting),
-                        .host = exact_sum(before.host, part.host),
-                        .disk = exact_sum(before.disk, part.disk)});
+                       .host = exact_sum(before.host, part.host),
+                       .disk = exact_sum(before.disk, part.disk)});
     }
   };
   add(table_.parts.front(), 1);
@@ -166,7 +166,9 @@ CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
           .once = all.once - before.once,
           .persistent = all.persistent - before.persistent,
           .kept = all.kept - before.kept,
-          .waiting = all.waiting - before.waiting};
+          .waiting = all.waiting - before.waiting,
+          .host = all.host - before.host,
+          .disk = all.disk - before.disk};
   if (begin == 0) out.work = table_.parts.front().work;
   if (end == parts_) out.work = std::max(out.work, table_.parts.back().work);
   int64_t at = 1;  // the run's first block

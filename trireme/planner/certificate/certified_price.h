@@ -76,13 +76,9 @@ class CertifiedPrice {
   const CertifiedWay& way_;
   const CertifiedTable& table_;
   const std::vector<CertifiedRun>& runs_;
-<<<<<<< HEAD
   CertifiedRoom room_;
   int64_t parts_;
-=======
-  int64_t memory_, parts_;
   mutable std::vector<Sum> sums_;  // of the parts before each; empty until one is asked for
->>>>>>> planner
 };
 
 }  // namespace trireme
