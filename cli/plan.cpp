@@ -40,6 +40,7 @@ struct PlanArgs : PlannedJob {
   bool sensitivities = false, advise = false, compile = false;
   int64_t memory_mib = 0;
   int top = 3;
+  int64_t most_jobs = 1000;
   bool top_given = false;
   std::string search = "auto";
 };
@@ -193,6 +194,10 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
   const std::string certificate =
       !args.certificate.empty() || !fits || args.out.empty() ? args.certificate : args.out + ".certificate";
+  if (!certificate.empty() && !plan.is_proven) {
+    std::printf("no certificate is written, as nothing is proven; --most-jobs 0 lets the search go on until it is\n");
+    return fits ? 0 : 1;
+  }
   if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
   return fits ? 0 : 1;
 }
@@ -204,7 +209,8 @@ int run(const PlanArgs& args) {
                       .ranks = args.ranks,
                       .threads = compute_threads(args.threads, args.ranks),
                       .memory_bytes = args.memory_mib << 20,
-                      .top = static_cast<size_t>(args.top)};
+                      .top = static_cast<size_t>(args.top),
+                      .most_jobs = args.most_jobs};
   if (const std::vector<std::string> cuts = cuts_left_out(request.job); !cuts.empty()) {
     TRIREME_LOG(
         kWarn, "cli",
@@ -218,7 +224,7 @@ int run(const PlanArgs& args) {
           "plan: --compile is of the exact search, the other one compiles all ways; give --search exact");
   require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
   std::optional<WayRule> rule, only;  // read before anything takes time
-  const std::vector<Way> ways = ways_of(without_cuts(request.job), args.ranks);
+  const std::vector<Way> ways = ways_of(request);
   if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways);
   if (!args.only.empty()) {
     only = parse_way_rule(args.only, ways);
@@ -287,6 +293,13 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_memory_flag(*command, args->memory_mib,
                   "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
+  command
+      ->add_option(
+          "--most-jobs", args->most_jobs,
+          "Of the exact search: jobs of a block that it compiles before it is stopped, and then shows the best "
+          "that it finds with what is proven so far; 0: it goes on until all is proven")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
   command->add_option(
       "--why-not", args->why_not,
       "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does");

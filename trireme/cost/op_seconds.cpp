@@ -41,9 +41,11 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
 }
 
 double move_seconds(const Move& move, int64_t bytes, const Machine& machine) {
-  const double memory_s = 2 * static_cast<double>(bytes) / machine.memory_bytes_per_s;
+  const double link = move.to == Tier::kDevice ? machine.from_host_bytes_per_s : machine.to_host_bytes_per_s;
+  const auto moved = static_cast<double>(bytes);
+  const double memory_s = link > 0 ? moved / link : 2 * moved / machine.memory_bytes_per_s;
   if (!move.meets_disk()) return memory_s;
-  return std::max(memory_s, static_cast<double>(bytes) / machine.disk_bytes_per_s);
+  return std::max(memory_s, moved / machine.disk_bytes_per_s);
 }
 
 CollectiveWork collective_work(const OpDef& op, const TypeArgs& types) {

@@ -21,8 +21,8 @@ struct Rates {
 // The longer of its arithmetic and its bytes, by the machine's rate for the op if it has one; 0 for a view.
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
 
-// A move of so many bytes between tiers: each is read and written once, at the rate of the memory or, if that is lower,
-// of the disk.
+// A move of so many bytes between tiers: at the rate of the host's link, or where the machine names none each byte is
+// read and written once at the rate of the memory; or, if that is lower, at the rate of the disk.
 double move_seconds(const Move& move, int64_t bytes, const Machine& machine);
 
 // A collective, from the latencies of its messages and what the rank with the most to send sends over the slowest link

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/cost/price.h"
+#include "trireme/op/move.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
@@ -64,6 +65,26 @@ TEST(Price, of_an_op_is_the_longer_of_arithmetic_and_bytes) {
   EXPECT_EQ(price(op("add"), {square, square}, {square}), 3 * 64 * 64 * 4 * kByte);
   EXPECT_EQ(price(op("matmul"), {large, large}, {large}, Attrs::of(MatMulAttrs{})), int64_t{4} * 8192 * 8192 * 8192);
   EXPECT_EQ(price(structural().reshape, {square}, {{DType::kF32, {4096}}}), 0);
+}
+
+TEST(Price, of_a_move_is_by_the_hosts_link_each_way_or_the_memory_or_the_slower_disk) {
+  Machine machine = Machine::this_host();
+  machine.memory_bytes_per_s = 1e9;
+  machine.disk_bytes_per_s = 1e8;
+  const TensorType type{DType::kF32, {1000}};
+  const auto price_of = [&](Tier from, Tier to) {
+    const CostModel model(kMesh, {.links = {}, .machine = machine});
+    return model.op_ps(structural().move, {{&type, 1}, {&type, 1}, attrs_of({from, to})});
+  };
+  EXPECT_EQ(price_of(Tier::kDevice, Tier::kHost), 2 * 4000 * kByte);
+  EXPECT_EQ(price_of(Tier::kDisk, Tier::kDevice), 10 * 4000 * kByte);
+  machine.to_host_bytes_per_s = 2e9;
+  machine.from_host_bytes_per_s = 5e8;
+  machine.disk_bytes_per_s = 1e9;
+  EXPECT_EQ(price_of(Tier::kDevice, Tier::kHost), 4000 * kByte / 2);
+  EXPECT_EQ(price_of(Tier::kHost, Tier::kDevice), 2 * 4000 * kByte);
+  EXPECT_EQ(price_of(Tier::kDevice, Tier::kDisk), 4000 * kByte);
+  EXPECT_EQ(price_of(Tier::kDisk, Tier::kDevice), 2 * 4000 * kByte);
 }
 
 TEST(Price, of_a_collective_is_by_what_a_rank_sends) {

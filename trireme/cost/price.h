@@ -16,7 +16,7 @@ class CostModel {
  public:
   CostModel(Mesh mesh, const Rates& rates);
 
-  // Of an op on a rank's pieces: a collective, or the op's own work.
+  // Of an op on a rank's pieces: a collective, a move between tiers, or the op's own work.
   int64_t op_ps(const OpDef& op, const TypeArgs& types) const;
   int64_t node_ps(const Program& program, const Node& node) const;
 

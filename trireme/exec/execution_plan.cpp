@@ -47,7 +47,7 @@ const PlanOutput& ExecutionPlan::output(std::string_view wanted) const {
   return by_name(outputs, wanted, "output", name);
 }
 
-int fullest_action(const ExecutionPlan& plan, Tier tier) {
+std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
   const auto steps = static_cast<int>(plan.actions.size());
   const int64_t alignment = plan.alignment_of(tier);
   std::vector<int64_t> live(static_cast<size_t>(steps) + 3, 0);  // steps -1 .. end, and one past
@@ -66,12 +66,6 @@ int fullest_action(const ExecutionPlan& plan, Tier tier) {
       peak = step;
     }
   }
-  return peak;
-}
-
-std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier) {
-  const int64_t alignment = plan.alignment_of(tier);
-  const int peak = fullest_action(plan, tier);
   std::vector<int64_t> out(kHoldings, 0);
   for (const Buffer& b : plan.buffers) {
     if (b.offset >= 0 && b.tier == tier && b.first <= peak && peak <= b.last) {

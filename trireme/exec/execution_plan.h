@@ -192,9 +192,7 @@ void reuse_collectives(ExecutionPlan& plan, const ReuseOptions& options);
 // What the plan's calls save, where a stream carries so many collectives.
 ReuseSavings reuse_savings(const ExecutionPlan& plan, int64_t per_stream);
 
-// The first action at which most bytes of a tier are live; -1: before the first one.
-int fullest_action(const ExecutionPlan& plan, Tier tier = Tier::kDevice);
-// Bytes of a tier by Holding then; they add up to the lower bound.
+// Bytes of a tier by Holding at the step where most are live; they add up to the lower bound.
 std::vector<int64_t> bytes_by_holding(const ExecutionPlan& plan, Tier tier = Tier::kDevice);
 // The ops that run on the host, in words: "embedding at 'wte', 4 adam_update"; of several of a name that are not in one
 // scope, how many. "": none does.

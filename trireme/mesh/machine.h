@@ -42,9 +42,15 @@ struct Machine {
   std::string name;
   int64_t hosts = 1;
   int64_t devices_per_host = 1;
-  int64_t memory_bytes = 0;                   // of one device
-  double memory_bytes_per_s = 0;              // of one device
-  double disk_bytes_per_s = 1e9;              // of the disk of a device's rank, read or written in large blocks
+  int64_t memory_bytes = 0;       // of one device
+  double memory_bytes_per_s = 0;  // of one device
+  double disk_bytes_per_s = 1e9;  // of the disk of a device's rank, read or written in large blocks
+  // What a device's rank has beside the device: of the host's memory, and of a disk; 0: none that plans may use, as
+  // where the host's memory is the device's.
+  int64_t host_memory_bytes = 0, disk_bytes = 0;
+  // From the device's memory to the host's, and from there to the device; both ways at a time. 0: at the rate of the
+  // device's memory, as where that is the host's.
+  double to_host_bytes_per_s = 0, from_host_bytes_per_s = 0;
   std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
   double achievable = 1.0;                    // share of flops_per_s that large kernels reach
   std::vector<OpRate> op_rates;               // the first that names an op counts, instead of `achievable`

@@ -140,6 +140,22 @@ TEST(Machine, this_host_is_valid_and_survives_its_text) {
   EXPECT_EQ(parse_machine(to_string(machine)), machine);
 }
 
+TEST(Machine, what_a_device_has_beside_it_is_read_and_written_and_must_be_possible) {
+  Machine machine = parse_machine(kText);
+  EXPECT_EQ(machine.host_memory_bytes, 0);
+  EXPECT_EQ(machine.disk_bytes, 0);
+  machine.host_memory_bytes = 250'000'000'000;
+  machine.to_host_bytes_per_s = 6.4e10;
+  machine.from_host_bytes_per_s = 5e10;
+  machine.disk_bytes = 3'840'000'000'000;
+  EXPECT_EQ(parse_machine(to_string(machine)), machine);
+  machine.from_host_bytes_per_s = -1;
+  EXPECT_EQ(error_of([&] { check(machine, "m.toml"); }),
+            "m.toml: 'device.from_host_bytes_per_s' is -1; it must be 0 or more");
+  EXPECT_EQ(error_with("achievable = 0.5", "host_memory_bytes = -5"),
+            "m.toml: 'device.host_memory_bytes' is -5; it must be 0 or more");
+}
+
 TEST(Machine, rates_of_ops_are_read_and_written_and_must_be_possible) {
   Machine machine = parse_machine(kText);
   machine.op_rates = {{"matmul", 0.85, 2e-6}, {"*", 3, 0}};
@@ -199,6 +215,10 @@ TEST(Machine, shipped_files_have_figures_that_such_machines_have) {
     is_within(machine.levels.front().bytes_per_s, 150e9, 900e9, "the fastest link");
     is_within(machine.levels.back().bytes_per_s, 25e9, 900e9, "the slowest link");
     is_within(machine.levels.back().latency_s, 1e-6, 20e-6, "latency");
+    is_within(static_cast<double>(machine.host_memory_bytes), 100e9, 512e9, "the host's memory for a device");
+    for (const double link : {machine.to_host_bytes_per_s, machine.from_host_bytes_per_s})
+      is_within(link / machine.memory_bytes_per_s, 0.01, 0.1, "the host's link over the memory's bandwidth");
+    if (machine.disk_bytes > 0) is_within(machine.disk_bytes_per_s, 1e9, 14e9, "the disk");
   }
 }
 

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/op/move.h"
+
 namespace trireme {
 
 // What a part of the model takes of a rank: times in picoseconds, of one micro-batch unless said, and bytes.
@@ -23,6 +25,9 @@ struct CertifiedPart {
   int64_t kept = 0;                                                 // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
+  // Of what lies on the host or the disk: times once a step to the device and back, and its bytes there.
+  int64_t coming = 0, going = 0;
+  int64_t host = 0, disk = 0;
   friend bool operator==(const CertifiedPart&, const CertifiedPart&) = default;
 };
 
@@ -34,6 +39,7 @@ struct CertifiedCut {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
+  Tier state = Tier::kDevice;  // where the optimizer's state lies
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };
 
@@ -65,7 +71,7 @@ struct CertifiedPlan {
 
 // The counts after the first add up to it; OuterLedger says what each is.
 struct CertifiedLedger {
-  int64_t ways = 0, do_not_divide = 0, memory_least = 0, bound = 0, slower = 0, memory = 0, solved = 0;
+  int64_t ways = 0, do_not_divide = 0, memory_least = 0, bound = 0, slower = 0, memory = 0, needless = 0, solved = 0;
   friend bool operator==(const CertifiedLedger&, const CertifiedLedger&) = default;
 };
 
@@ -95,7 +101,8 @@ struct Certificate {
   std::string version;  // of the program that made it
   std::string graph, machine_hash, machine;
   int64_t ranks = 1, threads = 1;  // compute threads of a rank
-  int64_t memory = 0;              // bytes of a rank
+  int64_t memory = 0;              // bytes of a rank, of its device
+  int64_t host = 0, disk = 0;      // and beside it; 0: none
   CertifiedModel model;
   std::vector<std::string> before, after;  // scopes that stand before and after the blocks
   std::string blocks;                      // "h", of "h.0", "h.1"
@@ -104,7 +111,7 @@ struct Certificate {
   std::vector<CertifiedPlan> best;         // by time; fewer than asked for: no other fits
   CertifiedLedger ledger;
   // Each in ascending order of cuts. `alone`: of one data parallel rank, from which bounds follow of all cuts that are
-  // the same in tp, cp, ep and sp (certified_least.h).
+  // the same in tp, cp, ep and sp (certified_least.h); with the state on the device.
   std::vector<CertifiedTable> alone, prices;
   friend bool operator==(const Certificate&, const Certificate&) = default;
 };

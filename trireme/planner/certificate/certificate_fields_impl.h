@@ -17,11 +17,23 @@ inline constexpr int64_t kCertifiedLayers = 10'000;
 inline constexpr int64_t kCertifiedKinds = 8;  // of blocks
 
 inline constexpr size_t kCertifiedPassFields = 6;  // times of a micro-batch
-inline constexpr std::array kCertifiedPartFields{
-    &CertifiedPart::forward,        &CertifiedPart::input_grad,      &CertifiedPart::weight_grad, &CertifiedPart::again,
-    &CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::update,      &CertifiedPart::sync,
-    &CertifiedPart::persistent,     &CertifiedPart::gradients,       &CertifiedPart::kept,        &CertifiedPart::work,
-    &CertifiedPart::waiting};
+inline constexpr std::array kCertifiedPartFields{&CertifiedPart::forward,
+                                                 &CertifiedPart::input_grad,
+                                                 &CertifiedPart::weight_grad,
+                                                 &CertifiedPart::again,
+                                                 &CertifiedPart::moving_forward,
+                                                 &CertifiedPart::moving_backward,
+                                                 &CertifiedPart::update,
+                                                 &CertifiedPart::sync,
+                                                 &CertifiedPart::persistent,
+                                                 &CertifiedPart::gradients,
+                                                 &CertifiedPart::kept,
+                                                 &CertifiedPart::work,
+                                                 &CertifiedPart::waiting,
+                                                 &CertifiedPart::coming,
+                                                 &CertifiedPart::going,
+                                                 &CertifiedPart::host,
+                                                 &CertifiedPart::disk};
 
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;
@@ -40,13 +52,14 @@ inline constexpr CertifiedNames<CertifiedModel, 12> kCertifiedModelNames{
      {"state_bytes", &CertifiedModel::state_bytes},
      {"arithmetic_ps", &CertifiedModel::arithmetic_ps}}};
 
-inline constexpr CertifiedNames<CertifiedLedger, 7> kCertifiedLedgerNames{
+inline constexpr CertifiedNames<CertifiedLedger, 8> kCertifiedLedgerNames{
     {{"ways", &CertifiedLedger::ways},
      {"do_not_divide", &CertifiedLedger::do_not_divide},
      {"memory_least", &CertifiedLedger::memory_least},
      {"bound", &CertifiedLedger::bound},
      {"slower", &CertifiedLedger::slower},
      {"memory", &CertifiedLedger::memory},
+     {"needless", &CertifiedLedger::needless},
      {"solved", &CertifiedLedger::solved}}};
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 4";
+constexpr std::string_view kCertificateLine = "trireme certificate 5";
 
 std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;
@@ -24,11 +24,11 @@ std::string_view part_name(size_t part, size_t parts) {
   return part == 0 ? "before" : part + 1 == parts ? "after" : "block";
 }
 
-// The cut of a table of one data parallel rank has no dp and zero of its own.
+// The cut of a table of one data parallel rank has no dp, zero and state of its own.
 std::string cut_words(const CertifiedCut& cut, bool is_alone) {
   std::string out = fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={}", cut.tp, cut.cp, cut.ep,
                                 cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute);
-  if (!is_alone) out += fmt::format(" dp={} zero={}", cut.dp, cut.zero);
+  if (!is_alone) out += fmt::format(" dp={} zero={} state={}", cut.dp, cut.zero, to_string(cut.state));
   return out;
 }
 
@@ -161,6 +161,11 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   if (is_alone) return out;
   out.dp = reader.number_from("dp", 1, kCertifiedRanks);
   out.zero = reader.number_from("zero", 0, 3);
+  const std::string_view state = reader.value("state");
+  const auto tier = std::ranges::find(kTierNames, state);
+  if (tier == kTierNames.end())
+    reader.wrong(fmt::format("state={}; it must be device, host or disk", state.substr(0, 60)));
+  out.state = kEveryTier[static_cast<size_t>(tier - kTierNames.begin())];
   return out;
 }
 
@@ -287,9 +292,9 @@ bool is_certificate(std::string_view text) {
 }
 
 std::string to_string(const Certificate& c) {
-  std::string out =
-      fmt::format("{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\n", kCertificateLine,
-                  c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory);
+  std::string out = fmt::format(
+      "{}\nmade_by {}\ngraph {}\nmachine {} {}\nranks {}\nthreads {}\nmemory {}\nhost {}\ndisk {}\n", kCertificateLine,
+      c.version, c.graph, c.machine_hash, c.machine, c.ranks, c.threads, c.memory, c.host, c.disk);
   out += "model" + named_numbers(c.model, kCertifiedModelNames) + "\n";
   for (const std::string& scope : c.before) out += fmt::format("before {}\n", scope);
   std::vector<std::string> runs;
@@ -321,6 +326,8 @@ Certificate parse_certificate(std::string_view text) {
   out.ranks = read_number(reader, "ranks", 1, kCertifiedRanks);
   out.threads = read_number(reader, "threads", 1, kCertifiedRanks);
   out.memory = read_number(reader, "memory", 0, kCertifiedMost);
+  out.host = read_number(reader, "host", 0, kCertifiedMost);
+  out.disk = read_number(reader, "disk", 0, kCertifiedMost);
   read_model(reader, out.model);
   out.before = read_scopes(reader, "before");
   out.blocks = read_word(reader, "blocks");

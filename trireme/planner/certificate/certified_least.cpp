@@ -15,13 +15,20 @@ bool is_of_rows(size_t field) {
   return field < kCertifiedPassFields || each == &CertifiedPart::kept || each == &CertifiedPart::waiting;
 }
 
-// Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3. Of Adam's state that is two of
-// three, so that is asked of the model, in parts of 1,024.
+bool is_of_steps_time(int64_t CertifiedPart::*field) {
+  return field == &CertifiedPart::update || field == &CertifiedPart::sync;
+}
+
+// Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3; and the state may lie elsewhere.
+// Of Adam's state that is two of three, so that is asked of the model, in parts of 1,024.
 int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const CertifiedModel& model) {
-  if (cut.zero == 0) return bytes;
-  if (cut.zero == 3) return bytes / exact_product(exact_product(cut.tp, cut.cp), exact_product(cut.ep, cut.dp));
-  const int64_t all = exact_sum(model.parameter_bytes, model.state_bytes);
-  return exact_product(bytes, model.parameter_bytes / (all / 1024 + 1)) / 1024;
+  const bool has_state = cut.state == Tier::kDevice;
+  if (!has_state || cut.zero == 1 || cut.zero == 2) {
+    const int64_t all = exact_sum(model.parameter_bytes, model.state_bytes);
+    bytes = exact_product(bytes, model.parameter_bytes / (all / 1024 + 1)) / 1024;
+  }
+  if (cut.zero < 3) return bytes;
+  return bytes / exact_product(exact_product(cut.tp, cut.cp), exact_product(cut.ep, cut.dp));
 }
 
 }  // namespace
@@ -29,6 +36,7 @@ int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const Certif
 CertifiedCut certified_alone(CertifiedCut cut) {
   cut.dp = 1;
   cut.zero = 0;
+  cut.state = Tier::kDevice;
   return cut;
 }
 
@@ -69,6 +77,7 @@ std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
   constexpr int64_t kFew = 8;
   if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;
   cut.dp = kFew;
+  cut.state = Tier::kDevice;
   return cut;
 }
 
@@ -93,7 +102,7 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
         to = exact_product(of_alone, cut.rows) / alone.cut.rows;
       } else if (field == &CertifiedPart::persistent) {
         to = least_of_persistent(of_alone, cut, model);
-      } else if (is_whole) {
+      } else if (is_whole && (cut.state == Tier::kDevice || is_of_steps_time(field))) {
         to = of_alone;
       }
     }
@@ -106,10 +115,10 @@ void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
     for (const auto field : kCertifiedPartFields) {
       const CertifiedCut& cut = table.cut;
       require(table.parts[part].*field >= least.parts[part].*field,
-              "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} are "
-              "less than the ones that they are bounded by",
-              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows,
-              cut.recompute);
+              "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
+              "state={} are less than the ones that they are bounded by",
+              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,
+              to_string(cut.state));
     }
   }
 }

@@ -20,7 +20,8 @@ std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
 // less where no experts are cut.
 CertifiedTable certified_least_by_tp(const CertifiedTable& of_tp, const CertifiedCut& cut);
 
-// Of eight data parallel ranks, where the cut has a multiple of them: they move no more.
+// Of eight data parallel ranks with the state on the device, where the cut has a multiple of them: they exchange no
+// more.
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);

@@ -18,14 +18,14 @@ int64_t pass_of(const CertifiedPart& part) {
   return exact_sum(exact_sum(forward_of(part), backward_of(part)), part.weight_grad);
 }
 int64_t once_of(const CertifiedPart& part) {
-  return exact_sum(part.update, part.sync);
+  return exact_sum(exact_sum(part.update, part.sync), std::max(part.coming, part.going));  // both ways at a time
 }
 
 }  // namespace
 
 CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table,
-                               const std::vector<CertifiedRun>& runs, int64_t memory)
-    : way_(way), table_(table), runs_(runs), memory_(memory), parts_(2) {
+                               const std::vector<CertifiedRun>& runs, const CertifiedRoom& room)
+    : way_(way), table_(table), runs_(runs), room_(room), parts_(2) {
   for (const CertifiedRun& run : runs) parts_ = exact_sum(parts_, run.blocks);
 }
 
@@ -137,25 +137,47 @@ int64_t CertifiedPrice::step_of(int64_t slowest, int64_t once) const {
   return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), fill()), exact_sum(crossings(), once));
 }
 
-CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
-  Sum out;
+// Of the parts before each, and of all.
+void CertifiedPrice::add_up() const {
+  sums_.reserve(static_cast<size_t>(parts_) + 1);
+  sums_.emplace_back();
   const auto add = [&](const CertifiedPart& part, int64_t times) {
-    if (times <= 0) return;
-    out.pass = exact_sum(out.pass, exact_product(pass_of(part), times));
-    out.once = exact_sum(out.once, exact_product(once_of(part), times));
-    out.persistent = exact_sum(out.persistent, exact_product(exact_sum(part.persistent, part.gradients), times));
-    out.kept = exact_sum(out.kept, exact_product(part.kept, times));
-    out.waiting = exact_sum(out.waiting, exact_product(part.waiting, times));
-    out.work = std::max(out.work, part.work);
+    const int64_t pass = pass_of(part), once = once_of(part), persistent = exact_sum(part.persistent, part.gradients);
+    for (int64_t i = 0; i < times; ++i) {
+      const Sum& before = sums_.back();
+      sums_.push_back({.pass = exact_sum(before.pass, pass),
+                       .once = exact_sum(before.once, once),
+                       .persistent = exact_sum(before.persistent, persistent),
+                       .kept = exact_sum(before.kept, part.kept),
+                       .waiting = exact_sum(before.waiting, part.waiting),
+                       .host = exact_sum(before.host, part.host),
+                       .disk = exact_sum(before.disk, part.disk)});
+    }
   };
-  add(table_.parts.front(), begin == 0 ? 1 : 0);
+  add(table_.parts.front(), 1);
+  for (const CertifiedRun& run : runs_) add(table_.parts[static_cast<size_t>(run.kind) + 1], run.blocks);
+  add(table_.parts.back(), 1);
+}
+
+CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
+  if (sums_.empty()) add_up();
+  const Sum &before = sums_[static_cast<size_t>(begin)], &all = sums_[static_cast<size_t>(end)];
+  Sum out{.pass = all.pass - before.pass,
+          .once = all.once - before.once,
+          .persistent = all.persistent - before.persistent,
+          .kept = all.kept - before.kept,
+          .waiting = all.waiting - before.waiting,
+          .host = all.host - before.host,
+          .disk = all.disk - before.disk};
+  if (begin == 0) out.work = table_.parts.front().work;
+  if (end == parts_) out.work = std::max(out.work, table_.parts.back().work);
   int64_t at = 1;  // the run's first block
   for (const CertifiedRun& run : runs_) {
     const int64_t after = at + run.blocks;
-    add(table_.parts[static_cast<size_t>(run.kind) + 1], std::min(end, after) - std::max(begin, at));
+    if (std::max(begin, at) < std::min(end, after))
+      out.work = std::max(out.work, table_.parts[static_cast<size_t>(run.kind) + 1].work);
     at = after;
   }
-  add(table_.parts.back(), end == parts_ ? 1 : 0);
   return out;
 }
 
@@ -170,11 +192,14 @@ CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const
   Cut out;
   int64_t slowest = 0, once = 0;
   for (int64_t crew = 0; crew < way_.pp; ++crew) {
-    int64_t pass = 0, at_end = 0;
+    int64_t pass = 0, at_end = 0, host = 0, disk = 0;
     for (auto stage = static_cast<size_t>(crew); stage < stages.size(); stage += static_cast<size_t>(way_.pp)) {
       pass = exact_sum(pass, stages[stage].pass);
       at_end = exact_sum(at_end, stages[stage].once);
+      host = exact_sum(host, stages[stage].host);
+      disk = exact_sum(disk, stages[stage].disk);
     }
+    out.has_room_beside = out.has_room_beside && host <= room_.host && disk <= room_.disk;
     slowest = std::max(slowest, pass);
     once = std::max(once, at_end);
     out.crew_bytes.push_back(way_.virtual_stages == 1 ? bytes_of_stage(crew, stages[static_cast<size_t>(crew)])
@@ -239,17 +264,24 @@ std::vector<std::vector<int64_t>> CertifiedPrice::even_cuts_of_parts() const {
 bool CertifiedPrice::even_cut_fits() const {
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
     const int64_t begin = stage * parts_ / way_.pp, end = (stage + 1) * parts_ / way_.pp;
-    if (bytes_of_stage(stage, sum_of(begin, end)) > memory_) return false;
+    if (!stage_fits(stage, sum_of(begin, end))) return false;
   }
   return true;
+}
+
+bool CertifiedPrice::stage_fits(int64_t stage, const Sum& sum) const {
+  return bytes_of_stage(stage, sum) <= room_.device && sum.host <= room_.host && sum.disk <= room_.disk;
+}
+
+bool CertifiedPrice::fits(const Cut& cut) const {
+  return cut.has_room_beside && *std::ranges::max_element(cut.crew_bytes) <= room_.device;
 }
 
 bool CertifiedPrice::fits() const {
   if (parts_ < way_.pp) return false;
   if (way_.virtual_stages > 1) {
     for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
-      const Cut cut = cut_of(stages_of(begins));
-      if (*std::ranges::max_element(cut.crew_bytes) <= memory_) return true;
+      if (fits(cut_of(stages_of(begins)))) return true;
     }
     return false;
   }
@@ -262,7 +294,7 @@ bool CertifiedPrice::fits() const {
     for (int64_t begin = stage; begin < parts_; ++begin) {
       if (ends[static_cast<size_t>(begin)] == 0) continue;
       for (int64_t end = std::max(reached, begin) + 1; end <= parts_; ++end) {
-        if (bytes_of_stage(stage, sum_of(begin, end)) > memory_) break;
+        if (!stage_fits(stage, sum_of(begin, end))) break;
         next[static_cast<size_t>(end)] = 1;
         reached = end;
       }
@@ -297,8 +329,7 @@ std::optional<int64_t> CertifiedPrice::least_slowest(int64_t most_pass, int64_t 
       if (so_far == kNone) continue;
       for (int64_t end = begin + 1; end <= last_end; ++end) {
         const Sum sum = sum_of(begin, end);
-        if (sum.pass > most_pass || sum.once > most_once || bytes_of_stage(stage, sum) > memory_)
-          break;  // nor do longer stages
+        if (sum.pass > most_pass || sum.once > most_once || !stage_fits(stage, sum)) break;  // nor do longer stages
         int64_t& to = next[static_cast<size_t>(end)];
         const int64_t slowest = std::max(so_far, sum.pass);
         if (to == kNone || slowest < to) to = slowest;
@@ -314,7 +345,7 @@ std::optional<int64_t> CertifiedPrice::least_even_cut_below(int64_t limit) const
   int64_t least = limit;
   for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
     const Cut cut = cut_of(stages_of(begins));
-    if (*std::ranges::max_element(cut.crew_bytes) <= memory_) least = std::min(least, cut.step_ps);
+    if (fits(cut)) least = std::min(least, cut.step_ps);
   }
   if (least >= limit) return std::nullopt;
   return least;

@@ -9,16 +9,22 @@
 
 namespace trireme {
 
+// Bytes that a rank has, of its device and beside it.
+struct CertifiedRoom {
+  int64_t device = 0, host = 0, disk = 0;
+};
+
 class CertifiedPrice {
  public:
   // The parts are what stands before, the blocks of these runs, and what stands after. `table` and `runs` have to
   // outlive it.
   CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, const std::vector<CertifiedRun>& runs,
-                 int64_t memory);
+                 const CertifiedRoom& room);
 
   struct Cut {
     int64_t step_ps = 0;
-    std::vector<int64_t> crew_bytes;
+    std::vector<int64_t> crew_bytes;  // of the device
+    bool has_room_beside = true;      // the host's memory and the disk hold what lies there
   };
   // Throws where these are no stages: not ascending from 0 on, or of several stages a crew no even cut.
   Cut of_cut(const std::vector<int64_t>& begins) const;
@@ -31,6 +37,7 @@ class CertifiedPrice {
   // Of all passes of a micro-batch, what a crew takes on average.
   int64_t share_of_passes() const;
 
+  bool fits(const Cut& cut) const;
   // Whether some cut fits in the memory.
   bool fits() const;
   // The least of all cuts that fit, where that is below `limit`.
@@ -38,10 +45,12 @@ class CertifiedPrice {
 
  private:
   struct Sum {
-    int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0;
+    int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
   };
+  bool stage_fits(int64_t stage, const Sum& sum) const;
   // Of the parts from `begin` up to but not `end`.
   Sum sum_of(int64_t begin, int64_t end) const;
+  void add_up() const;
   template <class Value>
   int64_t of_all(Value value) const;
   template <class Value>
@@ -67,7 +76,9 @@ class CertifiedPrice {
   const CertifiedWay& way_;
   const CertifiedTable& table_;
   const std::vector<CertifiedRun>& runs_;
-  int64_t memory_, parts_;
+  CertifiedRoom room_;
+  int64_t parts_;
+  mutable std::vector<Sum> sums_;  // of the parts before each; empty until one is asked for
 };
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
+#include "trireme/planner/certificate/certified_price.h"
 #include "trireme/planner/outer/pipeline_shape.h"
 
 namespace trireme::verify_certificate_test {
@@ -26,8 +27,13 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::gradients, &PartPrice::gradients},
     {&CertifiedPart::kept, &PartPrice::kept},
     {&CertifiedPart::work, &PartPrice::work},
-    {&CertifiedPart::waiting, &PartPrice::waiting}};
-inline constexpr size_t kPasses = 6;  // of the fields above
+    {&CertifiedPart::waiting, &PartPrice::waiting},
+    {&CertifiedPart::coming, &PartPrice::coming},
+    {&CertifiedPart::going, &PartPrice::going},
+    {&CertifiedPart::host, &PartPrice::host},
+    {&CertifiedPart::disk, &PartPrice::disk}};
+inline constexpr size_t kOnDevice = 13;  // of the fields above; the others are of what lies elsewhere
+inline constexpr size_t kPasses = 6;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
   PartPrice out;
   for (const auto& [from, to] : kFields) out.*to = part.*from;
@@ -44,9 +50,14 @@ inline const PipelineShape& shape_once(const CertifiedWay& way) {
 
 using Runs = std::vector<CertifiedRun>;
 
-inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& table, const Runs& runs, int64_t memory) {
-  StageProblem out{
-      .shape = shape_once(way), .micro_batches = way.micro_batches, .crossing = table.crossing, .memory = memory};
+inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& table, const Runs& runs,
+                               const CertifiedRoom& room) {
+  StageProblem out{.shape = shape_once(way),
+                   .micro_batches = way.micro_batches,
+                   .crossing = table.crossing,
+                   .memory = room.device,
+                   .host = room.host,
+                   .disk = room.disk};
   out.parts.push_back(as_price(table.parts.front()));
   for (const CertifiedRun& run : runs) {
     for (int64_t i = 0; i < run.blocks; ++i)
@@ -59,6 +70,7 @@ inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& ta
 inline CertifiedCut own_of(CertifiedCut cut) {
   cut.dp = 1;
   cut.zero = 0;
+  cut.state = Tier::kDevice;
   return cut;
 }
 inline CertifiedCut most_of(CertifiedCut cut) {
@@ -70,6 +82,7 @@ inline bool is_more_than_few(const CertifiedCut& cut) {
 }
 inline CertifiedCut few_of(CertifiedCut cut) {
   cut.dp = 8;
+  cut.state = Tier::kDevice;
   return cut;
 }
 inline bool is_more_than_tp(const CertifiedCut& cut) {

@@ -26,7 +26,8 @@ std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
 
 class SpaceOf {
  public:
-  SpaceOf(const CertifiedModel& model, int64_t ranks) : model_(model), ranks_(ranks) {}
+  SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers)
+      : model_(model), ranks_(ranks), tiers_(tiers) {}
 
   std::vector<CertifiedWay> all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
@@ -98,24 +99,40 @@ class SpaceOf {
     for (way.cut.zero = 0; way.cut.zero <= (has_copies ? 3 : 0); ++way.cut.zero) {
       for (const char* const recompute : kCertifiedRecompute) {
         way.cut.recompute = recompute;
+        way.cut.state = Tier::kDevice;
         out_.push_back(way);
+        for (const Tier tier : tiers_) {
+          way.cut.state = tier;
+          out_.push_back(way);
+        }
       }
     }
   }
 
   const CertifiedModel& model_;
   int64_t ranks_;
+  const std::vector<Tier>& tiers_;
   std::vector<CertifiedWay> out_;
 };
 
 }  // namespace
 
-std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks) {
-  return SpaceOf(model, ranks).all();
+std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers) {
+  return SpaceOf(model, ranks, tiers).all();
+}
+
+std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes) {
+  std::vector<Tier> out;
+  if (model.state_bytes == 0) return out;
+  if (host_bytes > 0) out.push_back(Tier::kHost);
+  if (disk_bytes > 0) out.push_back(Tier::kDisk);
+  return out;
 }
 
 std::string certified_space_text() {
-  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, 1f1b, "
+  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, the "
+         "optimizer's "
+         "state on the device, the host or the disk, 1f1b, "
          "zb-h1 and zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
          "even cuts";
 }
@@ -134,7 +151,7 @@ int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& mod
   const int64_t stage_pieces = way.pp * way.cut.tp * way.cut.ep;
   const auto in_pieces = [&](int64_t bytes, bool in_slices) { return bytes / (in_slices ? ranks : stage_pieces); };
   int64_t out = in_pieces(model.parameter_bytes, way.cut.zero >= 3);
-  out = exact_sum(out, in_pieces(model.state_bytes, way.cut.zero >= 1));
+  if (way.cut.state == Tier::kDevice) out = exact_sum(out, in_pieces(model.state_bytes, way.cut.zero >= 1));
   // Sums of gradients, which several micro-batches add to.
   if (way.micro_batches > 1) out = exact_sum(out, in_pieces(model.parameter_bytes, way.cut.zero >= 1));
   return out;

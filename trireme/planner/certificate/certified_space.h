@@ -7,8 +7,12 @@
 
 namespace trireme {
 
-// Of the ways whose batch does not divide there is one for each choice of axes and pp, of 0 micro-batches.
-std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks);
+// Of the ways whose batch does not divide there is one for each choice of axes and pp, of 0 micro-batches. Of each way
+// with the optimizer's state on the device those follow that have it on one of `tiers` instead.
+std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks,
+                                          const std::vector<Tier>& tiers = {});
+// Those beside the device that there are, in the order in which they are looked at.
+std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes);
 // In words, for people.
 std::string certified_space_text();
 

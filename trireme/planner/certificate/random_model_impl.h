@@ -33,7 +33,8 @@ class RandomModel {
     // So few that a smaller sum makes no larger share.
     model_.parameter_bytes = number(0, 500);
     model_.state_bytes = number(0, 500);
-    for (const CertifiedWay& way : certified_space(model_, ranks_)) add_tables(way.cut);
+    room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
+    for (const CertifiedWay& way : space()) add_tables(way.cut);
     bound_model();
   }
 
@@ -42,8 +43,8 @@ class RandomModel {
   const CertifiedTable& alone(const CertifiedCut& cut) const { return alone_.at(cut); }
   const CertifiedTable& prices(const CertifiedCut& cut) const { return prices_.at(cut); }
   // The least step of a way by trying every cut; -1: none fits. `least_bytes`: of the fullest stage.
-  int64_t least_of(const CertifiedWay& way, int64_t memory, int64_t* least_bytes = nullptr) const {
-    const StageProblem problem = as_problem(way, prices(way.cut), runs_, memory);
+  int64_t least_of(const CertifiedWay& way, const CertifiedRoom& room, int64_t* least_bytes = nullptr) const {
+    const StageProblem problem = as_problem(way, prices(way.cut), runs_, room);
     const int64_t parts = model_.layers + 2;
     int64_t least = -1;
     for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {
@@ -59,20 +60,48 @@ class RandomModel {
       const int64_t most = std::ranges::max(bytes_of_crews(problem, begins));
       if (least_bytes != nullptr) *least_bytes = std::min(*least_bytes, most);
       const int64_t total = price_of_cut(problem, begins).total;
-      if (most <= memory && (least < 0 || total < least)) least = total;
+      const bool has_room = std::ranges::max(bytes_elsewhere(problem, begins, &PartPrice::host)) <= room.host &&
+                            std::ranges::max(bytes_elsewhere(problem, begins, &PartPrice::disk)) <= room.disk;
+      if (most <= room.device && has_room && (least < 0 || total < least)) least = total;
     }
     return least;
   }
 
+  std::vector<CertifiedWay> space() const {
+    return certified_space(model_, ranks_, certified_tiers(model_, room_.host, room_.disk));
+  }
+  // Steps of the ways that are to be looked at and fit: with the state elsewhere those that are too large with it
+  // nearer, or would be faster by a cut that is.
+  std::vector<int64_t> all_steps() const {
+    constexpr int64_t kAll = int64_t{1} << 40;
+    std::vector<int64_t> out;
+    bool is_needed = true;
+    for (const CertifiedWay& way : space()) {
+      if (way.cut.state == Tier::kDevice) is_needed = true;
+      const bool can_be = certified_way_divides(way) && !prices(way.cut).is_refused &&
+                          !(alone(own_of(way.cut)).is_joined && way.pp > 1);
+      if (!is_needed || !can_be) {
+        is_needed = false;
+        continue;
+      }
+      const int64_t least = least_of(way, room_);
+      if (least >= 0) out.push_back(least);
+      is_needed = least < 0 || least_of(way, {kAll, kAll, kAll}) < least;
+    }
+    std::ranges::sort(out);
+    return out;
+  }
+
   // Of what a search finds.
   Certificate certificate(size_t top) {
-    const std::vector<CertifiedWay> ways = certified_space(model_, ranks_);
+    const std::vector<CertifiedWay> ways = space();
     std::vector<OuterCandidate> candidates;
     for (const CertifiedWay& way : ways) {
       const bool divides = certified_way_divides(way);
       candidates.push_back({.divides = divides,
                             .least_bytes = certified_least_bytes(way, model_, ranks_),
                             .bound_ps = divides ? certified_arithmetic_ps(way, model_) : 0});
+      if (way.cut.state != Tier::kDevice) candidates.back().after = candidates.size() - 2;
     }
     std::map<CertifiedCut, CertifiedTable> asked_alone, asked_prices;
     using Kind = OuterAnswer::Kind;
@@ -80,7 +109,7 @@ class RandomModel {
       const CertifiedTable& table = alone(known);
       asked_alone.emplace(known, table);
       if (table.is_refused) return {.kind = known == own_of(ways[i].cut) ? Kind::kRefused : Kind::kBound};
-      const StageProblem least = as_problem(ways[i], least_of(table, ways[i].cut), runs_, memory_);
+      const StageProblem least = as_problem(ways[i], least_of(table, ways[i].cut), runs_, room_);
       if (!of_memory) return {.bound_ps = bound_of_longer_parts(least)};
       return {.kind = some_cut_fits(least) ? Kind::kBound : Kind::kTooLarge};
     };
@@ -93,7 +122,7 @@ class RandomModel {
       const CertifiedTable& table = prices(ways[i].cut);
       asked_prices.emplace(table.cut, table);
       if (table.is_refused) return std::nullopt;
-      return as_problem(ways[i], table, runs_, memory_);
+      return as_problem(ways[i], table, runs_, room_);
     };
     const auto by = [&](auto known, bool of_memory) {
       return [&, known, of_memory](size_t i) { return answer(i, known(ways[i].cut), of_memory); };
@@ -107,7 +136,7 @@ class RandomModel {
       if (few.is_refused) return {};
       CertifiedTable least = least_of(alone(own_of(cut)), cut);
       raise_moved_of(least, few);
-      return {.bound_ps = bound_of_longer_parts(as_problem(ways[i], least, runs_, memory_))};
+      return {.bound_ps = bound_of_longer_parts(as_problem(ways[i], least, runs_, room_))};
     };
     const auto by_tp = [&](size_t i) -> OuterAnswer {
       const CertifiedCut& cut = ways[i].cut;
@@ -115,7 +144,7 @@ class RandomModel {
       const CertifiedTable& table = alone(tp_of(cut));
       asked_alone.emplace(table.cut, table);
       if (table.is_refused) return {};
-      const StageProblem least = as_problem(ways[i], least_of_tp(table, cut), runs_, memory_);
+      const StageProblem least = as_problem(ways[i], least_of_tp(table, cut), runs_, room_);
       const int64_t bound = bound_of_longer_parts(least);
       if (cut.ep == 1) return {.bound_ps = bound};
       int64_t moved = 0;
@@ -132,6 +161,8 @@ class RandomModel {
                     .machine = "a machine of tests",
                     .ranks = ranks_,
                     .memory = memory_,
+                    .host = room_.host,
+                    .disk = room_.disk,
                     .model = model_,
                     .before = {"wte"},
                     .after = {"ln_f"},
@@ -139,7 +170,7 @@ class RandomModel {
                     .runs = runs_,
                     .top = static_cast<int64_t>(top)};
     const OuterLedger& l = found.ledger;
-    out.ledger = {l.ways, l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.solved};
+    out.ledger = {l.ways, l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless, l.solved};
     for (const SolvedWay& way : found.best) {
       const StageProblem solved = *problem(way.candidate);
       out.best.push_back({ways[way.candidate], way.begins, way.price.total, bytes_of_crews(solved, way.begins)});
@@ -152,7 +183,7 @@ class RandomModel {
   const CertifiedModel& model() const { return model_; }
   const Runs& runs() const { return runs_; }
   int64_t ranks() const { return ranks_; }
-  int64_t memory() const { return memory_; }
+  const CertifiedRoom& room() const { return room_; }
 
  private:
   void draw_runs() {
@@ -179,6 +210,7 @@ class RandomModel {
                                                           .is_own = alone.cut == own_of(cut),
                                                           .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
                                                           .zero = cut.zero,
+                                                          .state_elsewhere = cut.state != Tier::kDevice,
                                                           .parameter_bytes = model_.parameter_bytes,
                                                           .state_bytes = model_.state_bytes});
       out.parts.emplace_back();
@@ -207,7 +239,9 @@ class RandomModel {
     out.parts.resize(kinds_ + 2);
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
-      fill(out.parts[part], kPasses, std::size(kFields), least == nullptr ? 12 : 3);
+      fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
+      if (cut.state != Tier::kDevice && number(0, 3) > 0) out.parts[part] = {};
+      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, std::size(kFields), 9);
       for (size_t i = 0; least != nullptr && i < first; ++i)
         out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
     }
@@ -228,6 +262,17 @@ class RandomModel {
       for (size_t i = 0; i < kPasses; ++i) {
         int64_t& value = table.parts[part].*kFields[i].first;
         value = std::max(value, least.parts[part].*kFields[i].first);
+      }
+    }
+  }
+
+  static void raise_times(CertifiedTable& to, const CertifiedTable& nearer) {
+    for (size_t part = 0; part < to.parts.size(); ++part) {
+      for (size_t i = 0; i < std::size(kFields); ++i) {
+        const auto field = kFields[i].first;
+        const bool is_time = i < kPasses || field == &CertifiedPart::update || field == &CertifiedPart::sync ||
+                             field == &CertifiedPart::coming || field == &CertifiedPart::going;
+        if (is_time) to.parts[part].*field = std::max(to.parts[part].*field, nearer.parts[part].*field);
       }
     }
   }
@@ -255,15 +300,26 @@ class RandomModel {
       add_tables(few_of(cut));
       if (!prices(few_of(cut)).is_refused) raise_moved_of(least, prices(few_of(cut)));
     }
-    prices_.emplace(cut, alone.is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                          : table_above(cut, &least, std::size(kFields)));
+    bool is_refused = alone.is_refused;
+    int64_t least_crossing = 0;
+    if (cut.state != Tier::kDevice) {
+      CertifiedCut nearer = cut;
+      nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
+      add_tables(nearer);
+      is_refused = is_refused || prices(nearer).is_refused;
+      if (!is_refused) raise_times(least, prices(nearer));
+      least_crossing = prices(nearer).crossing;
+    }
+    prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
+                                    : table_above(cut, &least, std::size(kFields)));
     CertifiedTable& priced = prices_.at(cut);
     priced.is_joined = !priced.is_refused && alone.is_joined;
+    if (!priced.is_refused) priced.crossing = std::max(priced.crossing, least_crossing);
   }
 
   // What crews compute on average, and idle for that.
   int64_t computed_by(const CertifiedWay& way) const {
-    const StageProblem problem = as_problem(way, prices(way.cut), runs_, memory_);
+    const StageProblem problem = as_problem(way, prices(way.cut), runs_, room_);
     PartTotals computed;
     for (PartPrice part : problem.parts) {
       part.moving_forward = part.moving_backward = 0;
@@ -276,10 +332,11 @@ class RandomModel {
   // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
   void bound_model() {
     model_.arithmetic_ps = number(0, 400);
-    for (const CertifiedWay& way : certified_space(model_, ranks_)) {
+    for (const CertifiedWay& way : space()) {
       if (!certified_way_divides(way) || prices(way.cut).is_refused) continue;
-      int64_t bytes = int64_t{1} << 40;
-      const int64_t step = least_of(way, int64_t{1} << 40, &bytes);
+      constexpr int64_t kAll = int64_t{1} << 40;
+      int64_t bytes = kAll;
+      const int64_t step = least_of(way, {kAll, kAll, kAll}, &bytes);
       if (step < 0) continue;
       while (certified_arithmetic_ps(way, model_) > std::min(step, computed_by(way))) --model_.arithmetic_ps;
       while (certified_least_bytes(way, model_, ranks_) > bytes) {
@@ -294,6 +351,7 @@ class RandomModel {
   Runs runs_;
   size_t kinds_ = 1;
   int64_t ranks_ = 1, memory_ = 0;
+  CertifiedRoom room_;
   std::map<CertifiedCut, CertifiedTable> alone_, prices_;
 };
 

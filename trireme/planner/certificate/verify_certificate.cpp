@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/certified_least.h"
@@ -29,6 +31,7 @@ std::string certified_way_text(const CertifiedWay& way) {
                   cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
   if (way.pp > 1) out += " schedule=" + way.schedule;
   if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
+  if (cut.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.state));
   return out;
 }
 
@@ -52,10 +55,11 @@ class CertificateVerifier {
                  kVersion);
     }
     check_bounds();
-    const std::vector<CertifiedWay> space = certified_space(c_.model, c_.ranks);
+    const std::vector<Tier> tiers = certified_tiers(c_.model, c_.host, c_.disk);
+    const std::vector<CertifiedWay> space = certified_space(c_.model, c_.ranks, tiers);
     check_best(space);
     ledger_.ways = static_cast<int64_t>(space.size());
-    for (const CertifiedWay& way : space) look_at(way);
+    for (size_t i = 0; i < space.size(); i += 1 + tiers.size()) look_at_tiers({&space[i], 1 + tiers.size()});
     check_ledger();
     check_used();
   }
@@ -77,6 +81,7 @@ class CertificateVerifier {
   void check_bounds() const {
     for (const auto& [cut, table] : prices_) {
       check_bound(*table, cut, certified_alone(cut));
+      check_state_elsewhere(*table);
       const auto few = certified_few_ranks(cut);
       const auto found = few ? prices_.find(*few) : prices_.end();
       if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
@@ -98,6 +103,30 @@ class CertificateVerifier {
     if (!found->second->is_refused) return check_no_less(table, certified_least(*found->second, cut, c_.model));
     if (of == certified_alone(cut))
       not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
+  }
+  // With the state elsewhere nothing takes less time than with it on the device, nor on the disk than on the host.
+  void check_state_elsewhere(const CertifiedTable& table) const {
+    if (table.is_refused || table.cut.state == Tier::kDevice) return;
+    for (const Tier nearer : {Tier::kDevice, Tier::kHost}) {
+      CertifiedCut cut = table.cut;
+      cut.state = nearer;
+      const auto found = prices_.find(cut);
+      if (nearer >= table.cut.state || found == prices_.end() || found->second->is_refused) continue;
+      const CertifiedTable& of = *found->second;
+      CertifiedTable times = nothing_of(of);
+      times.cut = table.cut;
+      for (size_t part = 0; part < of.parts.size(); ++part) {
+        for (size_t i = 0; i < kCertifiedPassFields; ++i)
+          times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
+        for (const auto field :
+             {&CertifiedPart::update, &CertifiedPart::sync, &CertifiedPart::coming, &CertifiedPart::going})
+          times.parts[part].*field = of.parts[part].*field;
+      }
+      check_no_less(table, times);
+      if (table.crossing < of.crossing)
+        not_proven("with its state on the {} messages of {} take less time", to_string(table.cut.state),
+                   certified_way_text({.cut = cut}));
+    }
   }
   void check_passes(const CertifiedTable& table) const {
     const auto found = alone_.find(certified_without_again(certified_most_rows(table.cut)));
@@ -124,7 +153,8 @@ class CertificateVerifier {
       const CertifiedTable& table = table_of(prices_, plan.way.cut, plan.way);
       if (table.is_refused) not_proven("{} is refused by the compiler", text);
       if (table.is_joined && plan.way.pp > 1) not_proven("micro-batches of {} depend on each other", text);
-      const auto cut = CertifiedPrice(plan.way, table, c_.runs, c_.memory).of_cut(plan.begins);
+      const auto cut = price(plan.way, table).of_cut(plan.begins);
+      if (!cut.has_room_beside) not_proven("{} has more on the host or the disk than a rank has there", text);
       if (cut.step_ps != plan.step_ps)
         not_proven("{} takes {} ps by its prices, not the {} that it says", text, cut.step_ps, plan.step_ps);
       if (cut.crew_bytes != plan.crew_bytes) not_proven("the crews of {} hold other bytes than it says", text);
@@ -139,34 +169,64 @@ class CertificateVerifier {
     if (static_cast<int64_t>(c_.best.size()) == c_.top) limit_ = before;
   }
 
+  // What was found of a way: that it is too large for what a rank has, or that a cut that is so would be fast enough,
+  // so that the same with its state elsewhere has to be looked at.
+  enum class Found : uint8_t { kDone, kTooLarge };
+
+  // By bounds, which are of the device alone: with the state elsewhere they are the same wherever that is.
+  static Found too_large_for_device(const CertifiedWay& way) {
+    return way.cut.state == Tier::kDevice ? Found::kTooLarge : Found::kDone;
+  }
+
+  // One way with its state on the device, and then elsewhere.
+  void look_at_tiers(std::span<const CertifiedWay> ways) {
+    Found found = look_at(ways.front());
+    for (const CertifiedWay& way : ways.subspan(1)) {
+      if (!certified_way_divides(way)) {
+        ++ledger_.do_not_divide;
+      } else if (found == Found::kTooLarge) {
+        found = look_at(way);
+      } else {
+        ++ledger_.needless;
+        check_not_best(way, "with its state nearer it is no slower, and fits or is ruled out");
+      }
+    }
+  }
+
   // Why it is not among the best, by the first reason that there is; or that it is.
-  void look_at(const CertifiedWay& way) {
+  Found look_at(const CertifiedWay& way) {
     if (!certified_way_divides(way)) {
       ++ledger_.do_not_divide;
     } else if (certified_least_bytes(way, c_.model, c_.ranks) > c_.memory) {
       ++ledger_.memory_least;
       check_not_best(way, "its parameters and state alone are too much for a rank's memory");
+      return too_large_for_device(way);
     } else if (certified_arithmetic_ps(way, c_.model) > limit_) {
       ++ledger_.bound;
       check_not_best(way, "its arithmetic alone takes longer");
     } else {
-      look_at_tables(way);
+      return look_at_tables(way);
     }
+    return Found::kDone;
   }
 
   // By tables of one data parallel rank: what they say of all that is computed, then of memory.
-  bool is_ruled_out(const CertifiedWay& way) {
+  std::optional<Found> ruled_out(const CertifiedWay& way) {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
-    if (is_slower_by_tp(way)) return true;
-    if (is_slower(way, certified_without_again(most)) || is_slower(way, most) || is_too_large(way, most)) return true;
+    if (is_slower_by_tp(way)) return Found::kDone;
+    if (is_slower(way, certified_without_again(most)) || is_slower(way, most)) return Found::kDone;
+    if (is_too_large(way, most)) return too_large_for_device(way);
     const CertifiedTable& table = table_of(alone_, own, way);
     if (table.is_refused || (table.is_joined && way.pp > 1)) {
       ++ledger_.do_not_divide;
       check_not_best(way, table.is_refused ? "the compiler refuses it for one data parallel rank"
                                            : "its micro-batches depend on each other");
-      return true;
+      return Found::kDone;
     }
-    return is_slower(way, own) || is_too_large(way, own) || is_slower_than_few(way, own);
+    if (is_slower(way, own)) return Found::kDone;
+    if (is_too_large(way, own)) return too_large_for_device(way);
+    if (is_slower_than_few(way, own)) return Found::kDone;
+    return std::nullopt;
   }
   // Of experts over ep nothing is known of what is computed, but that it takes no less than the arithmetic; what moves
   // comes on top.
@@ -213,12 +273,12 @@ class CertificateVerifier {
     return true;
   }
 
-  void look_at_tables(const CertifiedWay& way) {
-    if (is_ruled_out(way)) return;
+  Found look_at_tables(const CertifiedWay& way) {
+    if (const auto found = ruled_out(way)) return *found;
     const CertifiedTable& table = table_of(prices_, way.cut, way);
     if (table.is_refused) {
       ++ledger_.do_not_divide;
-      return;
+      return Found::kDone;
     }
     const CertifiedPrice priced = price(way, table);
     if (priced.least_of_cuts() > limit_) {
@@ -227,24 +287,42 @@ class CertificateVerifier {
     } else if (!priced.fits()) {
       ++ledger_.memory;
       check_not_best(way, "no cut of it fits");
+      return Found::kTooLarge;
     } else {
       ++ledger_.solved;
-      check_solved(way, priced);
+      const int64_t said = check_solved(way, priced);
+      if (is_faster_without_limits(way, table, priced, said)) return Found::kTooLarge;
     }
+    return Found::kDone;
   }
 
   CertifiedPrice price(const CertifiedWay& way, const CertifiedTable& table) const {
-    return {way, table, c_.runs, c_.memory};
+    return {way, table, c_.runs, {c_.memory, c_.host, c_.disk}};
   }
 
-  void check_solved(const CertifiedWay& way, const CertifiedPrice& priced) const {
+  // Whether a cut that is too large is faster than all that fit, which take `said` or longer, and not slower than the
+  // last of the best.
+  bool is_faster_without_limits(const CertifiedWay& way, const CertifiedTable& table, const CertifiedPrice& priced,
+                                int64_t said) const {
+    const bool has_next = c_.model.state_bytes > 0 && ((way.cut.state < Tier::kHost && c_.host > 0) ||
+                                                       (way.cut.state < Tier::kDisk && c_.disk > 0));
+    if (!has_next) return false;
+    constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+    const CertifiedPrice without(way, table, c_.runs, {kAll, kAll, kAll});
+    if (without.least_below(said)) return true;
+    if (best_.count(way) != 0) return false;
+    return without.least_below(said + 1) && !priced.least_below(said + 1);
+  }
+
+  // What it takes, or the limit where all its cuts that fit take as long or longer.
+  int64_t check_solved(const CertifiedWay& way, const CertifiedPrice& priced) const {
     const auto listed = best_.find(way);
     const int64_t said = listed == best_.end() ? limit_ : listed->second->step_ps;
     if (said == std::numeric_limits<int64_t>::max())
       not_proven("{} fits, and is not among the {} best that were asked for, of which it has {}",
                  certified_way_text(way), c_.top, c_.best.size());
     const auto less = priced.least_below(said);
-    if (!less) return;
+    if (!less) return said;
     if (listed == best_.end()) {
       not_proven("{} fits and takes {} ps, less than the {} of a way that it has instead", certified_way_text(way),
                  *less, said);
@@ -310,10 +388,11 @@ std::string proven_text(const Certificate& c) {
         "  {:>8} are slower by their arithmetic alone\n"
         "  {:>8} are slower by what their tables, or bounds from others, say\n"
         "  {:>8} fit by no cut into stages\n"
+        "  {:>8} have the optimizer's state farther than they need\n"
         "  {:>8} fit, {}\n"
         "it rests on {} tables of what parts of the model take\n",
-        l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.solved,
-        c.best.empty() ? "which is none" : "and no cut of them is faster than the best", tables);
+        l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless,
+        l.solved, c.best.empty() ? "which is none" : "and no cut of them is faster than the best", tables);
   };
   if (c.best.empty()) return out + "proven: no way in its space fits in the memory of a rank\n" + counts();
   const CertifiedPlan& best = c.best.front();

@@ -29,11 +29,11 @@ TEST(CertifiedPrice, agrees_with_the_search_on_steps_bytes_bounds_and_the_best_c
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     RandomModel random(seed);
     const Runs& runs = random.runs();
-    for (const CertifiedWay& way : certified_space(random.model(), random.ranks())) {
+    for (const CertifiedWay& way : random.space()) {
       const CertifiedTable& table = random.prices(way.cut);
       if (!certified_way_divides(way) || table.is_refused || random.number(0, 4) > 0) continue;
-      const CertifiedPrice priced(way, table, runs, random.memory());
-      const StageProblem problem = as_problem(way, table, runs, random.memory());
+      const CertifiedPrice priced(way, table, runs, random.room());
+      const StageProblem problem = as_problem(way, table, runs, random.room());
       ASSERT_EQ(priced.least_of_cuts(), bound_of_cuts(problem));
       const auto cut = best_cut(problem);
       ASSERT_EQ(priced.fits(), cut.has_value());
@@ -73,11 +73,11 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
       const int64_t virtual_stages = is_interleaved ? 2 + pp % 4 : 1;
       if (pp * virtual_stages > 62) continue;
       const CertifiedWay way{.pp = pp, .micro_batches = 5 * pp, .schedule = schedule, .virtual_stages = virtual_stages};
-      const StageProblem problem = as_problem(way, table, runs, 1);
+      const StageProblem problem = as_problem(way, table, runs, {.device = 1});
       std::vector<int64_t> begins;
       for (int64_t stage = 0; stage < pp; ++stage) begins.push_back(stage);
       if (is_interleaved) begins = even_cuts(62, pp * virtual_stages).back();
-      const auto cut = CertifiedPrice(way, table, runs, 1).of_cut(begins);
+      const auto cut = CertifiedPrice(way, table, runs, {.device = 1}).of_cut(begins);
       EXPECT_EQ(cut.step_ps, price_of_cut(problem, begins).total) << schedule << " " << pp;
       EXPECT_EQ(cut.crew_bytes, bytes_of_crews(problem, begins)) << schedule << " " << pp;
     }
@@ -88,31 +88,30 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
 TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   int plans = 0, none_fits = 0;
   CertifiedLedger sum;
+  int64_t elsewhere = 0;  // of the best
   for (uint64_t seed = 1; seed <= 1'000; ++seed) {
     RandomModel random(seed);
     const Certificate found = random.certificate(static_cast<size_t>(random.number(1, 4)));
     const std::string text = to_string(found);
     ASSERT_EQ(parse_certificate(text), found);
     ASSERT_EQ(why_not(found), "verified") << seed << "\n" << text;
-    std::vector<int64_t> all;
-    for (const CertifiedWay& way : certified_space(random.model(), random.ranks())) {
-      if (!certified_way_divides(way) || random.prices(way.cut).is_refused) continue;
-      if (random.alone(own_of(way.cut)).is_joined && way.pp > 1) continue;
-      const int64_t least = random.least_of(way, random.memory());
-      if (least >= 0) all.push_back(least);
-    }
-    std::ranges::sort(all);
+    const std::vector<int64_t> all = random.all_steps();
     ASSERT_EQ(found.best.size(), std::min(all.size(), static_cast<size_t>(found.top))) << seed;
     for (size_t i = 0; i < found.best.size(); ++i) ASSERT_EQ(found.best[i].step_ps, all[i]) << seed;
     ++(all.empty() ? none_fits : plans);
-    for (const auto count : {&CertifiedLedger::do_not_divide, &CertifiedLedger::memory_least, &CertifiedLedger::bound,
-                             &CertifiedLedger::slower, &CertifiedLedger::memory, &CertifiedLedger::solved})
+    for (const auto count :
+         {&CertifiedLedger::do_not_divide, &CertifiedLedger::memory_least, &CertifiedLedger::bound,
+          &CertifiedLedger::slower, &CertifiedLedger::memory, &CertifiedLedger::needless, &CertifiedLedger::solved})
       sum.*count += found.ledger.*count;
+    elsewhere += std::ranges::count_if(found.best,
+                                       [](const CertifiedPlan& plan) { return plan.way.cut.state != Tier::kDevice; });
   }
   EXPECT_GT(plans, 300);
   EXPECT_GT(none_fits, 50);
-  for (const int64_t count : {sum.do_not_divide, sum.memory_least, sum.bound, sum.slower, sum.memory, sum.solved})
+  for (const int64_t count :
+       {sum.do_not_divide, sum.memory_least, sum.bound, sum.slower, sum.memory, sum.needless, sum.solved})
     EXPECT_GT(count, 200);
+  EXPECT_GT(elsewhere, 10);
 }
 
 // A plan that is slower than another one cannot be proven, however its certificate is written.
@@ -209,7 +208,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("it is no certificate"));
-  EXPECT_THAT(resealed("certificate 4", "certificate 3"), HasSubstr("it is of another version; plan again"));
+  EXPECT_THAT(resealed("certificate 5", "certificate 4"), HasSubstr("it is of another version; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("something of it is missing"));
   std::string edited = text;
   edited[edited.find("step_ps=") + 8] ^= 1;
@@ -221,7 +220,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   EXPECT_THAT(resealed("runs ", "runs 1x1,"), HasSubstr("the run '1x1' of blocks is none that may stand there"));
   EXPECT_THAT(resealed("runs ", "runs 0x9999,"), HasSubstr("of blocks is none that may stand there"));
   EXPECT_THAT(resealed("layers=", "layers=1000000"), HasSubstr("layers; it must be 1 to 10000"));
-  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 14 numbers, not 13"));
+  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 18 numbers, not 17"));
   EXPECT_THAT(resealed("ledger ways", "ledger  ways"), HasSubstr("'' should be ways=..."));
 }
 

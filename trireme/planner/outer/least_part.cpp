@@ -12,14 +12,15 @@ constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &P
                              &PartPrice::kept,    &PartPrice::waiting};
 constexpr std::array kOfPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
-constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync, &PartPrice::gradients, &PartPrice::work};
+constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,  &PartPrice::gradients, &PartPrice::work,
+                              &PartPrice::coming, &PartPrice::going, &PartPrice::host,      &PartPrice::disk};
 
 int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
   constexpr int64_t kWhole = 1024;
-  if (of.zero == 0) return persistent;
-  if (of.zero >= 3) return persistent / of.ranks;
+  if (of.zero == 0 && !of.state_elsewhere) return persistent;
   const int64_t parameters = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
-  return persistent * parameters / kWhole;
+  const int64_t kept = of.zero >= 3 && !of.state_elsewhere ? persistent : persistent * parameters / kWhole;
+  return of.zero >= 3 ? kept / of.ranks : kept;
 }
 
 }  // namespace
@@ -29,7 +30,10 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
   for (const LeastField field : kOfRows) out.*field = alone.*field * of.rows / of.rows_of_table;
   out.persistent = least_persistent(alone.persistent, of);
   if (of.is_own && of.zero == 0) {
-    for (const LeastField field : kOfSteps) out.*field = alone.*field;
+    for (const LeastField field : kOfSteps) {
+      const bool is_time = field == &PartPrice::update || field == &PartPrice::sync;
+      if (is_time || !of.state_elsewhere) out.*field = alone.*field;
+    }
   }
   return out;
 }

@@ -12,11 +12,13 @@ struct LeastPartOf {
   bool is_own = true;                   // the table's way differs in dp and zero alone
   int64_t ranks = 1;                    // of a stage
   int64_t zero = 0;
+  bool state_elsewhere = false;                  // than on the device
   int64_t parameter_bytes = 0, state_bytes = 0;  // of the whole model
 };
 
 // A row takes no less among fewer rows: passes, and bytes of a micro-batch in flight. Persistent bytes may be sliced:
-// state with zero 1 and 2, all with zero 3. By its own table, and without slices, all else is no less either.
+// state with zero 1 and 2, all with zero 3; and state may lie elsewhere. By its own table, and without slices, all else
+// is no less either; where state lies elsewhere that is so of times.
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
 // What a block of so much, on the ranks of tp alone, takes at least where cp and ep cut it as well: collectives over tp

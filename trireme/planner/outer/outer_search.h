@@ -14,6 +14,9 @@ struct OuterCandidate {
   bool divides = true;
   int64_t least_bytes = 0;  // of a rank, however it is cut
   int64_t bound_ps = 0;     // it takes no less
+  // The way that is the same but for what lies beside the device here. It takes no longer whatever cut into stages it
+  // has, so this one is looked at only where that one is too large, or a cut that is too large would be faster.
+  std::optional<size_t> after = {};
 };
 
 // The counts after the first add up to it.
@@ -24,7 +27,9 @@ struct OuterLedger {
   int64_t bound = 0;          // not priced: by its arithmetic alone not among the best
   int64_t slower = 0;         // not solved: by its prices, or by bounds from those of others, not among the best
   int64_t memory = 0;         // no cut into stages fits, by some or all of its tables
+  int64_t needless = 0;       // `after` says so: that way is no slower
   int64_t solved = 0;
+  int64_t open = 0;  // undecided, as the search was stopped
   friend bool operator==(const OuterLedger&, const OuterLedger&) = default;
 };
 
@@ -37,11 +42,14 @@ struct SolvedWay {
 struct OuterResult {
   std::vector<SolvedWay> best;  // by time, of equal ones the first
   OuterLedger ledger;
+  bool is_proven = true;  // else the search was stopped, and others may take less
+  int64_t bound_ps = 0;   // but none less than this; where it is proven, what the first of the best takes
 };
 
 // What some tables say of a candidate.
 struct OuterAnswer {
-  enum class Kind : uint8_t { kBound, kRefused, kTooLarge };  // the last: no cut into stages fits
+  // The last: no cut into stages fits; nor, of a way that is after another, any of those after it.
+  enum class Kind : uint8_t { kBound, kRefused, kTooLarge };
   Kind kind = Kind::kBound;
   int64_t bound_ps = 0;  // it takes no less
 };
@@ -59,6 +67,9 @@ struct OuterQuestions {
   // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
   std::function<std::optional<StageProblem>(size_t)> problem;
   std::function<void(const OuterProgress&)> on_progress = {};  // before each question; none: nobody is told
+  // Whether it may go on; none: until all is proven. Then (`is_stopped`) ways are asked all questions one after the
+  // other, those with the lowest bounds first, until there are `top` that fit or this says no again.
+  std::function<bool(bool is_stopped)> may_go_on = {};
 };
 
 // `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 
 #include "trireme/base/error.h"
@@ -26,11 +27,21 @@ class RandomTables {
           &PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::update, &PartPrice::sync,
           &PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
       out.*field = number(0, 3) == 0 ? 0 : number(0, 9);
+    if (number(0, 2) == 0) put_elsewhere(out);
     return out;
+  }
+  // Some of the state.
+  void put_elsewhere(PartPrice& part) {
+    for (const auto field : {&PartPrice::coming, &PartPrice::going, &PartPrice::host, &PartPrice::disk})
+      part.*field = number(0, 1) == 0 ? 0 : number(0, 9);
   }
 
   StageProblem problem() {
-    StageProblem out{.micro_batches = number(1, 6), .crossing = number(0, 5), .memory = number(5, 150)};
+    StageProblem out{.micro_batches = number(1, 6),
+                     .crossing = number(0, 5),
+                     .memory = number(5, 150),
+                     .host = number(5, 60),
+                     .disk = number(5, 60)};
     const int64_t parts = number(1, 7), crews = number(1, 4);
     for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
     out.shape = {.idle_forward = number(0, 4), .idle_input = number(0, 4), .idle_weight = number(-4, 4)};
@@ -82,13 +93,15 @@ int64_t least_of_all_cuts(const StageProblem& problem) {
     if (__builtin_popcountll(static_cast<uint64_t>(mask)) != stages - 1) continue;
     std::vector<int64_t> begins{0};
     int64_t fill = 0;
-    std::vector<int64_t> pass(crews), once(crews), held(crews), work(crews);
+    std::vector<int64_t> pass(crews), once(crews), held(crews), work(crews), host(crews), disk(crews);
     std::vector<std::vector<int64_t>> kept(crews, std::vector<int64_t>(chunks)), waiting = kept;
     for (int64_t i = 0; i < parts; ++i) {
       const PartPrice& p = problem.parts[static_cast<size_t>(i)];
       const size_t stage = begins.size() - 1, crew = stage % crews, chunk = stage / crews;
       pass[crew] += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
-      once[crew] += p.update + p.sync;
+      once[crew] += p.update + p.sync + (p.coming > p.going ? p.coming : p.going);
+      host[crew] += p.host;
+      disk[crew] += p.disk;
       held[crew] += p.persistent + p.gradients;
       kept[crew][chunk] += p.kept;
       waiting[crew][chunk] += p.waiting;
@@ -101,6 +114,7 @@ int64_t least_of_all_cuts(const StageProblem& problem) {
     if (chunks > 1 && !is_even(begins, parts)) continue;
     bool fits = true;
     for (size_t crew = 0; crew < crews; ++crew) {
+      fits = fits && host[crew] <= problem.host && disk[crew] <= problem.disk;
       for (const HeldMoment& moment : problem.shape.held[crew]) {
         int64_t bytes = held[crew] + work[crew];
         for (size_t chunk = 0; chunk < chunks; ++chunk)
@@ -140,6 +154,8 @@ TEST(StageProblem, the_best_cut_is_the_best_of_all) {
     ASSERT_EQ(price_of_cut(problem, *cut).total, least) << i;
     ASSERT_LE(bound_of_cuts(problem), least) << i;
     for (const int64_t bytes : bytes_of_crews(problem, *cut)) ASSERT_LE(bytes, problem.memory);
+    for (const int64_t bytes : bytes_elsewhere(problem, *cut, &PartPrice::host)) ASSERT_LE(bytes, problem.host);
+    for (const int64_t bytes : bytes_elsewhere(problem, *cut, &PartPrice::disk)) ASSERT_LE(bytes, problem.disk);
   }
   EXPECT_GT(fit, 3'000);
   EXPECT_GT(too_large, 3'000);
@@ -167,8 +183,9 @@ TEST(StageProblem, bounds_hold_of_longer_parts) {
     const int64_t bound = bound_of_longer_parts(problem);
     const bool fits = some_cut_fits(problem);
     for (PartPrice& part : problem.parts) {
-      for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
-                               &PartPrice::update, &PartPrice::kept, &PartPrice::persistent})
+      for (const auto field :
+           {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again, &PartPrice::update,
+            &PartPrice::kept, &PartPrice::persistent, &PartPrice::coming, &PartPrice::going})
         part.*field += tables.number(0, 2) == 0 ? tables.number(0, 9) : 0;
     }
     const auto cut = best_cut(problem);
@@ -216,34 +233,108 @@ struct RandomSearch {
                                .bound_ps = bound_of_cuts(problem) / tables.number(1, 3)};
       candidates.push_back(candidate);
       problems.push_back(tables.number(0, 9) > 0 ? std::optional(problem) : std::nullopt);
+      while (tables.number(0, 1) == 0 && candidates.size() < 30) add_elsewhere(tables);
     }
   }
 
-  OuterResult result(size_t top) const {
+  // The last one with less on the device; nothing of it takes less time.
+  void add_elsewhere(RandomTables& tables) {
+    OuterCandidate candidate = candidates.back();
+    candidate.after = candidates.size() - 1;
+    candidate.least_bytes = 0;
+    std::optional<StageProblem> problem = problems.back();
+    if (problem) {
+      problem->host = tables.number(5, 60);
+      for (PartPrice& part : problem->parts) {
+        part.persistent = tables.number(0, part.persistent);
+        part.work = tables.number(0, part.work + 1);
+        part.host = tables.number(0, 9);
+        part.coming += tables.number(0, 3);
+        part.forward += tables.number(0, 5) == 0 ? 1 : 0;
+      }
+    }
+    candidates.push_back(candidate);
+    problems.push_back(std::move(problem));
+  }
+
+  // Which are to be looked at: of those after others where that one fits by no cut, or would be faster by one that does
+  // not.
+  std::vector<char> needed() const {
+    std::vector<char> out(candidates.size(), 1);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (!candidates[i].after) continue;
+      const size_t before = *candidates[i].after;
+      out[i] = 0;
+      if (!problems[before] || out[before] == 0) continue;
+      StageProblem without = *problems[before];
+      without.memory = without.host = without.disk = int64_t{1} << 40;
+      const int64_t least = least_of_all_cuts(*problems[before]);
+      const bool is_small = candidates[before].least_bytes <= memory;
+      out[i] = !is_small || least < 0 || least_of_all_cuts(without) < least ? 1 : 0;
+    }
+    return out;
+  }
+
+  OuterResult result(size_t top, const std::function<bool(bool)>& may_go_on = {}) const {
     using Kind = OuterAnswer::Kind;
     const auto half = [&](size_t i) -> OuterAnswer {
       if (!problems[i]) return {.kind = Kind::kRefused};
       return {.bound_ps = (candidates[i].bound_ps + bound_of_cuts(*problems[i])) / 2};
     };
     const auto room = [&](size_t i) -> OuterAnswer {
-      return {.kind = !problems[i] || some_cut_fits(*problems[i]) ? Kind::kBound : Kind::kTooLarge};
+      const bool may_fit = candidates[i].after || !problems[i] || some_cut_fits(*problems[i]);
+      return {.kind = may_fit ? Kind::kBound : Kind::kTooLarge};
     };
-    return search_outer(candidates, memory, top,
-                        {.bounds = {room, half}, .problem = [&](size_t i) { return problems[i]; }});
+    return search_outer(
+        candidates, memory, top,
+        {.bounds = {room, half}, .problem = [&](size_t i) { return problems[i]; }, .may_go_on = may_go_on});
   }
 };
+
+TEST(OuterSearch, that_is_stopped_finds_ways_that_there_are_and_a_bound_that_holds) {
+  RandomTables tables(5);
+  int unproven = 0, found_some = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    const RandomSearch search(tables);
+    const OuterResult whole = search.result(1);
+    int64_t before = tables.number(0, 12), after = tables.number(0, 5);
+    const OuterResult found = search.result(1, [&](bool is_stopped) { return (is_stopped ? after : before)-- > 0; });
+    const OuterLedger& l = found.ledger;
+    ASSERT_EQ(l.do_not_divide + l.memory_least + l.bound + l.memory + l.slower + l.needless + l.solved + l.open, l.ways)
+        << i;
+    if (found.is_proven) {
+      ASSERT_EQ(l, whole.ledger) << i;
+      continue;
+    }
+    ++unproven;
+    if (whole.best.empty()) {
+      ASSERT_TRUE(found.best.empty()) << i;
+      continue;
+    }
+    ASSERT_LE(found.bound_ps, whole.best.front().price.total) << i;
+    if (found.best.empty()) continue;
+    ++found_some;
+    const SolvedWay& way = found.best.front();
+    ASSERT_GE(way.price.total, whole.best.front().price.total) << i;
+    ASSERT_EQ(price_of_cut(*search.problems[way.candidate], way.begins).total, way.price.total) << i;
+  }
+  EXPECT_GT(unproven, 100);
+  EXPECT_GT(found_some, 100);
+}
 
 TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
   RandomTables tables(3);
   OuterLedger sum;
+  int64_t elsewhere = 0;  // of the best
   for (int i = 0; i < 5'000; ++i) {
     const RandomSearch search(tables);
     const auto top = static_cast<size_t>(tables.number(1, 4));
     const OuterResult found = search.result(top);
 
+    const std::vector<char> needed = search.needed();
     std::vector<std::pair<int64_t, size_t>> all;
     for (size_t k = 0; k < search.problems.size(); ++k) {
-      if (!search.candidates[k].divides || !search.problems[k]) continue;
+      if (!search.candidates[k].divides || !search.problems[k] || needed[k] == 0) continue;
       const int64_t least = least_of_all_cuts(*search.problems[k]);
       if (least >= 0) all.emplace_back(least, k);
     }
@@ -254,7 +345,7 @@ TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
       ASSERT_EQ(found.best[k].candidate, all[k].second) << i;
     }
     const OuterLedger& l = found.ledger;
-    ASSERT_EQ(l.do_not_divide + l.memory_least + l.bound + l.memory + l.slower + l.solved, l.ways) << i;
+    ASSERT_EQ(l.do_not_divide + l.memory_least + l.bound + l.memory + l.slower + l.needless + l.solved, l.ways) << i;
     ASSERT_EQ(l.ways, static_cast<int64_t>(search.candidates.size()));
     sum.do_not_divide += l.do_not_divide;
     sum.memory_least += l.memory_least;
@@ -262,8 +353,12 @@ TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
     sum.memory += l.memory;
     sum.slower += l.slower;
     sum.solved += l.solved;
+    sum.needless += l.needless;
+    elsewhere += std::ranges::count_if(
+        found.best, [&](const SolvedWay& way) { return search.candidates[way.candidate].after.has_value(); });
   }
-  for (const int64_t count : {sum.do_not_divide, sum.memory_least, sum.bound, sum.memory, sum.slower, sum.solved})
+  for (const int64_t count :
+       {sum.do_not_divide, sum.memory_least, sum.bound, sum.memory, sum.slower, sum.needless, sum.solved, elsewhere})
     EXPECT_GT(count, 100);
 }
 

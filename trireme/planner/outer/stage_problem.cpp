@@ -9,6 +9,8 @@
 namespace trireme {
 namespace {
 
+constexpr int64_t kNoStageLimit = std::numeric_limits<int64_t>::max();
+
 int64_t divided_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
@@ -42,7 +44,7 @@ int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shap
 
 // One stage, part by part.
 struct StageSum {
-  int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0;
+  int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
   void add(const PartPrice& part) {
     pass += part.pass();
     once += part.once();
@@ -50,7 +52,10 @@ struct StageSum {
     kept += part.kept;
     waiting += part.waiting;
     work = std::max(work, part.work);
+    host += part.host;
+    disk += part.disk;
   }
+  bool fits_elsewhere(const StageProblem& problem) const { return host <= problem.host && disk <= problem.disk; }
   // Of a crew that has this stage alone.
   int64_t bytes(const std::vector<HeldMoment>& held) const {
     int64_t most = 0;
@@ -118,7 +123,9 @@ class WithinCaps {
     StageSum sum;
     for (size_t i = begin; i < problem_.parts.size(); ++i) {
       sum.add(problem_.parts[i]);
-      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.held[stage]) > problem_.memory) return;
+      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.held[stage]) > problem_.memory ||
+          !sum.fits_elsewhere(problem_))
+        return;
       if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
     }
   }
@@ -143,8 +150,17 @@ std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value val
 
 namespace {
 
-bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  return std::ranges::max(bytes_of_crews(problem, begins)) <= problem.memory;
+bool all_fit_elsewhere(const StageProblem& problem, const std::vector<StageSum>& stages) {
+  const auto crews = static_cast<size_t>(problem.shape.crews());
+  for (size_t crew = 0; crew < crews; ++crew) {
+    StageSum all;
+    for (size_t stage = crew; stage < stages.size(); stage += crews) {
+      all.host += stages[stage].host;
+      all.disk += stages[stage].disk;
+    }
+    if (!all.fits_elsewhere(problem)) return false;
+  }
+  return true;
 }
 
 std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
@@ -200,16 +216,17 @@ void check_range(const StageProblem& problem) {
       held = std::max(held, now);
     }
   }
-  double passes = 0, once = 0, kept = 0, bytes = 0;
+  double passes = 0, once = 0, kept = 0, bytes = 0, elsewhere = 0;
   for (const PartPrice& part : problem.parts) {
     passes += static_cast<double>(part.pass());
     once += static_cast<double>(part.once());
     kept += static_cast<double>(std::max(part.kept, part.waiting));
     bytes +=
         static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
+    elsewhere += static_cast<double>(part.host) + static_cast<double>(part.disk);
   }
-  require_range(passes, once, bytes + kept * static_cast<double>(held), problem.shape, problem.micro_batches,
-                problem.crossing);
+  require_range(passes, once, std::max(bytes + kept * static_cast<double>(held), elsewhere), problem.shape,
+                problem.micro_batches, problem.crossing);
 }
 
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
@@ -237,6 +254,25 @@ std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vect
   for (size_t crew = 0; crew < crews; ++crew)
     out.push_back(bytes_of_crew(stages, crew, crews, problem.shape.held[crew]));
   return out;
+}
+
+std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins,
+                                     int64_t PartPrice::*tier) {
+  std::vector<int64_t> out(problem.shape.held.size(), 0);
+  for (size_t stage = 0; stage < begins.size(); ++stage) {
+    const size_t end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : problem.parts.size();
+    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) out[stage % out.size()] += problem.parts[i].*tier;
+  }
+  return out;
+}
+
+bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const size_t crews = problem.shape.held.size();
+  for (size_t crew = 0; crew < crews; ++crew) {
+    if (bytes_of_crew(stages, crew, crews, problem.shape.held[crew]) > problem.memory) return false;
+  }
+  return all_fit_elsewhere(problem, stages);
 }
 
 std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
@@ -284,7 +320,6 @@ int64_t bound_of_longer_parts(const StageProblem& problem) {
 }
 
 bool some_cut_fits(const StageProblem& problem) {
-  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
   const auto parts = static_cast<int64_t>(problem.parts.size());
   if (parts < problem.shape.stages()) return false;
   if (problem.shape.chunks > 1) {
@@ -294,7 +329,7 @@ bool some_cut_fits(const StageProblem& problem) {
   std::vector<int64_t> even;  // the usual answer, and a quick one
   for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
     even.push_back(stage * parts / problem.shape.stages());
-  return cut_fits(problem, even) || WithinCaps(problem).cut(kAny, kAny).has_value();
+  return cut_fits(problem, even) || WithinCaps(problem).cut(kNoStageLimit, kNoStageLimit).has_value();
 }
 
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
@@ -302,11 +337,18 @@ std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
   if (parts < problem.shape.stages()) return std::nullopt;
   std::optional<int64_t> fewest;
   for (const std::vector<int64_t>& begins : even_cuts(parts, problem.shape.stages())) {
+    if (!all_fit_elsewhere(problem, sums_of_stages(problem, begins))) continue;
     const int64_t bytes = std::ranges::max(bytes_of_crews(problem, begins));
     if (!fewest || bytes < *fewest) fewest = bytes;
   }
   if (problem.shape.chunks > 1) return fewest;
   StageProblem within = problem;
+  if (!fewest) {
+    within.memory = kNoStageLimit;
+    const auto cut = WithinCaps(within).cut(kNoStageLimit, kNoStageLimit);
+    if (!cut) return std::nullopt;
+    fewest = std::ranges::max(bytes_of_crews(problem, *cut));
+  }
   int64_t low = 0;  // no cut fits in it, but for one of no bytes
   while (low < *fewest) {
     within.memory = low + (*fewest - low) / 2;

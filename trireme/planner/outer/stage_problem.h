@@ -2,6 +2,7 @@
 // which are whole numbers: the least time of a step within each device's memory, exactly.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -17,11 +18,16 @@ struct PartPrice {
   int64_t kept = 0;                                                 // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
+  // What lies on the host or the disk: once a step it comes to the device and goes back, both ways at a time (ps each),
+  // and the bytes that it takes there.
+  int64_t coming = 0, going = 0;
+  int64_t host = 0, disk = 0;
 
   int64_t forward_pass() const { return forward + moving_forward; }
   int64_t input_pass() const { return again + input_grad + moving_backward; }
   int64_t pass() const { return forward_pass() + input_pass() + weight_grad; }
-  int64_t once() const { return update + sync; }
+  int64_t moves() const { return std::max(coming, going); }  // as if no computing hid them
+  int64_t once() const { return update + sync + moves(); }
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };
 
@@ -62,8 +68,9 @@ struct StageProblem {
   std::vector<PartPrice> parts;
   PipelineShape shape;
   int64_t micro_batches = 1;
-  int64_t crossing = 0;  // ps: activations over one boundary, and their gradients back
-  int64_t memory = 0;    // bytes of a rank
+  int64_t crossing = 0;        // ps: activations over one boundary, and their gradients back
+  int64_t memory = 0;          // bytes of a rank's device
+  int64_t host = 0, disk = 0;  // bytes beside it that a rank may take
 };
 
 // What the step takes: micro_batches * slowest + fill + crossings + once.
@@ -81,6 +88,11 @@ void check_range(const StageProblem& problem);
 // `begins`: the first part of each stage.
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins);
 std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vector<int64_t>& begins);
+// What they hold elsewhere: of `PartPrice::host` or `disk`.
+std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins,
+                                     int64_t PartPrice::*tier);
+// Whether no crew holds more than it may, of the device and beside it.
+bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins);
 
 // Cuts into stages of as many parts, or one more, where the first part (what stands before the blocks) and the last one
 // count as a part or not: at most four. Of several stages a crew these are the cuts that are looked at: a schedule has
@@ -96,7 +108,8 @@ int64_t bound_of_longer_parts(const StageProblem& problem);
 int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& shape, int64_t micro_batches,
                               int64_t crossing);
 bool some_cut_fits(const StageProblem& problem);
-// What the fullest crew holds of the cut that has it hold the fewest; nothing where there are fewer parts than stages.
+// What the fullest crew holds on the device, of the cut that has it hold the fewest; nothing where there are fewer
+// parts than stages, or no cut has room beside the device.
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);
 
 // Of all cuts, or of even ones where crews have several stages, the one with the least total; of equal ones the one

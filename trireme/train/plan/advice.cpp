@@ -36,12 +36,13 @@ constexpr Technique kTechniques[] = {
     {"pipeline", [](const Way& way, int64_t) { return way.pp > 1; }, "pp", 4},
     {"cuts by op (--auto)", [](const Way& way, int64_t) { return way.is_searched; }, "", 6},
 };
-constexpr int kRecomputationAdds = 2, kVirtualStagesAdd = 1;
+constexpr int kRecomputationAdds = 2, kVirtualStagesAdd = 1, kOffloadAdds = 2;
 constexpr size_t kMostAlike = 100;
 
 int complexity_of(const Way& way, int64_t ranks) {
   int out = way.recompute == "none" ? 0 : kRecomputationAdds;
   if (way.virtual_stages > 1) out += kVirtualStagesAdd;
+  if (way.state != Tier::kDevice) out += kOffloadAdds;
   for (const Technique& technique : kTechniques) out += technique.is_used(way, ranks) ? technique.adds : 0;
   return out;
 }
@@ -219,11 +220,20 @@ class Adviser {
   }
 
   void offload() {
+    if (chosen_.way.state != Tier::kDevice) {
+      const WaysAnswer without = search_.best_of([](const Way& way) { return way.state == Tier::kDevice; });
+      line(fmt::format("offload: yes, the optimizer's state lies on the {}; without it {}",
+                       to_string(chosen_.way.state),
+                       without.best ? beside(chosen_, *without.best) : why_there_is_none(without, facts_)));
+      return;
+    }
     if (!facts_.has_own_memory) {
       line("offload: no; the host's memory is the device's");
       return;
     }
-    const std::optional<AdvisedWay> with = search_.price(chosen_.way, {"parallel.home=[\"*/state = host\"]"});
+    Way elsewhere = chosen_.way;
+    elsewhere.state = Tier::kHost;
+    const std::optional<AdvisedWay> with = search_.price(elsewhere, {});
     line(with ? fmt::format("offload: no, it fits without; with the optimizer's state on the host {}",
                             beside(chosen_, *with))
               : "offload: no, it fits without (this search does not price it)");

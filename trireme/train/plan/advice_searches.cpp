@@ -33,8 +33,7 @@ class CompiledAdvice : public AdviceSearch {
     PlanRequest all = request;
     all.top = static_cast<size_t>(-1);
     plan_ = plan_job(all);
-    ways_ = ways_of(without_cuts(request.job), request.ranks);
-    if (request.is_asked) std::erase_if(ways_, [&](const Way& way) { return !request.is_asked(way); });
+    ways_ = ways_of(request);
   }
 
   WaysAnswer best_of(const Filter& filter) override {

@@ -16,7 +16,11 @@ CertifiedPart certified_part(const PartPrice& part) {
           .gradients = part.gradients,
           .kept = part.kept,
           .waiting = part.waiting,
-          .work = part.work};
+          .work = part.work,
+          .coming = part.coming,
+          .going = part.going,
+          .host = part.host,
+          .disk = part.disk};
 }
 
 }  // namespace
@@ -30,7 +34,8 @@ CertifiedCut certified_cut(const InnerWay& way) {
           .vocabulary = way.vocabulary,
           .zero = way.zero,
           .rows = way.rows,
-          .recompute = way.recompute};
+          .recompute = way.recompute,
+          .state = way.state};
 }
 
 InnerWay inner_way(const CertifiedCut& cut) {
@@ -42,7 +47,8 @@ InnerWay inner_way(const CertifiedCut& cut) {
           .vocabulary = cut.vocabulary,
           .zero = cut.zero,
           .rows = cut.rows,
-          .recompute = cut.recompute};
+          .recompute = cut.recompute,
+          .state = cut.state};
 }
 
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices) {

@@ -4,9 +4,11 @@
 #include <array>
 #include <set>
 
+#include "trireme/base/error.h"
 #include "trireme/cost/price.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/op/message.h"
+#include "trireme/op/move.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -81,35 +83,46 @@ std::vector<int> micro_batches_of_buffers(const CompiledCrew& crew) {
   return out;
 }
 
-// Of activations and data at the fullest moment: all, and those of each micro-batch in flight, which are those of the
-// one that has the most then, as the other may be under way. Data lie in one buffer for all.
-struct CrewKept {
-  int64_t all = 0, of_each = 0;
-};
-CrewKept kept_bytes(const CompiledCrew& crew) {
-  const int peak = fullest_action(crew.plan);
-  const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
-  std::array<int64_t, kMicroBatches> kept{};
-  int64_t data = 0, all = 0;
-  for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
-    const Buffer& buffer = crew.plan.buffers[i];
-    const bool is_kept = buffer.holding == Holding::kActivation || buffer.holding == Holding::kData;
-    if (!is_kept || buffer.offset < 0 || buffer.tier != Tier::kDevice || buffer.first > peak || buffer.last < peak)
-      continue;
-    const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
-    all += bytes;
-    if (of_buffers[i] >= 0) {
-      kept[static_cast<size_t>(of_buffers[i])] += bytes;
-    } else if (buffer.holding == Holding::kData) {
-      data += bytes;
-    }
-  }
-  return {all, *std::ranges::max_element(kept) + data / kMicroBatches};
+// The first action of a backward pass, when all forward passes are done: actions are the program's nodes.
+int first_backward(const CompiledCrew& crew) {
+  const std::vector<Node>& nodes = crew.program.graph.nodes();
+  invariant(nodes.size() == crew.plan.actions.size(), "a program of {} nodes has a plan of {} actions", nodes.size(),
+            crew.plan.actions.size());
+  const auto is_first = [](const Node& node) {
+    return node.phase == Phase::kBackward && node.micro_batch >= 0 && !is_message(def_of(node));
+  };
+  return static_cast<int>(std::ranges::find_if(nodes, is_first) - nodes.begin());
 }
 
-// Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass.
+// Of activations and data that each micro-batch in flight keeps, before its backward pass: of the one that has the
+// most, as the other may be on its way. What is of both is half of each: data, which lie in one buffer, and activations
+// where micro-batches depend on each other.
+int64_t kept_bytes(const CompiledCrew& crew, bool is_joined) {
+  const int before = first_backward(crew);
+  const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
+  std::array<int64_t, kMicroBatches> kept{};
+  int64_t of_both = 0;
+  for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
+    const Buffer& buffer = crew.plan.buffers[i];
+    const bool is_data = buffer.holding == Holding::kData;
+    if ((!is_data && buffer.holding != Holding::kActivation) || buffer.tier != Tier::kDevice) continue;
+    if (buffer.offset < 0 || buffer.first >= before || buffer.last < before) continue;
+    const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
+    if (of_buffers[i] >= 0) {
+      kept[static_cast<size_t>(of_buffers[i])] += bytes;
+    } else if (is_data || is_joined) {
+      of_both += bytes;
+    }
+  }
+  return *std::ranges::max_element(kept) + of_both / kMicroBatches;
+}
+
+// Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass, but for
+// moves between tiers.
 PartField field_of(const Node& node, bool is_input_grad) {
-  const bool moves = is_communication(def_of(node));
+  if (is_move(def_of(node)) && node.phase == Phase::kUpdate)
+    return move_of(node.attrs).to == Tier::kDevice ? &PartPrice::coming : &PartPrice::going;
+  const bool moves = is_communication(def_of(node)) || is_move(def_of(node));
   if (node.phase == Phase::kForward && !node.again) return moves ? &PartPrice::moving_forward : &PartPrice::forward;
   if (moves) return &PartPrice::moving_backward;
   if (node.phase == Phase::kForward) return &PartPrice::again;
@@ -124,7 +137,7 @@ void add_message(const Graph& graph, const Node& node, CrewSums& out) {
 
 }  // namespace
 
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates) {
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined) {
   const Graph& graph = crew.program.graph;
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
@@ -141,13 +154,13 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates) {
     out.all.*field += prices[i];
     if (is_each(node)) out.last.*field += prices[i];
   }
-  const CrewKept kept = kept_bytes(crew);
-  out.last.kept = kept.of_each;
-  out.all.kept = kept.all;
+  out.last.kept = crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined) : 0;
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
   out.all.gradients = bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
+  out.all.host = crew.plan.arena(Tier::kHost).bytes;
+  out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;
   return out;
 }

@@ -12,12 +12,12 @@ inline constexpr int kMicroBatches = 2;  // of the job; what the second one take
 
 struct CrewSums {
   PartPrice last;  // what the last micro-batch takes; bytes that each keeps and that wait; without what is of the step
-  PartPrice all;   // passes of the step; bytes: persistent, gradients, kept of all, and as `work` the arena
+  PartPrice all;   // passes and moves of the step; bytes: persistent, gradients, host, disk, and as `work` the arena
   int64_t messages = 0, message_bytes = 0;  // that it sends, of the last micro-batch
 };
 
-// Of a crew of a job with kMicroBatches that runs all their forward passes first. Of one with a single micro-batch
-// `all` alone says something.
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates);
+// Of a crew of a job with kMicroBatches that runs all their forward passes first, `is_joined`: they depend on each
+// other. Of one with a single micro-batch the passes of `all` alone say something.
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined);
 
 }  // namespace trireme

@@ -41,6 +41,8 @@ Certificate for_setting(const ExactSetting& setting, const PlanRequest& request)
   out.ranks = request.ranks;
   out.threads = request.threads;
   out.memory = setting.memory_bytes;
+  out.host = setting.beside.host;
+  out.disk = setting.beside.disk;
   out.model = certified_model(setting);
   out.before = setting.parts.before;
   out.blocks = setting.parts.blocks;
@@ -70,22 +72,25 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
         add(fmt::format("{}.{}..{}", c.blocks, begin - 1, std::min(end, c.model.layers + 1) - 2), stage);
     }
   }
-  return {"parallel.mode=semi_auto_parallel",
-          "parallel.search=recursive_programming",
-          fmt::format("parallel.pp={}", plan.way.pp),
-          "parallel.schedule=" + plan.way.schedule,
-          fmt::format("parallel.virtual_stages={}", plan.way.virtual_stages == 1 ? 0 : plan.way.virtual_stages),
-          "parallel.seq_chunks=0",
-          fmt::format("parallel.tp={}", cut.tp),
-          fmt::format("parallel.sp={}", cut.sp),
-          fmt::format("parallel.vocabulary={}", cut.vocabulary),
-          fmt::format("parallel.cp={}", cut.cp),
-          fmt::format("parallel.ep={}", cut.ep),
-          fmt::format("parallel.zero={}", cut.zero),
-          fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
-          "parallel.interleave=1",
-          "train.recompute=" + cut.recompute,
-          fmt::format("parallel.stages=[{}]", stages)};
+  std::vector<std::string> out{
+      "parallel.mode=semi_auto_parallel",
+      "parallel.search=recursive_programming",
+      fmt::format("parallel.pp={}", plan.way.pp),
+      "parallel.schedule=" + plan.way.schedule,
+      fmt::format("parallel.virtual_stages={}", plan.way.virtual_stages == 1 ? 0 : plan.way.virtual_stages),
+      "parallel.seq_chunks=0",
+      fmt::format("parallel.tp={}", cut.tp),
+      fmt::format("parallel.sp={}", cut.sp),
+      fmt::format("parallel.vocabulary={}", cut.vocabulary),
+      fmt::format("parallel.cp={}", cut.cp),
+      fmt::format("parallel.ep={}", cut.ep),
+      fmt::format("parallel.zero={}", cut.zero),
+      fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
+      "parallel.interleave=1",
+      "train.recompute=" + cut.recompute,
+      fmt::format("parallel.stages=[{}]", stages)};
+  if (cut.state != Tier::kDevice) out.push_back(fmt::format("parallel.home=[\"*/state = {}\"]", to_string(cut.state)));
+  return out;
 }
 
 std::vector<std::string> sorted_keys_of(const Certificate& certificate, const CertifiedPlan& plan) {
@@ -109,9 +114,9 @@ void expect_same(std::string_view what, const Value& certified, std::string_view
 void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
-  const std::string text =
-      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} dp={} zero={}", cut.tp, cut.cp, cut.ep,
-                  cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero);
+  const std::string text = fmt::format(
+      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} dp={} zero={} state={}", cut.tp, cut.cp, cut.ep,
+      cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero, to_string(cut.state));
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);
@@ -139,6 +144,7 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
                 .bound = l.bound,
                 .slower = l.slower,
                 .memory = l.memory,
+                .needless = l.needless,
                 .solved = l.solved};
   out.alone = plan.asked.alone;
   out.prices = plan.asked.prices;
@@ -164,7 +170,7 @@ size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan
   const CertifiedLedger& l = certificate.ledger;
   const PlanLedger& p = plan.ledger;
   require(p.ways == l.ways && p.do_not_divide == l.do_not_divide && p.memory_least == l.memory_least &&
-              p.needless == l.bound + l.slower && p.memory == l.memory && p.fit == l.solved,
+              p.needless == l.bound + l.slower + l.needless && p.memory == l.memory && p.fit == l.solved,
           "certificate: its ledger is not that of the plan");
   return which;
 }
@@ -178,10 +184,15 @@ void CertifiedJob::check(const Certificate& certificate) {
   constexpr std::string_view kJob = "the job has";
   const Certificate& job = of_job_;
   expect_same("ranks", certificate.ranks, kJob, job.ranks);
-  expect_same("step", certificate.graph, kJob, job.graph);
+  require(certificate.graph == job.graph,
+          "certificate: it is for step {}, and the job has {}: its model, batch or optimizer differs; give the flags "
+          "that it was planned with, or plan again",
+          certificate.graph, job.graph);
   expect_same("machine", certificate.machine + " " + certificate.machine_hash, kJob,
               job.machine + " " + job.machine_hash);
   expect_same("memory", certificate.memory, kJob, job.memory);
+  expect_same("host memory", certificate.host, kJob, job.host);
+  expect_same("disk", certificate.disk, kJob, job.disk);
   expect_same("threads", certificate.threads, kJob, job.threads);
   require(certificate.model == job.model, "certificate: the figures of its model are not those of the job's");
   require(certificate.before == job.before && certificate.blocks == job.blocks && certificate.after == job.after &&

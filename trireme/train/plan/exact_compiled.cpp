@@ -21,7 +21,8 @@ CompiledWay compile_exact(const ExactPlan& plan, const ExactWay& way, const Plan
     JobGraphs graphs = graphs_of(assembly, request.ranks);
     const CompileOptions how = compile_options(assembly, graphs.parallel, request.ranks, request.threads);
     out.cost = cost_of(compile(std::move(graphs.step), std::move(graphs.evaluation), how).step);
-    out.fits = out.cost->most_bytes() <= plan.memory_bytes;
+    out.fits = out.cost->most_bytes() <= plan.memory_bytes &&
+               has_room_beside(way.outer.inner.state, *out.cost, plan.setting.beside);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
     out.refusal = error.what();
@@ -52,6 +53,7 @@ std::string compiled_text(const ExactPlan& plan, const std::vector<CompiledWay>&
     out += fmt::format(" takes {:.3f} ms (tables {:+.1f} %), {:.1f} MiB (tables {:+.1f} %){}\n", step_ms,
                        100 * (by_tables_ms / step_ms - 1), bytes / 1048576.0, 100 * (by_tables / bytes - 1),
                        compiled[i].fits ? "" : ": it does not fit");
+    out += tiers_text(*compiled[i].cost);
   }
   return out;
 }

@@ -17,7 +17,10 @@ std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>&
   for (SolvedWay& each : found.best) {
     StageProblem problem = *tables.problem_of(ways[each.candidate]);
     std::vector<int64_t> bytes = bytes_of_crews(problem, each.begins);
-    out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem)});
+    std::vector<int64_t> host = bytes_elsewhere(problem, each.begins, &PartPrice::host);
+    std::vector<int64_t> disk = bytes_elsewhere(problem, each.begins, &PartPrice::disk);
+    out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem),
+                   std::move(host), std::move(disk)});
   }
   return out;
 }
@@ -33,14 +36,16 @@ ExactPlan plan_exact(const PlanRequest& request) {
                 .bound_ps = setting.figures.arithmetic_ps};
   const std::vector<OuterWay> ways = setting.ways(request.ranks);
   WayTables tables(setting, request.threads);
-  OuterResult found = tables.search(ways, request.ranks, request.top, request.on_exact);
+  OuterResult found = tables.search(ways, request.ranks, request.top, request.on_exact, request.most_jobs);
   out.ledger = found.ledger;
+  out.is_proven = found.is_proven;
+  out.least_ps = found.bound_ps;
   out.best = exact_ways(tables, ways, std::move(found));
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.first_refusal = tables.pricer().refusal();
   out.refused_joined = tables.refused_joined();
   out.asked = tables.asked();
-  if (out.best.empty()) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
+  if (out.best.empty() && out.is_proven) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
   out.setting = std::move(setting);
   return out;
 }
@@ -55,11 +60,11 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
           .keys = best.keys(plan.parts),
           .step_ps = best.price.total,
           .arena_bytes = std::ranges::max(best.crew_bytes),
-          .bound_ps = plan.best.front().price.total,
+          .bound_ps = plan.least_ps,
           .ledger = {.ways = l.ways,
                      .do_not_divide = l.do_not_divide,
                      .memory_least = l.memory_least,
-                     .needless = l.bound + l.slower,
+                     .needless = l.bound + l.slower + l.needless + l.open,
                      .memory = l.memory,
                      .fit = l.solved}};
 }

@@ -12,8 +12,9 @@ struct ExactWay {
   OuterWay outer;
   std::vector<int64_t> begins;  // the first part of each stage
   CutPrice price;
-  std::vector<int64_t> crew_bytes;  // of a rank of each
-  StageProblem problem;             // its tables
+  std::vector<int64_t> crew_bytes;              // of a rank of each, on the device
+  StageProblem problem;                         // its tables
+  std::vector<int64_t> host_bytes, disk_bytes;  // of a rank of each crew, beside the device
 
   std::vector<std::string> keys(const ModelParts& parts) const;
 };
@@ -25,6 +26,8 @@ struct ExactPlan {
   ModelParts parts;
   OuterLedger ledger;
   std::vector<ExactWay> best;
+  bool is_proven = true;                   // else the search was stopped (PlanRequest::most_jobs)
+  int64_t least_ps = 0;                    // no way takes less by the tables
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts

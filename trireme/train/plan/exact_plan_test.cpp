@@ -112,6 +112,18 @@ TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   EXPECT_EQ(to_string(parse_plan_file(to_string(file))), to_string(file));
 }
 
+TEST(ExactPlan, that_is_stopped_says_what_it_has_and_what_is_proven) {
+  const ExactPlan whole = exact(4, 1);
+  const ExactPlan stopped =
+      plan_exact({.job = gpt_of_four_layers(), .ranks = 4, .memory_bytes = int64_t{1} << 34, .top = 1, .most_jobs = 3});
+  EXPECT_TRUE(whole.is_proven);
+  EXPECT_FALSE(stopped.is_proven);
+  EXPECT_GT(stopped.ledger.open, 0);
+  EXPECT_LT(stopped.jobs_compiled, whole.jobs_compiled);
+  EXPECT_LE(stopped.least_ps, whole.best.front().price.total);
+  EXPECT_THAT(exact_text(stopped, 4, 16 * 32, "tokens"), testing::HasSubstr("--most-jobs"));
+}
+
 TEST(ExactPlan, says_that_nothing_fits) {
   const ExactPlan found = exact(2, 3, 1000);
   EXPECT_TRUE(found.best.empty());
@@ -174,6 +186,12 @@ TEST(ExactPlan, has_no_pipeline_where_its_micro_batches_depend_on_each_other) {
       EXPECT_TRUE(compile_best(one, request).front().cost) << way_text(way);
     }
     EXPECT_EQ(pipelines == 0, is_joined);
+    EXPECT_EQ(plan.setting.figures.is_joined, is_joined);
+    const char* const key = "model.expert_groups be a multiple of train.batch";
+    EXPECT_EQ(exact_text(plan, 4, 16 * 32, "tokens").find(key) != std::string::npos, is_joined);
+    // The batch is cut over ep, too: a rank can have a single row of it.
+    EXPECT_TRUE(std::ranges::any_of(
+        plan.best, [](const ExactWay& way) { return way.outer.inner.ep == 4 && way.outer.inner.rows == 1; }));
   }
 }
 

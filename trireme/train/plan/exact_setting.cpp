@@ -44,6 +44,9 @@ ExactSetting exact_setting(const PlanRequest& request) {
   out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
   if (how.machine) out.most_ranks = how.machine->devices();
   out.memory_bytes = memory_of_rank(request, assembly);
+  out.beside = bytes_beside(request, assembly);
+  TierSizes& sizes = out.job.parallel.tiers;  // which are of a rank of the whole job: parts are priced as they are
+  sizes.device = sizes.host = MemorySize();
   out.model = model_of(out.job).cuttable();
   if (out.job.train.label_smoothing != 0) out.model.vocabulary = 0;  // the loss of a cut vocabulary has none
   out.positions = predicts_classes(out.job) ? 1 : fields_of(out.job)[0].sample.elements();
@@ -52,13 +55,17 @@ ExactSetting exact_setting(const PlanRequest& request) {
   return out;
 }
 
+std::vector<Tier> ExactSetting::tiers() const {
+  return figures.state_bytes > 0 ? beside.tiers() : std::vector<Tier>();
+}
+
 std::vector<OuterWay> ExactSetting::ways(int64_t ranks) const {
   return ways(ranks, job.train.fit.batch);
 }
 
 std::vector<OuterWay> ExactSetting::ways(int64_t ranks, int64_t batch) const {
   const int64_t most_stages = figures.is_joined ? 1 : parts.count();
-  return outer_ways(model, ranks, batch, positions, most_stages);
+  return outer_ways(model, ranks, batch, positions, most_stages, tiers());
 }
 
 }  // namespace trireme

@@ -11,7 +11,8 @@ struct ExactSetting {
   JobConfig job;      // without cuts
   std::string graph;  // hash of the training step
   Machine machine;
-  int64_t memory_bytes = 0;  // of a rank
+  int64_t memory_bytes = 0;  // of a rank's device
+  BesideBytes beside;        // and beside it
   ModelParts parts;
   nn::Cuttable model;
   int64_t positions = 1;  // of a sample
@@ -20,6 +21,7 @@ struct ExactSetting {
 
   int64_t most_ranks = 0;  // that the machine has; 0: no end is known
 
+  std::vector<Tier> tiers() const;  // beside the device, in which state may lie
   std::vector<OuterWay> ways(int64_t ranks) const;
   std::vector<OuterWay> ways(int64_t ranks, int64_t batch) const;
 };

@@ -30,18 +30,19 @@ std::string ledger_text(const ExactPlan& plan) {
   return joined +
          fmt::format(
              "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
-             "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the "
-             "ranks\n"
+             "parameters alone, {} slower by their arithmetic alone, {}{} do not go with the model, the batch or the "
+             "ranks{}\n"
              "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
-             counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide,
-             plan.jobs_compiled);
+             counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
+             l.needless > 0 ? fmt::format("{} have the optimizer's state farther than they need, ", l.needless) : "",
+             l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
 }
 
 // Ways that differ in sp, the vocabulary, rows and virtual stages alone are one line, of the fastest of them.
 bool are_alike(const ExactWay& a, const ExactWay& b) {
   const auto key = [](const OuterWay& way) {
     const InnerWay& of = way.inner;
-    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero);
+    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.state);
   };
   return key(a.outer) == key(b.outer);
 }
@@ -102,6 +103,33 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
   return out;
 }
 
+// What lies beside the device, of the crew that has the most there, and what a rank has.
+std::string beside_text(const ExactPlan& plan, const ExactWay& way) {
+  std::string out;
+  const BesideBytes& room = plan.setting.beside;
+  for (const auto& [tier, crews, of] :
+       {std::tuple(Tier::kHost, &way.host_bytes, room.host), std::tuple(Tier::kDisk, &way.disk_bytes, room.disk)}) {
+    const int64_t most = std::ranges::max(*crews);
+    if (most > 0)
+      out += fmt::format("on the {} {:.1f} MiB of {:.1f} a rank\n", to_string(tier), exact_mib(most), exact_mib(of));
+  }
+  return out;
+}
+
+// Of the crew whose step takes longest once.
+int64_t moves_of_step(const ExactWay& way) {
+  std::vector<std::pair<int64_t, int64_t>> crews(way.crew_bytes.size());  // all that is done once; of it the moves
+  for (size_t stage = 0; stage < way.begins.size(); ++stage) {
+    const size_t end =
+        stage + 1 < way.begins.size() ? static_cast<size_t>(way.begins[stage + 1]) : way.problem.parts.size();
+    for (auto i = static_cast<size_t>(way.begins[stage]); i < end; ++i) {
+      crews[stage % crews.size()].first += way.problem.parts[i].once();
+      crews[stage % crews.size()].second += way.problem.parts[i].moves();
+    }
+  }
+  return std::ranges::max(crews).second;
+}
+
 }  // namespace
 
 std::string way_text(const ExactWay& way) {
@@ -121,20 +149,27 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
   const int64_t all = way.problem.micro_batches, crews = way.problem.shape.crews();
   const auto of = [&](int64_t ps) { return ps * all / crews; };
   const int64_t average = of(sum.pass());
-  return {{"forward", of(sum.forward)},
-          {"backward", of(sum.input_grad + sum.weight_grad)},
-          {"recomputed", of(sum.again)},
-          {"collectives", of(sum.moving_forward + sum.moving_backward)},
-          {"imbalance", all * way.price.slowest - average},
-          {"bubble", way.price.fill},
-          {"messages", way.price.crossings},
-          {"sums, update", way.price.once}};
+  const int64_t moves = moves_of_step(way);
+  std::vector<std::pair<std::string, int64_t>> out{{"forward", of(sum.forward)},
+                                                   {"backward", of(sum.input_grad + sum.weight_grad)},
+                                                   {"recomputed", of(sum.again)},
+                                                   {"collectives", of(sum.moving_forward + sum.moving_backward)},
+                                                   {"imbalance", all * way.price.slowest - average},
+                                                   {"bubble", way.price.fill},
+                                                   {"messages", way.price.crossings},
+                                                   {"sums, update", way.price.once - moves}};
+  if (moves > 0) out.emplace_back("state's moves", moves);
+  return out;
 }
 
 std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
   std::string out = fmt::format("plan for {} by the rates of {}, {:.1f} MiB of memory a rank\n", counted(ranks, "rank"),
                                 named_rates(plan.machine), exact_mib(plan.memory_bytes));
   if (plan.best.empty()) {
+    if (!plan.is_proven) {
+      out += "no way that fits was found before the search was stopped; give it more with --most-jobs\n";
+      return out + ledger_text(plan);
+    }
     out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
       out += fmt::format("  {}\n", plan.first_refusal);
@@ -148,9 +183,17 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
                      exact_ms(best.price.total), static_cast<double>(tokens) / step_s, unit,
                      100 * plan.flops / (step_s * plan.peak_flops_per_s));
   out += "collectives as if nothing hid them\n";
-  out += items_text(best) + stages_text(plan, best);
+  out += items_text(best) + stages_text(plan, best) + beside_text(plan, best);
   out += next_text(plan);
-  out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
+  if (plan.is_proven) {
+    out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
+  } else {
+    out += fmt::format(
+        "not proven, as the search was stopped (--most-jobs): by the tables no way takes less than {:.3f} ms, {:.1f} % "
+        "below this one\n",
+        exact_ms(plan.least_ps),
+        100 * (1 - static_cast<double>(plan.least_ps) / static_cast<double>(best.price.total)));
+  }
   out += fmt::format("no way at all takes less than {:.3f} ms, the arithmetic alone\n", exact_ms(plan.bound_ps));
   return out + ledger_text(plan);
 }

@@ -54,6 +54,9 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
                   "plan without it by --only auto=false");
   require_sayable(job.parallel.homes.empty(), system, "parallel.home says what lies on the host or disk",
                   "leave it out");
+  require_sayable(way.state == Tier::kDevice || system == "deepspeed", system,
+                  fmt::format("the plan has the optimizer's state on the {}", to_string(way.state)),
+                  "plan with --only state=device");
   ExportedWay plan{.job = job, .way = way, .ranks = ranks, .sizes = sizes_of(job)};
   plan.copies = ranks / (way.pp * way.tp * way.cp);
   plan.micro_batch = job.train.fit.batch / (plan.copies * way.micro_batches);

@@ -47,7 +47,7 @@ std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& set
                                       int64_t ranks) {
   const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max());
   if (!fewest) return std::nullopt;
-  NearestFit out{.way = ways[fewest->way], .bytes = fewest->bytes};
+  NearestFit out{.way = ways[fewest->way], .bytes = fewest->bytes, .has_tiers = !setting.tiers().empty()};
   StageProblem problem = *tables.problem_of(out.way);
   problem.memory = out.bytes;
   out.begins = *best_cut(problem);
@@ -73,7 +73,10 @@ std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes) {
                                 bytes(fit.bytes), bytes(fit.bytes - memory_bytes));
   for (const auto& [name, of] : fit.kinds)
     out += fmt::format("  {:>5.1f} %  {}\n", 100 * static_cast<double>(of) / static_cast<double>(fit.bytes), name);
-  out += "all recomputation, and parameters, gradients and state in slices, are among the ways. It would fit with\n";
+  out += fmt::format(
+      "all recomputation, and parameters, gradients and state in slices, {}are among the ways. It would fit "
+      "with\n",
+      fit.has_tiers ? "and state on the host or the disk, " : "");
   constexpr int64_t kMib = 1 << 20;
   out += fmt::format("  {:<18} {} MiB a rank (--memory {}MiB)\n", "more memory", (fit.bytes + kMib - 1) / kMib,
                      (fit.bytes + kMib - 1) / kMib);

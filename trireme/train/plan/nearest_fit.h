@@ -27,6 +27,7 @@ struct NearestFit {
   // end); half the batch, a quarter and so on. The first of each that fits; nothing: none does.
   std::optional<Change> ranks, batch;
   int64_t most_ranks = 0;  // that were looked at
+  bool has_tiers = false;  // beside the device, which were looked at as well
 };
 
 inline constexpr int kMostRankDoublings = 10;

@@ -18,7 +18,7 @@ std::vector<std::pair<const char*, int64_t>> schedules_for(int64_t crews, int64_
 
 // Of one pp and one choice of axes.
 void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>& recompute, int64_t parts,
-              std::vector<OuterWay>& out) {
+              const std::vector<Tier>& tiers, std::vector<OuterWay>& out) {
   const auto schedules = schedules_for(cut.pp, parts);
   // A batch that does not divide is one way, which is counted as such.
   const int64_t shares = cut.inner.dp * cut.inner.ep;
@@ -37,7 +37,11 @@ void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>
           way.inner.rows = rows;
           way.inner.zero = zero;
           way.inner.recompute = again;
-          out.push_back(std::move(way));
+          out.push_back(way);
+          for (const Tier tier : tiers) {
+            way.inner.state = tier;
+            out.push_back(way);
+          }
         }
       }
     }
@@ -65,7 +69,7 @@ std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
 }
 
 std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
-                                 int64_t parts) {
+                                 int64_t parts, const std::vector<Tier>& tiers) {
   const std::vector<std::string> recompute = recompute_choices();
   std::vector<OuterWay> out;
   for (const int64_t pp : divisors_of(ranks)) {
@@ -75,10 +79,10 @@ std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64
       if (model.heads > 0 && model.heads % axes.tp != 0) continue;
       const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
       OuterWay cut{.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}};
-      add_ways(cut, batch, recompute, parts, out);
+      add_ways(cut, batch, recompute, parts, tiers, out);
       cut.inner.vocabulary = true;
       if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0)
-        add_ways(cut, batch, recompute, parts, out);
+        add_ways(cut, batch, recompute, parts, tiers, out);
     }
   }
   return out;
@@ -91,9 +95,10 @@ OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigure
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
   // Gradients that several micro-batches add to are whole until the last.
   const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
-  out.least_bytes = gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
-                    figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
-                    figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces);
+  out.least_bytes =
+      gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
+      figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
+      (way.inner.state == Tier::kDevice ? figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces) : 0);
   // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
   const int64_t arithmetic = figures.arithmetic_ps;
   out.bound_ps = arithmetic;
@@ -101,6 +106,19 @@ OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigure
     // arithmetic * (pp - 1) / passes, without a product that might be too large
     const int64_t passes = way.micro_batches * way.virtual_stages;
     out.bound_ps += arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
+  }
+  return out;
+}
+
+std::vector<OuterCandidate> candidates_of(const std::vector<OuterWay>& ways, int64_t ranks,
+                                          const StepFigures& figures) {
+  std::vector<OuterCandidate> out;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    out.push_back(candidate_of(ways[i], ranks, figures));
+    if (i == 0 || ways[i].inner.state <= ways[i - 1].inner.state) continue;
+    OuterWay nearer = ways[i];
+    nearer.inner.state = ways[i - 1].inner.state;
+    if (nearer == ways[i - 1]) out.back().after = i - 1;
   }
   return out;
 }

@@ -18,20 +18,24 @@ struct OuterWay {
   InnerWay inner;
 
   Way way() const;
+  friend bool operator==(const OuterWay&, const OuterWay&) = default;
 };
 
 // Every pp that divides the ranks and has a part for each stage, of so many at most; every tp, cp, ep and dp that make
 // up a crew, heads that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
 // kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
 // stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel
-// rank has of the batch. Micro-batches follow.
+// rank has of the batch. Micro-batches follow. Of each way with the optimizer's state on the device those follow that
+// have it on one of `tiers` instead.
 std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
-                                 int64_t parts);
+                                 int64_t parts, const std::vector<Tier>& tiers = {});
 
 // How many stages each of so many crews can have, 2 or more: what divides the blocks of the crew that has the most, so
 // that its stages are alike, and leaves a part for each stage.
 std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts);
 
 OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures);
+// Of all of them: each that has its state elsewhere is after the way before it, where that is the same with it nearer.
+std::vector<OuterCandidate> candidates_of(const std::vector<OuterWay>& ways, int64_t ranks, const StepFigures& figures);
 
 }  // namespace trireme

@@ -26,23 +26,25 @@ using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                  &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
 
+// What is of the step, however many micro-batches it has.
+constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::gradients, &PartPrice::coming,
+                                 &PartPrice::going,      &PartPrice::host,      &PartPrice::disk};
+
 // What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all.
 PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
   const auto rest = [&](PartField field) { return all.*field - count * (each.*field); };
   each.update = rest(&PartPrice::forward) + rest(&PartPrice::input_grad) + rest(&PartPrice::weight_grad) +
                 rest(&PartPrice::again);
   each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
-  each.persistent = all.persistent;
-  each.gradients = all.gradients;
+  for (const PartField field : kPartOfStep) each.*field = all.*field;
   each.work = std::max<int64_t>(0, all.work - each.persistent - each.gradients - count * each.kept);
   return each;
 }
 
 // Of micro-batches that depend on each other: what a second one adds.
-PartPrice difference(const PartPrice& all, const PartPrice& of_one) {
-  PartPrice out;
-  for (const PartField field : kPartPasses) out.*field = all.*field - of_one.*field;
-  out.kept = out.waiting = std::max<int64_t>(0, all.kept - of_one.kept);
+PartPrice difference(const CrewSums& two, const CrewSums& one) {
+  PartPrice out = two.last;  // its bytes
+  for (const PartField field : kPartPasses) out.*field = two.all.*field - one.all.*field;
   return out;
 }
 
@@ -59,13 +61,23 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
   with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
   for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
-                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
+                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming,
+                                &PartPrice::going, &PartPrice::host, &PartPrice::disk})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
+}
+
+// With the state nearer no time is longer.
+void raise_times(PartPrices& to, const PartPrices& nearer) {
+  raise_passes(to, nearer);
+  for (size_t i = 0; i < to.parts.size(); ++i) {
+    for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::coming, &PartPrice::going})
+      to.parts[i].*field = std::max(to.parts[i].*field, nearer.parts[i].*field);
+  }
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
@@ -90,6 +102,7 @@ std::vector<std::string> one_block_keys(const JobConfig& job) {
 InnerWay alone_of(InnerWay way) {
   way.dp = 1;
   way.zero = 0;
+  way.state = Tier::kDevice;
   return way;
 }
 
@@ -125,6 +138,7 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
   if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
   InnerWay out = way;
   out.dp = kFewRanks;
+  out.state = Tier::kDevice;
   return out;
 }
 
@@ -138,6 +152,7 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
                        .is_own = known == alone_of(way),
                        .ranks = way.ranks(),
                        .zero = way.zero,
+                       .state_elsewhere = way.state != Tier::kDevice,
                        .parameter_bytes = figures.parameter_bytes,
                        .state_bytes = figures.state_bytes};
   PartPrices out;
@@ -146,8 +161,32 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
 }
 
 Way InnerWay::way() const {
-  return {.tp = tp, .cp = cp, .ep = ep, .sp = sp, .vocabulary = vocabulary, .zero = zero, .recompute = recompute};
+  return {.tp = tp,
+          .cp = cp,
+          .ep = ep,
+          .sp = sp,
+          .vocabulary = vocabulary,
+          .zero = zero,
+          .recompute = recompute,
+          .state = state};
 }
+
+namespace {
+
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon.
+std::vector<InnerWay> asked_together_with(const InnerWay& way) {
+  const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
+  if (!is_alone || (way.rows == kMostRows && way.recompute == "none")) return {way};
+  std::vector<InnerWay> out;
+  for (const std::string& again : recompute_choices()) {
+    if (way.rows == kMostRows && again == "none") continue;
+    out.push_back(way);
+    out.back().recompute = again;
+  }
+  return out;
+}
+
+}  // namespace
 
 struct PartPricer::Impl {
   Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
@@ -226,20 +265,26 @@ struct PartPricer::Impl {
   JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
     const Reduced job = reduced_job(inner, micro_batches);
     Begun from = programs_of(inner, micro_batches, job);
+    from.parallel.homes = job.assembly.options.parallel.homes;
     const Rates of_crew = from.programs.whole.rates;
-    JobSums out{.is_joined = from.is_joined};
+    const bool from_joined = from.is_joined;
+    JobSums out{.is_joined = from_joined};
     const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
-    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew));
+    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined));
+    if (inner.state == Tier::kDevice) {  // no way says what lies elsewhere
+      for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
+    }
     rates.insert_or_assign(inner.ranks(), of_crew);
     return out;
   }
 
-  // What is computed again is a matter of passes: programs before them are the same, and the last ones are kept for
-  // that.
+  // What is computed again, and what lies elsewhere, is a matter of passes: programs before them are the same, and the
+  // last ones are kept for that.
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = inner;
     before_passes.recompute = "none";
+    before_passes.state = Tier::kDevice;
     const auto known = std::ranges::find(begun, std::pair(before_passes, micro_batches), &Kept::first);
     if (known != begun.end()) return known->second;
     JobGraphs graphs = graphs_of(job.assembly, job.ranks);
@@ -250,7 +295,7 @@ struct PartPricer::Impl {
     out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
     out.programs.whole.partitioned = Program();
     if (inner.dp > 1 || inner.zero > 0) return out;  // these are compiled without what is computed again
-    constexpr size_t kMostKept = 16;
+    constexpr size_t kMostKept = 4;
     if (begun.size() == kMostKept) begun.pop_front();
     begun.emplace_back(std::pair(before_passes, micro_batches), out);
     return out;
@@ -351,9 +396,8 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
   out.parts.resize(static_cast<size_t>(crews));
   for (size_t i = 0; i < wanted.size(); ++i) {
-    const PartPrice& all = made.crews[i].all;
-    const PartPrice each = of_one ? difference(all, of_one->crews[i].all) : made.crews[i].last;
-    out.parts[wanted[i]] = with_rest(each, all, kMicroBatches);
+    const PartPrice each = of_one ? difference(made.crews[i], of_one->crews[i]) : made.crews[i].last;
+    out.parts[wanted[i]] = with_rest(each, made.crews[i].all, kMicroBatches);
   }
   if (!way.vocabulary) {
     out.is_joined = made.is_joined;
@@ -367,8 +411,11 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
 const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) {
   const auto found = compiled_.find(way);
   if (found != compiled_.end()) return found->second;
-  std::optional<PartPrices> out = compiled(way);  // which may add others
-  return compiled_.emplace(way, std::move(out)).first->second;
+  for (const InnerWay& each : asked_together_with(way)) {
+    std::optional<PartPrices> out = compiled(each);  // which may add others
+    compiled_.emplace(each, std::move(out));
+  }
+  return compiled_.at(way);
 }
 
 const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
@@ -413,6 +460,11 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+    }
+    if (way.state != Tier::kDevice) {
+      InnerWay nearer = way;
+      nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+      if (const auto& least_times = prices(nearer)) raise_times(*out, *least_times);
     }
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }

@@ -22,6 +22,7 @@ struct InnerWay {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
+  Tier state = Tier::kDevice;  // where the optimizer's state lies
 
   int64_t ranks() const { return tp * cp * ep * dp; }
   int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
@@ -52,7 +53,7 @@ struct PartPrices {
 // Keys of the job that leave one block of each kind, in the order of the kinds.
 std::vector<std::string> one_block_keys(const JobConfig& job);
 
-// The way of one data parallel rank, without slices.
+// The way of one data parallel rank, without slices, with the state on the device.
 InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
@@ -65,8 +66,8 @@ std::optional<InnerWay> by_tp_alone(const InnerWay& way);
 // What blocks of `way` take at least, by the prices of by_tp_alone(way), for its rows.
 PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way);
 
-// That of kFewRanks data parallel ranks, where `way` has a multiple of them: among more, sums and gathers are no
-// shorter.
+// That of kFewRanks data parallel ranks with the state on the device, where `way` has a multiple of them: among more,
+// sums and gathers are no shorter.
 inline constexpr int64_t kFewRanks = 8;
 std::optional<InnerWay> with_few_ranks(const InnerWay& way);
 void raise_moved(PartPrices& to, const PartPrices& of_few);
@@ -86,7 +87,8 @@ class PartPricer {
   static bool has_joined_micro_batches(const JobConfig& job, const ModelParts& parts);
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
-  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves.
+  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves;
+  // with the state elsewhere nothing takes less time than with it nearer.
   const std::optional<PartPrices>& prices(const InnerWay& way);
   // The table of alone_of(way), no less than what the one with the most rows says of it, of recomputation no shorter
   // than without, and of cp, ep and a cut vocabulary than what by_tp_alone(way) says.

@@ -23,7 +23,7 @@ void add_computing(const CompiledCrew& crew, const Rates& rates, double share, W
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = crew.program.graph.nodes()[i];
-    if (is_communication(def_of(node))) continue;
+    if (is_communication(def_of(node)) || is_move(def_of(node))) continue;
     double& part = node.again                       ? out.again_s
                    : node.phase == Phase::kForward  ? out.forward_s
                    : node.phase == Phase::kBackward ? out.backward_s
@@ -38,7 +38,8 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   if (ways.size() <= most) return;
   const auto key = [](const PlannedWay& each) {
     const Way& way = each.way;
-    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.is_searched);
+    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.state,
+                      way.is_searched);
   };
   std::set<decltype(key(ways.front()))> seen;
   const auto like = std::ranges::stable_partition(
@@ -46,6 +47,11 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   const auto unlike = static_cast<size_t>(like.begin() - ways.begin());
   ways.resize(std::max(unlike, most));
   std::ranges::stable_sort(ways, {}, [](const PlannedWay& each) { return each.cost.step_s; });
+}
+
+bool is_same_but_for_state(Way a, const Way& b) {
+  a.state = b.state;
+  return a == b;
 }
 
 class Planner {
@@ -60,6 +66,8 @@ class Planner {
             request.ranks, how.machine->name, how.machine->devices());
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
     out_.memory_bytes = memory_of_rank(request, assembly);
+    // With a budget on the device each way has what is chosen under it (train/step/fit_tiers.h).
+    if (!assembly.options.parallel.tiers.device.is_given()) out_.beside = bytes_beside(request, assembly);
     out_.graph = hash_of_graph(step);
     kept_ = kept_by(step);
     flops_ = flops_of(step);
@@ -72,24 +80,37 @@ class Planner {
   }
 
   JobPlan run() {
-    std::vector<Way> ways = ways_of(job_, request_.ranks);
-    if (request_.is_asked) std::erase_if(ways, [&](const Way& way) { return !request_.is_asked(way); });
+    const std::vector<Way> ways = this->ways();
     out_.ledger.ways = static_cast<int64_t>(ways.size());
     bool fits_without = false;  // the last way that computes nothing again
+    bool is_too_large = false;  // the last way that was looked at
     for (size_t i = 0; i < ways.size(); ++i) {
       const Way& way = ways[i];
       if (request_.on_way) request_.on_way(i + 1, ways.size());
-      if (way.recompute == "none") fits_without = false;
-      if (way.recompute != "none" && fits_without) {
+      const bool is_nearest = way.state == Tier::kDevice;
+      if (way.recompute == "none" && is_nearest) fits_without = false;
+      const bool is_after = !is_nearest && i > 0 && is_same_but_for_state(way, ways[i - 1]);
+      if ((way.recompute != "none" && fits_without) || (is_after && !is_too_large)) {
         ++out_.ledger.needless;
+        is_too_large = false;
         continue;
       }
+      const int64_t too_large = out_.ledger.memory_least + out_.ledger.memory;
       const bool fits = look_at(way);
-      fits_without = fits_without || (way.recompute == "none" && fits);
+      is_too_large = out_.ledger.memory_least + out_.ledger.memory > too_large;
+      fits_without = fits_without || (way.recompute == "none" && is_nearest && fits);
     }
     std::ranges::stable_sort(out_.best, {}, [](const PlannedWay& each) { return each.cost.step_s; });
     keep_unlike(request_.top, out_.best);
     return std::move(out_);
+  }
+
+  // Those that are asked for.
+  std::vector<Way> ways() const {
+    const std::vector<Tier> tiers = kept_.state > 0 ? out_.beside.tiers() : std::vector<Tier>();
+    std::vector<Way> out = ways_of(job_, request_.ranks, tiers);
+    if (request_.is_asked) std::erase_if(out, [&](const Way& way) { return !request_.is_asked(way); });
+    return out;
   }
 
   CompiledJob compiled(const Way& way) const {
@@ -127,7 +148,7 @@ class Planner {
       if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
       return false;
     }
-    if (cost->most_bytes() > out_.memory_bytes) {
+    if (cost->most_bytes() > out_.memory_bytes || !has_room_beside(way.state, *cost, out_.beside)) {
       ++out_.ledger.memory;
       out_.too_large.push_back({way, cost->most_bytes()});
       if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
@@ -165,15 +186,52 @@ KeptBytes kept_by(const Graph& graph) {
 
 int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept) {
   const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
-  return kept.parameters / (way.zero == 3 ? ranks : pieces) + kept.state / (way.zero > 0 ? ranks : pieces);
+  const int64_t state = way.state == Tier::kDevice ? kept.state / (way.zero > 0 ? ranks : pieces) : 0;
+  return kept.parameters / (way.zero == 3 ? ranks : pieces) + state;
 }
 
-int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly) {
+namespace {
+
+int64_t memory_of_this_host(int64_t ranks) {  // which share it
+  const Machine host = Machine::this_host();
+  return host.memory_bytes * host.devices_per_host / ranks;
+}
+
+int64_t memory_without_budget(const PlanRequest& request, const Assembly& assembly) {
   if (request.memory_bytes > 0) return request.memory_bytes;
   const int64_t of_device = make_device(assembly.options.device)->memory_bytes();
-  if (of_device > 0) return of_device;
-  const Machine host = Machine::this_host();  // whose memory its ranks share
-  return host.memory_bytes * host.devices_per_host / request.ranks;
+  return of_device > 0 ? of_device : memory_of_this_host(request.ranks);
+}
+
+}  // namespace
+
+int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly) {
+  const MemorySize budget = assembly.options.parallel.tiers.of(Tier::kDevice);
+  const int64_t out = memory_without_budget(request, assembly);
+  return budget.is_given() ? std::min(out, budget.bytes()) : out;
+}
+
+std::vector<Tier> BesideBytes::tiers() const {
+  std::vector<Tier> out;
+  if (host > 0) out.push_back(Tier::kHost);
+  if (disk > 0) out.push_back(Tier::kDisk);
+  return out;
+}
+
+BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly) {
+  const Parallel& parallel = assembly.options.parallel;
+  if (!parallel.homes.empty() || parallel.on_host.is_asked_for()) return {};
+  const std::optional<Machine>& machine = request.machine ? request.machine : parallel.communication.machine;
+  BesideBytes out;
+  if (machine) out = {.host = machine->host_memory_bytes, .disk = machine->disk_bytes};
+  const TierSizes& sizes = parallel.tiers;
+  if (sizes.of(Tier::kHost).is_given()) {
+    out.host = sizes.of(Tier::kHost).bytes();
+  } else if (out.host == 0 && sizes.device.is_given() && make_device(assembly.options.device)->memory_bytes() == 0) {
+    out.host = std::max<int64_t>(0, memory_of_this_host(request.ranks) - sizes.of(Tier::kDevice).bytes());
+  }
+  if (sizes.of(Tier::kDisk).is_given()) out.disk = sizes.of(Tier::kDisk).bytes();
+  return out;
 }
 
 WayCost cost_of(const Compiled& compiled) {
@@ -188,15 +246,21 @@ WayCost cost_of(const Compiled& compiled) {
       out.moving_s += rank.lanes[static_cast<size_t>(lane)].busy_s / ranks;
       out.exposed_s += rank.lanes[static_cast<size_t>(lane)].exposed_s / ranks;
     }
+    for (const Lane lane : {Lane::kIn, Lane::kOut, Lane::kLoad, Lane::kStore}) {
+      out.tiers_s += rank.lane(lane).busy_s / ranks;
+      out.tiers_exposed_s += rank.lane(lane).exposed_s / ranks;
+    }
   }
   for (const CompiledCrew& crew : compiled.crews) {
     add_computing(crew, compiled.rates, 1.0 / static_cast<double>(compiled.crews.size()), out);
     const Arena& arena = crew.plan.arena();
-    out.memory.push_back({arena.bytes, arena.persistent, bytes_by_holding(crew.plan)});
+    out.memory.push_back({arena.bytes, arena.persistent, bytes_by_holding(crew.plan),
+                          crew.plan.arena(Tier::kHost).bytes, crew.plan.arena(Tier::kDisk).bytes});
   }
   // A rank that does not compute waits for what is on its way, or for others to send it.
   const double idle_s = out.step_s - out.forward_s - out.backward_s - out.again_s - out.update_s;
   out.exposed_s = std::clamp(out.exposed_s, 0.0, std::max(0.0, idle_s));
+  out.tiers_exposed_s = std::min(out.tiers_exposed_s, out.exposed_s);
   out.waiting_s = std::max(0.0, idle_s - out.exposed_s);
   return out;
 }
@@ -205,15 +269,28 @@ int64_t WayCost::Memory::gaps() const {
   return arena - std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
 }
 
-int64_t WayCost::most_bytes() const {
+int64_t WayCost::most_bytes_of(int64_t Memory::*arena) const {
   int64_t out = 0;
-  for (const Memory& each : memory) out = std::max(out, each.arena);
+  for (const Memory& each : memory) out = std::max(out, each.*arena);
   return out;
+}
+
+int64_t WayCost::most_bytes() const {
+  return most_bytes_of(&Memory::arena);
+}
+
+bool has_room_beside(Tier state, const WayCost& cost, const BesideBytes& beside) {
+  return state == Tier::kDevice || (cost.most_bytes_of(&WayCost::Memory::host) <= beside.host &&
+                                    cost.most_bytes_of(&WayCost::Memory::disk) <= beside.disk);
 }
 
 JobPlan plan_job(const PlanRequest& request) {
   require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
   return Planner(request).run();
+}
+
+std::vector<Way> ways_of(const PlanRequest& request) {
+  return Planner(request).ways();
 }
 
 Compiled compile_way(const PlanRequest& request, const Way& way) {

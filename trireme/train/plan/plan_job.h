@@ -21,9 +21,10 @@ struct ExactProgress {
 struct PlanRequest {
   JobConfig job;
   int64_t ranks = 1;
-  int threads = 1;                                            // of a rank
-  int64_t memory_bytes = 0;                                   // of a rank; 0: what the machine's file or this host says
-  size_t top = 3;                                             // how many ways are kept
+  int threads = 1;           // of a rank
+  int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
+  size_t top = 3;            // how many ways are kept
+  int64_t most_jobs = 0;     // of a block that the exact search compiles before it is stopped; 0: until all is proven
   std::optional<Machine> machine = {};                        // instead of that of the job
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told
@@ -35,18 +36,21 @@ struct WayCost {
   double step_s = 0;
   // What a rank computes in it: the model, its gradients, what is computed again for them, and the update.
   double forward_s = 0, backward_s = 0, again_s = 0, update_s = 0;
-  double moving_s = 0, exposed_s = 0;  // collectives and messages, and what of them computing waits for
-  double waiting_s = 0;                // for other ranks
-  double flops = 0;                    // of all ranks, without what is computed again
+  double moving_s = 0, exposed_s = 0;       // collectives, messages and moves, and what of them computing waits for
+  double tiers_s = 0, tiers_exposed_s = 0;  // of these what goes between the device, the host and the disk
+  double waiting_s = 0;                     // for other ranks
+  double flops = 0;                         // of all ranks, without what is computed again
   // Of each crew of a pipeline; of one without.
   struct Memory {
-    int64_t arena = 0, persistent = 0;
-    std::vector<int64_t> kinds;  // at the fullest moment, by Holding
-    int64_t gaps() const;        // what is left of the arena
+    int64_t arena = 0, persistent = 0;  // of the device
+    std::vector<int64_t> kinds;         // at the fullest moment, by Holding
+    int64_t host = 0, disk = 0;         // arenas beside it
+    int64_t gaps() const;               // what is left of the arena
   };
   std::vector<Memory> memory;
 
-  int64_t most_bytes() const;  // of a rank
+  int64_t most_bytes() const;  // of a rank's device
+  int64_t most_bytes_of(int64_t Memory::*arena) const;
 };
 
 struct PlannedWay {
@@ -59,16 +63,27 @@ struct PlanLedger {
   int64_t ways = 0;
   int64_t do_not_divide = 0;  // the batch, the model or the schedule by so many ranks or micro-batches
   int64_t memory_least = 0;   // parameters and state alone, in as many pieces as the way makes of them, are too much
-  int64_t needless = 0;       // recompute although they fit without; of the exact search: ruled out by a bound
-  int64_t memory = 0;         // compiled; the arena is too much
-  int64_t fit = 0;            // compiled
+  // Recompute although they fit without, or have state elsewhere although they are not too large with it nearer; of the
+  // exact search: or are ruled out by a bound.
+  int64_t needless = 0;
+  int64_t memory = 0;              // compiled; the arena is too much
+  int64_t fit = 0;                 // compiled
   std::string first_refusal = {};  // of a way that does not divide
+};
+
+// What a rank may take beside its device's memory: what the machine's file, or parallel.host_memory and parallel.disk,
+// say that there is; with parallel.device_memory on this host its part of the rest. 0: none, also where the job says
+// itself what lies elsewhere.
+struct BesideBytes {
+  int64_t host = 0, disk = 0;
+  std::vector<Tier> tiers() const;  // that there are, in the order in which they are looked at
 };
 
 struct JobPlan {
   std::string graph;  // hash of the training step
   Machine machine;    // by whose rates
   int64_t memory_bytes = 0;
+  BesideBytes beside;
   PlanLedger ledger;
   std::vector<PlannedWay> best;        // by time; empty: none fits
   std::optional<PlannedWay> smallest;  // of those that do not fit, with the fewest bytes
@@ -88,17 +103,25 @@ struct KeptBytes {
   int64_t parameters = 0, state = 0;
 };
 KeptBytes kept_by(const Graph& graph);
-// Of a rank, where everything that the way can cut is cut by all that it has for it.
+// Of a rank's device, where everything that the way can cut is cut by all that it has for it.
 int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept);
 
-// Bytes that a rank has: those that are asked for, or of the device, or its part of this host's.
+// Bytes that a rank has: those that are asked for, or of the device, or its part of this host's; but no more than
+// parallel.device_memory.
 int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
+
+BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly);
+
+// Whether the host's memory and the disk hold what a way with its state there takes.
+bool has_room_beside(Tier state, const WayCost& cost, const BesideBytes& beside);
 
 // Of a compiled step, in virtual time; but for `flops`.
 WayCost cost_of(const Compiled& step);
 
 // Throws what without_cuts and compile throw where the job itself is wrong.
 JobPlan plan_job(const PlanRequest& request);
+// The ways that it looks at.
+std::vector<Way> ways_of(const PlanRequest& request);
 // The training step of a way, as plan_job compiles it.
 Compiled compile_way(const PlanRequest& request, const Way& way);
 

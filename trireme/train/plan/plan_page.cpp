@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "trireme/base/bytes_text.h"
 
@@ -184,6 +185,16 @@ std::string stages_name(std::string_view kind, size_t first, size_t end, size_t 
   if (stages == 1) return "every rank";
   return end - first == 1 ? fmt::format("{} {}", kind, first)
                           : fmt::format("{}s {} to {}; {} {} is drawn", kind, first, end - 1, kind, first);
+}
+
+void add_beside(const BesideBytes& room, int64_t host, int64_t disk, PlanPage& page) {
+  for (const auto& [tier, taken, of] :
+       {std::tuple(Tier::kHost, host, room.host), std::tuple(Tier::kDisk, disk, room.disk)}) {
+    if (taken == 0) continue;
+    const std::string has = of > 0 ? fmt::format(", of {:.1f} MiB", static_cast<double>(of) / 1048576.0) : "";
+    page.headline.emplace_back(fmt::format("on the {}{}", to_string(tier), has),
+                               fmt::format("{:.1f} MiB", static_cast<double>(taken) / 1048576.0));
+  }
 }
 
 std::vector<size_t> drawn_stages(size_t stages) {

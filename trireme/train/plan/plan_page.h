@@ -66,6 +66,8 @@ struct PlannedTokens {
 PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedTokens& tokens);
 // By the tables of its parts: nothing of the job's size is compiled.
 PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const PlannedTokens& tokens);
+// What lies on the host and the disk, of so much that a rank has there, in the headline.
+void add_beside(const BesideBytes& room, int64_t host, int64_t disk, PlanPage& page);
 void add_sensitivities(const JobPlan& plan, const std::vector<Sensitivity>& all, PlanPage& page);
 
 // Of so many stages those that are drawn: all of few, else the first and the last ones.

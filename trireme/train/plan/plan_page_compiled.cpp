@@ -198,8 +198,10 @@ void add_step(const WayCost& cost, PlanPage& page) {
   if (cost.step_s - sum_s > 0.0005e-3)
     page.step.push_back({"ended", cost.step_s - sum_s, fmt::format("{:.3f} ms", (cost.step_s - sum_s) * 1e3), "c0"});
   page.step_aside = fmt::format("{:.3f} ms, average of ranks", cost.step_s * 1e3);
-  page.step_note = fmt::format("Of {:.3f} ms in which ranks exchange values {:.3f} are hidden behind computing.",
-                               cost.moving_s * 1e3, (cost.moving_s - cost.exposed_s) * 1e3);
+  page.step_note =
+      fmt::format("Of {:.3f} ms in which {} {:.3f} are hidden behind computing.", cost.moving_s * 1e3,
+                  cost.tiers_s > 0 ? "ranks exchange values, or move them between tiers," : "ranks exchange values",
+                  (cost.moving_s - cost.exposed_s) * 1e3);
 }
 
 void add_ways(const JobPlan& plan, PlanPage& page) {
@@ -216,7 +218,7 @@ void add_ways(const JobPlan& plan, PlanPage& page) {
       {"fit", ledger.fit},
       {"compiled and too large", ledger.memory},
       {"too large by their parameters alone", ledger.memory_least},
-      {"recompute without need", ledger.needless},
+      {"recompute, or have the optimizer's state elsewhere, without need", ledger.needless},
       {"do not go with the model, the batch or the ranks", ledger.do_not_divide}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
   page.bound = fmt::format("No way takes less than {:.3f} ms, the arithmetic alone.", plan.bound_s * 1e3);
@@ -241,6 +243,7 @@ PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedT
       {"of the peak (MFU)", fmt::format("{:.1f} %", 100 * cost.flops / (cost.step_s * plan.peak_flops_per_s))},
       {fmt::format("of {:.1f} MiB of a rank's memory", static_cast<double>(plan.memory_bytes) / 1048576.0),
        fmt::format("{:.1f} MiB", static_cast<double>(cost.most_bytes()) / 1048576.0)}};
+  add_beside(plan.beside, cost.most_bytes_of(&WayCost::Memory::host), cost.most_bytes_of(&WayCost::Memory::disk), page);
   add_step(cost, page);
   page.transfers = transfers_of(step);
   for (const char* color : {kForwardColor, kBackwardColor, kAgainColor, kUpdateColor, kMovingColor, kExposedColor})

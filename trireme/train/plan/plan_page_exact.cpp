@@ -232,7 +232,7 @@ void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const s
 std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   const int64_t crews = way.problem.shape.crews(), all = way.problem.micro_batches;
   int64_t forward = 0, backward = 0;
-  std::vector<int64_t> sums(static_cast<size_t>(crews), 0);
+  std::vector<int64_t> sums(static_cast<size_t>(crews), 0), coming = sums, going = sums;
   for (const PartPrice& part : way.problem.parts) {
     forward += part.moving_forward;
     backward += part.moving_backward;
@@ -240,8 +240,12 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   for (size_t stage = 0; stage < way.begins.size(); ++stage) {
     const size_t end =
         stage + 1 < way.begins.size() ? static_cast<size_t>(way.begins[stage + 1]) : way.problem.parts.size();
-    for (auto i = static_cast<size_t>(way.begins[stage]); i < end; ++i)
-      sums[stage % sums.size()] += way.problem.parts[i].sync;
+    for (auto i = static_cast<size_t>(way.begins[stage]); i < end; ++i) {
+      const PartPrice& part = way.problem.parts[i];
+      sums[stage % sums.size()] += part.sync;
+      coming[stage % sums.size()] += part.coming;
+      going[stage % sums.size()] += part.going;
+    }
   }
   const PipelineShape& shape = way.problem.shape;
   const int64_t waited_for = shape.transfers + shape.more_transfers * all / crews;
@@ -250,6 +254,8 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
        {std::tuple("within a stage, forward", all, forward * all / crews),
         std::tuple("within a stage, backward", all, backward * all / crews),
         std::tuple("sums of gradients and gathers of weights, once", int64_t{1}, std::ranges::max(sums)),
+        std::tuple("state to the device, once, as it goes back at the same time", int64_t{1}, std::ranges::max(coming)),
+        std::tuple("state from the device, once", int64_t{1}, std::ranges::max(going)),
         std::tuple("between stages, where they are waited for", waited_for, way.price.crossings)}) {
     if (ps == 0) continue;
     const std::string ms = fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9);
@@ -275,12 +281,14 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"too large by these", l.memory},
       {"too large by their parameters alone", l.memory_least},
       {"slower by their arithmetic alone", l.bound},
+      {"have the optimizer's state farther than they need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
+      {"undecided, as the search was stopped", l.open},
       {"jobs of one block that were compiled", plan.jobs_compiled}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
   page.bound = fmt::format(
-      "Proven over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",
-      ms_text(plan.best.front().price.total), ms_text(plan.bound_ps));
+      "{} over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",
+      plan.is_proven ? "Proven" : "So much is proven", ms_text(plan.least_ps), ms_text(plan.bound_ps));
 }
 
 // How a block of each kind, what stands before and what stands after are cut: those of a job of these on the ranks of a
@@ -332,7 +340,8 @@ PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const Planne
                    {"of the peak (MFU)", fmt::format("{:.1f} %", 100 * plan.flops / (step_s * plan.peak_flops_per_s))},
                    {fmt::format("of {:.1f} MiB of a rank's memory", static_cast<double>(plan.memory_bytes) / 1048576.0),
                     fmt::format("{:.1f} MiB", static_cast<double>(std::ranges::max(best.crew_bytes)) / 1048576.0)}};
-  constexpr const char* kItemColors[] = {"c1", "c2", "c5", "c6", "c4", "c4 s2", "c3", "c7"};
+  constexpr const char* kItemColors[] = {"c1", "c2", "c5", "c6", "c4", "c4 s2", "c3", "c7", "c7 s2"};
+  add_beside(plan.setting.beside, std::ranges::max(best.host_bytes), std::ranges::max(best.disk_bytes), page);
   size_t color = 0;
   for (const auto& [name, ps] : step_items(best))
     page.step.push_back({name, static_cast<double>(std::max<int64_t>(0, ps)), ms_text(ps),

@@ -46,17 +46,29 @@ std::string infeasible_text(const JobPlan& plan) {
 
 }  // namespace
 
+std::string tiers_text(const WayCost& cost) {
+  const int64_t host = cost.most_bytes_of(&WayCost::Memory::host), disk = cost.most_bytes_of(&WayCost::Memory::disk);
+  if (cost.tiers_s == 0) return "";
+  std::string out = fmt::format(
+      "  of {:.3f} ms in which values go between the device and the host or the disk {:.3f} are hidden behind "
+      "computing; ",
+      cost.tiers_s * 1e3, (cost.tiers_s - cost.tiers_exposed_s) * 1e3);
+  out += fmt::format("on the host lie {} bytes", host);
+  if (disk > 0) out += fmt::format(", on the disk {}", disk);
+  return out + "\n";
+}
+
 std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::string_view unit) {
   std::string out = fmt::format("plan for {} rank{} by the rates of {}, {:.1f} MiB of memory a rank\n", ranks,
                                 ranks == 1 ? "" : "s", named_rates(plan.machine), mib(plan.memory_bytes));
   const PlanLedger& ledger = plan.ledger;
   const auto finish = [&] {
     out += fmt::format(
-        "{}: {} fit, {} compiled and too large, {} too large by their parameters alone, {} recompute without "
+        "{}: {} fit, {} compiled and too large, {} too large by their parameters alone, {} recompute{} without "
         "need, "
         "{} do not go with the model, the batch or the ranks\n",
         counted(ledger.ways, "way"), ledger.fit, ledger.memory, ledger.memory_least, ledger.needless,
-        ledger.do_not_divide);
+        plan.beside.tiers().empty() ? "" : " or have the optimizer's state elsewhere", ledger.do_not_divide);
     return out;
   };
   if (plan.best.empty()) {
@@ -75,7 +87,9 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
                                                   {"exposed", cost.exposed_s},  {"waiting", cost.waiting_s}};
   for (const auto& [name, seconds] : parts) out += fmt::format("  {:<12} {:>10.3f} ms\n", name, ms(seconds));
   out += fmt::format("  of {:.3f} ms in which ranks exchange values {:.3f} are hidden behind computing\n",
-                     ms(cost.moving_s), ms(cost.moving_s - cost.exposed_s));
+                     ms(cost.moving_s - cost.tiers_s),
+                     ms(cost.moving_s - cost.tiers_s - (cost.exposed_s - cost.tiers_exposed_s)));
+  out += tiers_text(cost);
   for (size_t crew = 0; crew < cost.memory.size(); ++crew) {
     const WayCost::Memory& memory = cost.memory[crew];
     out += fmt::format("memory{} {} bytes: {} persistent",
@@ -163,7 +177,7 @@ void read_key(std::string_view text, int line, PlanFile& out) {
   if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
   if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
     wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
-  std::vector<std::string> known = Way().keys();
+  std::vector<std::string> known = Way{.state = Tier::kHost}.keys();
   known.emplace_back("parallel.stages=");  // where the stages are planned, too
   if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
     wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));

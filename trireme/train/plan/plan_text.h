@@ -12,6 +12,9 @@ namespace trireme {
 // The best way itemised, the next ones beside it, what became of all the others; or what is missing where none fits.
 std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens_per_step, std::string_view unit);
 
+// A line of what goes between the device, the host and the disk, and what lies there; "" where nothing does.
+std::string tiers_text(const WayCost& cost);
+
 // What a file says.
 struct PlanFile {
   int64_t ranks = 1;

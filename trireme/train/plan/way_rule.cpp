@@ -36,13 +36,21 @@ std::vector<std::string> values_of_term(std::string_view name, std::span<const W
 }  // namespace
 
 std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way) {
-  if (way.is_searched) return {{"auto", "true"}, {"recompute", way.recompute}};
-  return {{"pp", std::to_string(way.pp)},     {"tp", std::to_string(way.tp)},
-          {"sp", way.sp ? "true" : "false"},  {"vocabulary", way.vocabulary ? "true" : "false"},
-          {"cp", std::to_string(way.cp)},     {"ep", std::to_string(way.ep)},
-          {"zero", std::to_string(way.zero)}, {"micro_batches", std::to_string(way.micro_batches)},
-          {"schedule", way.schedule},         {"virtual_stages", std::to_string(way.virtual_stages)},
-          {"recompute", way.recompute},       {"auto", "false"}};
+  if (way.is_searched)
+    return {{"auto", "true"}, {"recompute", way.recompute}, {"state", std::string(to_string(way.state))}};
+  return {{"pp", std::to_string(way.pp)},
+          {"tp", std::to_string(way.tp)},
+          {"sp", way.sp ? "true" : "false"},
+          {"vocabulary", way.vocabulary ? "true" : "false"},
+          {"cp", std::to_string(way.cp)},
+          {"ep", std::to_string(way.ep)},
+          {"zero", std::to_string(way.zero)},
+          {"micro_batches", std::to_string(way.micro_batches)},
+          {"schedule", way.schedule},
+          {"virtual_stages", std::to_string(way.virtual_stages)},
+          {"recompute", way.recompute},
+          {"state", std::string(to_string(way.state))},
+          {"auto", "false"}};
 }
 
 bool WayRule::is_kept_by(const Way& way) const {

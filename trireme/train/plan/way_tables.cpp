@@ -71,9 +71,9 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
-OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell) {
-  std::vector<OuterCandidate> candidates;
-  for (const OuterWay& way : ways) candidates.push_back(candidate_of(way, ranks, setting_.figures));
+OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell,
+                              int64_t most_jobs) {
+  const std::vector<OuterCandidate> candidates = candidates_of(ways, ranks, setting_.figures);
   const auto none = [&](size_t i) { return without_again(with_most_rows(ways[i].inner)); };
   const auto most = [&](size_t i) { return with_most_rows(ways[i].inner); };
   const auto own = [&](size_t i) { return alone_of(ways[i].inner); };
@@ -88,6 +88,11 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
+    };
+  }
+  if (most_jobs > 0) {
+    ask.may_go_on = [this, most_jobs](bool is_stopped) {
+      return pricer_.jobs_compiled() < (is_stopped ? most_jobs + most_jobs / 2 : most_jobs);
     };
   }
   return search_outer(candidates, setting_.memory_bytes, top, ask);
@@ -139,7 +144,9 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .shape = shape(way),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
-                   .memory = setting_.memory_bytes};
+                   .memory = setting_.memory_bytes,
+                   .host = setting_.beside.host,
+                   .disk = setting_.beside.disk};
   out.parts.reserve(chain_.size());
   for (const int64_t part : chain_) out.parts.push_back(prices.parts[static_cast<size_t>(part)]);
   check_range(out);

@@ -21,7 +21,9 @@ class WayTables {
   std::optional<StageProblem> problem_of(const OuterWay& way);
   // The best `top` of these, by all that is known of them.
   using OnProgress = std::function<void(const ExactProgress&)>;
-  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell = {});
+  // With `most_jobs` it is stopped when so many jobs were compiled, and half as many more for ways that fit.
+  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell = {},
+                     int64_t most_jobs = 0);
 
   // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
   // takes `limit` or less.

@@ -20,6 +20,14 @@ std::vector<int64_t> micro_batches_for(int64_t pp) {
   return pp == 1 ? std::vector<int64_t>{1, 2, 4} : std::vector<int64_t>{pp, 2 * pp, 4 * pp};
 }
 
+void add_in_tiers(Way way, const std::vector<Tier>& tiers, std::vector<Way>& out) {
+  out.push_back(way);
+  for (const Tier tier : tiers) {
+    way.state = tier;
+    out.push_back(way);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> recompute_choices() {
@@ -54,21 +62,27 @@ std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks) {
 }
 
 std::vector<std::string> Way::keys() const {
-  return {fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel"),
-          "parallel.search=recursive_programming",
-          fmt::format("parallel.pp={}", pp),
-          "parallel.schedule=" + schedule,
-          fmt::format("parallel.virtual_stages={}", virtual_stages > 1 ? virtual_stages : 0),
-          "parallel.seq_chunks=0",
-          fmt::format("parallel.tp={}", tp),
-          fmt::format("parallel.sp={}", sp),
-          fmt::format("parallel.vocabulary={}", vocabulary),
-          fmt::format("parallel.cp={}", cp),
-          fmt::format("parallel.ep={}", ep),
-          fmt::format("parallel.zero={}", zero),
-          fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
-          "parallel.interleave=1",
-          "train.recompute=" + recompute};
+  std::vector<std::string> out{fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel"),
+                               "parallel.search=recursive_programming",
+                               fmt::format("parallel.pp={}", pp),
+                               "parallel.schedule=" + schedule,
+                               fmt::format("parallel.virtual_stages={}", virtual_stages > 1 ? virtual_stages : 0),
+                               "parallel.seq_chunks=0",
+                               fmt::format("parallel.tp={}", tp),
+                               fmt::format("parallel.sp={}", sp),
+                               fmt::format("parallel.vocabulary={}", vocabulary),
+                               fmt::format("parallel.cp={}", cp),
+                               fmt::format("parallel.ep={}", ep),
+                               fmt::format("parallel.zero={}", zero),
+                               fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
+                               "parallel.interleave=1",
+                               "train.recompute=" + recompute};
+  if (state != Tier::kDevice) out.push_back(state_key(state));
+  return out;
+}
+
+std::string state_key(Tier tier) {
+  return fmt::format("parallel.home=[\"*/state = {}\"]", to_string(tier));
 }
 
 std::string Way::text() const {
@@ -84,6 +98,7 @@ std::string Way::text() const {
   if (pp > 1) out += " --schedule " + schedule;
   if (virtual_stages > 1) out += fmt::format(" --virtual-stages {}", virtual_stages);
   if (recompute != "none") out += " --recompute " + recompute;
+  if (state != Tier::kDevice) out += fmt::format(" --set '{}'", state_key(state));
   return out.empty() ? "data parallel" : out.substr(1);
 }
 
@@ -127,7 +142,7 @@ std::vector<std::string> cuts_left_out(const JobConfig& job) {
   return keys_unlike(job, planned);
 }
 
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<Tier>& tiers) {
   const nn::Cuttable model = model_of(job).cuttable();
   std::vector<Way> out;
   for (const int64_t pp : divisors_of(ranks)) {
@@ -142,7 +157,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
               way.schedule = kSchedules[s];
               way.zero = zero;
               way.recompute = recompute;
-              out.push_back(std::move(way));
+              add_in_tiers(std::move(way), tiers, out);
             }
           }
         }
@@ -151,7 +166,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks) {
   }
   if (ranks > 1) {
     for (const std::string& recompute : recompute_choices())
-      out.push_back({.recompute = recompute, .is_searched = true});
+      add_in_tiers({.recompute = recompute, .is_searched = true}, tiers, out);
   }
   return out;
 }

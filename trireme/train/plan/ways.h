@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/op/move.h"
 #include "trireme/train/job/config.h"
 
 namespace trireme {
@@ -19,12 +20,17 @@ struct Way {
   std::string schedule = "1f1b";
   int64_t virtual_stages = 1;  // of each crew
   std::string recompute = "none";
-  bool is_searched = false;  // mode auto_parallel; none of the above but recompute
+  Tier state = Tier::kDevice;  // where the optimizer's state lies; on the device it lies where the job says
+  bool is_searched = false;    // mode auto_parallel; none of the above but recompute and state
 
   // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
   std::vector<std::string> keys() const;
   std::string text() const;  // as flags, "--tp 2 --zero 1"; or "data parallel"
+  friend bool operator==(const Way&, const Way&) = default;
 };
+
+// The key by which the optimizer's state lies in the tier.
+std::string state_key(Tier tier);
 
 // Throws kInvalidArgument naming the key where the job says how it is cut by rules, a mesh or a strategy: what is
 // planned would not be what they ask. `cure` is what to do about it.
@@ -42,7 +48,8 @@ std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks);
 std::vector<int64_t> divisors_of(int64_t number);
 
 // All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
-// state, recomputation. Whether they go together with the batch and the model is seen when they are compiled.
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks);
+// state, recomputation. Whether they go together with the batch and the model is seen when they are compiled. Of each
+// with the optimizer's state on the device those follow that have it on one of `tiers` instead.
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<Tier>& tiers = {});
 
 }  // namespace trireme
