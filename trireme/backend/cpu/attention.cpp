@@ -11,9 +11,8 @@
 #include <cmath>
 #include <limits>
 
-#include "trireme/backend/cpu/attention_sizes.h"
+#include "trireme/backend/cpu/attention_tiles.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/packed_product.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
@@ -24,89 +23,6 @@ namespace {
 
 using Sizes = AttentionSizes;
 using Tile = AttentionTile;
-
-// Rows in f32, `stride` apart.
-struct Rows {
-  const float* data;
-  int64_t stride;
-};
-struct ResultRows {
-  float* data;
-  int64_t stride;
-};
-
-// Rows of a tensor: where they lie, or widened into `room`.
-template <class T>
-Rows rows_in(const T* x, int64_t rows, int64_t size, int64_t stride, float* room) {
-  if constexpr (std::is_same_v<T, float>) {
-    return {x, stride};
-  } else {
-    for (int64_t row = 0; row < rows; ++row) loops_on<T>().to_f32(size, x + row * stride, room + row * size);
-    return {room, size};
-  }
-}
-
-// Where rows of a result are summed: in it, or in `room`, from which they are then rounded.
-template <class T>
-ResultRows sums_of(T* y, int64_t size, int64_t stride, float* room) {
-  if constexpr (std::is_same_v<T, float>) {
-    return {y, stride};
-  } else {
-    return {room, size};
-  }
-}
-template <class T>
-void put_rows(const ResultRows& from, int64_t rows, int64_t size, T* y, int64_t stride) {
-  if constexpr (!std::is_same_v<T, float>) {
-    for (int64_t row = 0; row < rows; ++row)
-      loops_on<T>().from_f32(size, from.data + row * from.stride, y + row * stride);
-  }
-}
-
-// The columns that panels of d, or of all keys, are filled up to.
-int64_t panels(int64_t columns) {
-  return packed_floats(columns, 1);
-}
-
-// The keys or values of one head for all tiles of kKeys: as columns of [d, keys], or as rows of [keys, d].
-enum class Packed { kColumns, kRows };
-template <class T>
-void pack_keys(const Sizes& n, const T* x, Packed how, float* room, float* packed) {
-  const bool columns = how == Packed::kColumns;
-  for (int64_t key = 0; key < n.t; key += kKeys) {
-    const int64_t keys = std::min(kKeys, n.t - key);
-    const Rows rows = rows_in(x + key * n.g * n.d, keys, n.d, n.g * n.d, room);
-    pack_right(rows.data, rows.stride, columns, columns ? keys : n.d, columns ? n.d : keys,
-               packed + key * (columns ? n.d : panels(n.d)));
-  }
-}
-
-// What a task keeps in its thread's scratch. Rows of bf16 tensors are widened to it, and sums that
-// become such rows are taken in it; those of f32 stay where they are.
-template <class T>
-struct ForwardRoom {
-  static constexpr bool kWidens = !std::is_same_v<T, float>;
-  float *scores, *max, *sum, *correction;
-  float *k, *v;  // packed: k as columns, v as rows
-  float *q = nullptr, *out = nullptr, *keys = nullptr;
-
-  static int64_t floats(int64_t t, int64_t d) {
-    return kQueries * kScoresRow + 3 * kQueries + panels(t) * d + t * panels(d) +
-           (kWidens ? (2 * kQueries + kKeys) * d : 0);
-  }
-  ForwardRoom(float* first, int64_t t, int64_t d)
-      : scores(first),
-        max(scores + kQueries * kScoresRow),
-        sum(max + kQueries),
-        correction(sum + kQueries),
-        k(correction + kQueries),
-        v(k + panels(t) * d) {
-    if (!kWidens) return;
-    q = v + t * panels(d);
-    out = q + kQueries * d;
-    keys = out + kQueries * d;
-  }
-};
 
 // p is the probabilities of a tile, dp their gradient, delta the product of a query's out and dout.
 template <class T>
@@ -119,8 +35,8 @@ struct BackwardRoom {
   float *dk = nullptr, *dv = nullptr;  // of a key head
 
   static int64_t floats(int64_t t, int64_t d) {
-    return 2 * kQueries * kScoresRow + kQueries + kQueries * d + 2 * kQueries * panels(d) + 2 * panels(t) * d +
-           t * panels(d) + (kWidens ? (2 * kQueries + kKeys + 2 * t) * d : 0);
+    return 2 * kQueries * kScoresRow + kQueries + kQueries * d + 2 * kQueries * panel_columns(d) +
+           2 * panel_columns(t) * d + t * panel_columns(d) + (kWidens ? (2 * kQueries + kKeys + 2 * t) * d : 0);
   }
   BackwardRoom(float* first, int64_t t, int64_t d)
       : p(first),
@@ -128,12 +44,12 @@ struct BackwardRoom {
         delta(dp + kQueries * kScoresRow),
         dout(delta + kQueries),
         q_rows(dout + kQueries * d),
-        dout_rows(q_rows + kQueries * panels(d)),
-        k_columns(dout_rows + kQueries * panels(d)),
-        v_columns(k_columns + panels(t) * d),
-        k_rows(v_columns + panels(t) * d) {
+        dout_rows(q_rows + kQueries * panel_columns(d)),
+        k_columns(dout_rows + kQueries * panel_columns(d)),
+        v_columns(k_columns + panel_columns(t) * d),
+        k_rows(v_columns + panel_columns(t) * d) {
     if (!kWidens) return;
-    q = k_rows + t * panels(d);
+    q = k_rows + t * panel_columns(d);
     dq = q + kQueries * d;
     keys = dq + kQueries * d;
     dk = keys + kKeys * d;
@@ -149,32 +65,9 @@ int64_t scratch(const TypeArgs& args, int threads) {
   return threads * floats * static_cast<int64_t>(sizeof(float));
 }
 
-// scores = rows x columns of a tile, as far as they are seen; of packed columns.
-void multiply_scores(const Sizes& n, const Tile& tile, const Rows& rows, const float* columns, float* scores) {
-  const Gemm g{
-      .m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kScoresRow};
-  multiply_packed(g, columns + tile.key * n.d, n.d, {}, n.causal ? tile.visible : kKeys);
-}
-
-// The keys that the queries of a tile see, and the other way around.
-Band seen_keys(const Sizes& n, const Tile& tile) {
-  return n.causal ? Band{.end = tile.visible} : Band{};
-}
+// The queries that see the keys of a tile.
 Band seeing_queries(const Sizes& n, const Tile& tile) {
   return n.causal ? Band{.begin = 1 - tile.visible} : Band{};
-}
-
-// c[queries,d] = scores b, added to c past the first key; of packed rows.
-void multiply_keys(const Sizes& n, const Tile& tile, const float* scores, const float* rows, const ResultRows& c) {
-  multiply_packed({.m = tile.queries,
-                   .n = n.d,
-                   .k = tile.keys,
-                   .a = scores,
-                   .c = c.data,
-                   .lda = kScoresRow,
-                   .ldc = c.stride,
-                   .beta = tile.key > 0 ? 1.0F : 0.0F},
-                  rows + tile.key * panels(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile));
 }
 
 // c[keys,d] += scores^T b; of packed rows of queries.
@@ -201,29 +94,6 @@ Operands<T> operands_of(const KernelArgs& args) {
   return {data_of<T>(args.in[0]), data_of<T>(args.in[1]), data_of<T>(args.in[2])};
 }
 
-// One tile of queries of one head; q and out point to its first query.
-template <class T>
-void forward_tile(const Sizes& n, int64_t query, const T* q_at, T* out, float* lse, const ForwardRoom<T>& room) {
-  const int64_t queries = std::min(kQueries, n.s - query);
-  const int64_t q_row = n.h * n.d;
-  const Rows q = rows_in(q_at, queries, n.d, q_row, room.q);
-  const ResultRows result = sums_of(out, n.d, q_row, room.out);
-  std::fill_n(room.max, queries, -std::numeric_limits<float>::infinity());
-  std::fill_n(room.sum, queries, 0.0F);
-  for (int64_t key = 0; key < n.t; key += kKeys) {
-    const Tile tile = tile_of(n, query, key);
-    if (tile.keys == 0) break;
-    multiply_scores(n, tile, q, room.k, room.scores);
-    loops().online_softmax({queries, tile.keys}, kScoresRow, tile.visible, n.scale, room.scores, room.max, room.sum,
-                           room.correction);
-    if (key > 0) loops().scale_rows({queries, n.d}, result.stride, room.correction, result.data);
-    multiply_keys(n, tile, room.scores, room.v, result);
-  }
-  loops().finish_softmax(queries, room.max, room.sum, lse);
-  loops().scale_rows({queries, n.d}, result.stride, room.sum, result.data);
-  put_rows(result, queries, n.d, out, q_row);
-}
-
 // A task is some of the query tiles that share a key head: all of them, unless threads would have nothing to do.
 template <class T>
 void attention(const KernelArgs& args) {
@@ -244,10 +114,10 @@ void attention(const KernelArgs& args) {
     const int64_t batch = task / parts / n.g;
     const int64_t group = task / parts % n.g;
     const int64_t part = task % parts;
-    const ForwardRoom<T> room(scratch + thread * ForwardRoom<T>::floats(n.t, n.d), n.t, n.d);
+    const AttentionRoom<T> room(scratch + thread * AttentionRoom<T>::floats(n.t, n.d), n.t, n.d);
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
-    pack_keys(n, all.k + k_at, Packed::kColumns, room.keys, room.k);
-    pack_keys(n, all.v + k_at, Packed::kRows, room.keys, room.v);
+    pack_keys(n, all.k + k_at, PackedKeys::kColumns, room.keys, room.k);
+    pack_keys(n, all.v + k_at, PackedKeys::kRows, room.keys, room.v);
     for (int64_t at = part * tiles / parts; at < (part + 1) * tiles / parts; ++at) {
       const int64_t head = group * n.r() + at / n.query_tiles();
       const int64_t query = at % n.query_tiles() * kQueries;
@@ -340,9 +210,9 @@ void attention_grad(const KernelArgs& args) {
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
     const int64_t k_row = n.g * n.d;
     const KeyHead keys{sums_of(dk + k_at, n.d, k_row, room.dk), sums_of(dv + k_at, n.d, k_row, room.dv)};
-    pack_keys(n, all.k + k_at, Packed::kColumns, room.keys, room.k_columns);
-    pack_keys(n, all.v + k_at, Packed::kColumns, room.keys, room.v_columns);
-    pack_keys(n, all.k + k_at, Packed::kRows, room.keys, room.k_rows);
+    pack_keys(n, all.k + k_at, PackedKeys::kColumns, room.keys, room.k_columns);
+    pack_keys(n, all.v + k_at, PackedKeys::kColumns, room.keys, room.v_columns);
+    pack_keys(n, all.k + k_at, PackedKeys::kRows, room.keys, room.k_rows);
     clear_rows(keys.dk, n.t, n.d);
     clear_rows(keys.dv, n.t, n.d);
     for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
@@ -366,7 +236,7 @@ std::span<const Kernel> attention_kernels() {
           .op = "attention",
           .name = "attention.tiles",
           .why_not = first_not_float,
-          .scratch = scratch<ForwardRoom>,
+          .scratch = scratch<AttentionRoom>,
           .run = by_storage<attention<float>, attention<Bf16>>,
           .bits = Bits::kElement,
       },

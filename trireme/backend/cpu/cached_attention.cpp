@@ -1,8 +1,10 @@
 // cached_attention of f32 and bf16 tensors: for the query heads that share a key head, scores of all keys that are
-// seen, softmax, and the sum of values. Each key and value is read once for them.
+// seen, softmax, and the sum of values. Each key and value is read once for them. Many tokens at once, as a prompt's,
+// are computed in the tiles of attention instead.
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/backend/cpu/attention_tiles.h"
 #include "trireme/backend/cpu/index.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/storage.h"
@@ -23,13 +25,20 @@ CachedSizes cached_sizes(const TensorType& q, const TensorType& keys) {
   return {q.shape[0], q.shape[1], keys.shape[1], q.shape[2], keys.shape[2], q.shape[3]};
 }
 
-// Of a thread: the scores of one query, then the query and its result in f32.
+// For fewer tokens keys and values are not worth being packed.
+constexpr int64_t kFewestInTiles = 16;
+
+// Of a thread: the scores of one query, then the query and its result in f32; or what tiles need, whose logarithms of
+// sums nobody asks for.
+template <class T>
 int64_t cached_floats(const CachedSizes& n) {
-  return n.t + 2 * n.d;
+  return n.s < kFewestInTiles ? n.t + 2 * n.d : AttentionRoom<T>::floats(n.t, n.d) + kQueries;
 }
 
 int64_t cached_scratch(const TypeArgs& args, int threads) {
-  return threads * cached_floats(cached_sizes(args.in[0], args.in[3])) * static_cast<int64_t>(sizeof(float));
+  const CachedSizes n = cached_sizes(args.in[0], args.in[3]);
+  const int64_t floats = args.in[0].dtype == DType::kBF16 ? cached_floats<Bf16>(n) : cached_floats<float>(n);
+  return threads * floats * static_cast<int64_t>(sizeof(float));
 }
 
 // Where what was kept lies elsewhere, all of it comes along.
@@ -59,6 +68,23 @@ void attend_to(const CachedSizes& n, int64_t seen, const T* q, const T* keys, co
   loops_on<T>().from_f32(n.d, sum, y);
 }
 
+// All queries of the heads that share a key head, whose first key and value, and first query and result, these are.
+template <class T>
+void attend_in_tiles(const CachedSizes& n, int64_t first, const T* q, const T* keys, const T* values, float* room,
+                     T* y) {
+  const AttentionSizes sizes{n.b, n.s, first + n.s, n.h,
+                             n.g, n.d, true,        static_cast<float>(1 / std::sqrt(static_cast<double>(n.d)))};
+  const AttentionRoom<T> tiles(room + kQueries, n.t, n.d);
+  pack_keys(sizes, keys, PackedKeys::kColumns, tiles.keys, tiles.k);
+  pack_keys(sizes, values, PackedKeys::kRows, tiles.keys, tiles.v);
+  for (int64_t head = 0; head < n.r(); ++head) {
+    for (int64_t query = 0; query < n.s; query += kQueries) {
+      const int64_t at = (query * n.h + head) * n.d;
+      forward_tile(sizes, query, q + at, y + at, room, tiles);
+    }
+  }
+}
+
 template <class T>
 void cached_attention(const KernelArgs& args) {
   const CachedSizes n = cached_sizes(args.in[0].type, args.in[3].type);
@@ -74,8 +100,12 @@ void cached_attention(const KernelArgs& args) {
   run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
     const int64_t batch = task / n.g;
     const int64_t group = task % n.g;
-    float* const room = reinterpret_cast<float*>(args.scratch.data()) + thread * cached_floats(n);
+    float* const room = reinterpret_cast<float*>(args.scratch.data()) + thread * cached_floats<T>(n);
     const int64_t key = (batch * n.t * n.g + group) * n.d;
+    if (n.s >= kFewestInTiles) {
+      const int64_t at = (batch * n.s * n.h + group * n.r()) * n.d;
+      return attend_in_tiles(n, first, q + at, keys + key, values + key, room, y + at);
+    }
     for (int64_t i = 0; i < n.s; ++i) {
       for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
         const int64_t at = ((batch * n.s + i) * n.h + head) * n.d;

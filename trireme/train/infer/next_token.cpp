@@ -22,9 +22,10 @@ Assembly assembly_of_one(const JobConfig& config, nn::Module& model) {
   return assembly;
 }
 
-Graph whole_sequence(const Assembly& assembly) {
-  return inference_of(assembly, 1);
-}
+// Tokens that are read at once: a product of so many rows takes less time for each than one that waits for the matrix
+// to be read. A block that is not full takes as long as one that is: an eighth of its
+// tokens is worth it.
+constexpr int64_t kBlock = 64;
 
 // Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
 View as_in(const Graph& graph, std::string_view name, View view) {
@@ -46,18 +47,20 @@ NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, Thre
       can_decode_(model_of(config).can_decode()),
       window_({DType::kI32, {1, context_}}) {}
 
-NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Graph (*graph)(const Assembly&)) {
+NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, FunctionRef<Graph()> graph,
+                                        const Executor* keeper) {
   if (made) return *made;
   CompileOptions how = compile_options(assembly_, assembly_.options.parallel, 1, pool_ ? pool_->size() : 1);
   how.external_parameters = true;
-  made = std::make_unique<Running>(Running{compile(graph(assembly_), how), {}, nullptr});
+  made = std::make_unique<Running>(Running{compile(graph(), how), {}, nullptr});
   const Graph& compiled = made->compiled.graph;
   for (const Input& input : compiled.inputs()) {
-    if (input.role != Role::kState) continue;
+    if (input.role != Role::kState || keeper != nullptr) continue;
     HostTensor& zeros = made->kept.emplace(input.name, HostTensor(compiled.type(input.value))).first->second;
     std::ranges::fill(zeros.view().raw(), std::byte{0});
   }
-  const auto external = [this, running = made.get()](std::string_view name) {
+  const auto external = [this, keeper, running = made.get()](std::string_view name) {
+    if (keeper != nullptr && running->compiled.graph.input(name).role == Role::kState) return keeper->input(name);
     const auto kept = running->kept.find(name);
     return kept != running->kept.end() ? kept->second.view() : as_in(running->compiled.graph, name, parameter_(name));
   };
@@ -67,7 +70,7 @@ NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Graph (*
 }
 
 std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
-  Executor& executor = *run_of(whole_, whole_sequence).executor;
+  Executor& executor = *run_of(whole_, [this] { return inference_of(assembly_, 1); }).executor;
   const size_t count = std::min(tokens.size(), static_cast<size_t>(context_));
   const auto ids = window_.as<int32_t>();
   std::ranges::fill(ids, 0);
@@ -80,17 +83,39 @@ std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
   return prediction_.as<float>().subspan((count - 1) * vocabulary, vocabulary);
 }
 
+void NextTokens::run_at(Executor& executor, std::span<int32_t> ids, int64_t position) {
+  executor.write_input(tokens_field_, {reinterpret_cast<std::byte*>(ids.data()), {DType::kI32, {1, std::ssize(ids)}}});
+  if (executor.has_input("position")) executor.write_number("position", static_cast<int32_t>(position));
+  executor.run();
+}
+
+// The last block is filled up, with tokens before it where there is no room behind it: what is kept of those is
+// computed again, and what is kept of tokens that are none is written over before it is read.
+void NextTokens::read_in_blocks(std::span<const int32_t> tokens) {
+  const int64_t block = std::min(kBlock, context_);
+  const int64_t count = std::ssize(tokens);
+  for (auto seen = std::ssize(seen_); count - seen >= (block + 7) / 8; seen = std::ssize(seen_)) {
+    const int64_t first = std::min(seen, context_ - block);
+    const int64_t end = std::min(first + block, count);
+    std::vector<int32_t> ids(tokens.begin() + first, tokens.begin() + end);
+    ids.resize(static_cast<size_t>(block));
+    const Running& running = run_of(
+        block_, [&] { return reading_of(assembly_, block); }, next_of().executor.get());
+    run_at(*running.executor, ids, first);
+    seen_.assign(tokens.begin(), tokens.begin() + end);
+  }
+}
+
 std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
   require(!tokens.empty(), "there is no token to predict the next one from");
   if (!can_decode_ || tokens.size() > static_cast<size_t>(context_)) return after_all(tokens);
-  Executor& executor = *run_of(next_, decoding_of).executor;
+  Executor& executor = *next_of().executor;
   const bool goes_on = seen_.size() < tokens.size() && std::ranges::equal(seen_, tokens.first(seen_.size()));
   if (!goes_on) seen_.clear();  // what is kept of later tokens is written over before it is read
+  read_in_blocks(tokens.first(tokens.size() - 1));
   while (seen_.size() < tokens.size()) {
     int32_t token = tokens[seen_.size()];
-    executor.write_input(tokens_field_, {reinterpret_cast<std::byte*>(&token), {DType::kI32, {1, 1}}});
-    if (executor.has_input("position")) executor.write_number("position", static_cast<int32_t>(seen_.size()));
-    executor.run();
+    run_at(executor, {&token, 1}, std::ssize(seen_));
     seen_.push_back(token);
   }
   prediction_ = executor.read_output("prediction");
@@ -100,7 +125,7 @@ std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
 double NextTokens::bytes_read(int64_t before) {
   require(can_decode_ && before >= 0 && before < context_, "a token after {} others, of up to {}, is not decoded",
           before, context_);
-  const Running& next = run_of(next_, decoding_of);
+  const Running& next = next_of();
   double kept = 0;
   for (const auto& [name, tensor] : next.kept) kept += static_cast<double>(tensor.type().bytes());
   const double unseen = 1 - static_cast<double>(before + 1) / static_cast<double>(context_);

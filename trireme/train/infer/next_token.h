@@ -34,7 +34,8 @@ class NextTokens {
 
   // Logits [vocabulary] of what follows the last of the tokens, of which the last context() count. From as few
   // tokens as have not been seen yet, where the model can decode, all fit, and the tokens seen before are still the
-  // first ones; otherwise from all. Valid until the next call.
+  // first ones; otherwise from all. Many that have not been seen, as a prompt's, are read in blocks. Valid until the
+  // next call.
   std::span<const float> logits(std::span<const int32_t> tokens);
 
   // Bytes that the ops of one token after `before` others read and write: parameters, of embeddings the rows that are
@@ -48,8 +49,15 @@ class NextTokens {
     std::map<std::string, HostTensor, std::less<>> kept;  // that it keeps between runs
     std::unique_ptr<Executor> executor;
   };
-  Running& run_of(std::unique_ptr<Running>& made, Graph (*graph)(const Assembly&));
+  // What it keeps is another's, if one is given.
+  Running& run_of(std::unique_ptr<Running>& made, FunctionRef<Graph()> graph, const Executor* keeper = nullptr);
+  Running& next_of() {
+    return run_of(next_, [this] { return decoding_of(assembly_); });
+  }
   std::span<const float> after_all(std::span<const int32_t> tokens);
+  void read_in_blocks(std::span<const int32_t> tokens);
+  // The tokens' run of a graph of as many next ones as `ids` has, of which the first one stands at `position`.
+  void run_at(Executor& executor, std::span<int32_t> ids, int64_t position);
 
   ParametersByName parameter_;
   ThreadPool* pool_;
@@ -59,8 +67,8 @@ class NextTokens {
   std::string tokens_field_;
   int64_t context_;
   bool can_decode_;
-  std::unique_ptr<Running> whole_, next_;  // made when they are first asked
-  std::vector<int32_t> seen_;              // by next_
+  std::unique_ptr<Running> whole_, next_, block_;  // made when they are first asked
+  std::vector<int32_t> seen_;                      // by next_ and block_, which keeps what next_ does
   HostTensor window_;
   HostPiece prediction_;  // that the logits are of
 };

@@ -97,6 +97,28 @@ TEST_P(EveryKind, predicts_token_by_token_what_it_predicts_of_the_whole_sequence
   }
 }
 
+// Prompts that fill no block, some, and one at the end of which no whole block has room; and the tokens after them.
+TEST_P(EveryKind, reads_a_prompt_in_blocks_as_token_by_token) {
+  constexpr int64_t kRoom = 150;
+  JobConfig longer = config();
+  set_keys(longer, {fmt::format("data.seq={}", kRoom)});
+  const Parameters parameters(longer);
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < kRoom; ++i) text.push_back((i * 37 + i * i) % 256);
+  NextTokens by_token(longer, parameters.by_name(), nullptr);
+  std::vector<std::vector<float>> want;
+  for (size_t count = 1; count <= text.size(); ++count)
+    want.push_back(copy(by_token.logits(std::span(text).first(count))));
+  for (const size_t prompt : {2, 8, 9, 10, 64, 65, 66, 73, 74, 129, 140, 148}) {
+    NextTokens model(longer, parameters.by_name(), nullptr);
+    for (size_t count = prompt; count <= std::min(prompt + 2, text.size()); ++count) {
+      const std::vector<float> got = copy(model.logits(std::span(text).first(count)));
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want[count - 1][i], 1e-4) << "a prompt of " << prompt << ", " << count << " tokens, " << i;
+    }
+  }
+}
+
 TEST_P(EveryKind, begins_anew_where_the_tokens_do_not_go_on) {
   const Parameters parameters(config());
   NextTokens one(config(), parameters.by_name(), nullptr), other(config(), parameters.by_name(), nullptr);

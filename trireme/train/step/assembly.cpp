@@ -44,6 +44,15 @@ std::string disk_of(const TrainerOptions& options) {
   return asked.empty() ? options.out : asked;
 }
 
+// One sample of so many tokens.
+std::vector<BatchField> of_next_tokens(const Assembly& assembly, int64_t tokens) {
+  std::vector<BatchField> fields = assembly.batch;
+  for (BatchField& field : fields) {
+    for (int dim = 0; dim < field.type.shape.rank(); ++dim) field.type.shape[dim] = dim == 1 ? tokens : 1;
+  }
+  return fields;
+}
+
 }  // namespace
 
 JobGraphs graphs_of(const Assembly& assembly, int64_t ranks) {
@@ -69,12 +78,13 @@ Graph inference_of(const Assembly& assembly, int64_t ranks) {
 }
 
 Graph decoding_of(const Assembly& assembly) {
-  std::vector<BatchField> fields = assembly.batch;
-  const int64_t tokens = fields.front().type.shape[1];
-  for (BatchField& field : fields) {
-    for (int dim = 0; dim < field.type.shape.rank(); ++dim) field.type.shape[dim] = 1;
-  }
-  return decoding(assembly.model, fields, tokens, assembly.options.step);
+  return decoding(assembly.model, of_next_tokens(assembly, 1), assembly.batch.front().type.shape[1],
+                  assembly.options.step);
+}
+
+Graph reading_of(const Assembly& assembly, int64_t tokens) {
+  return reading(assembly.model, of_next_tokens(assembly, tokens), assembly.batch.front().type.shape[1],
+                 assembly.options.step);
 }
 
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {

@@ -35,6 +35,8 @@ Graph evaluation_of(const Assembly& assembly, int64_t ranks);
 Graph inference_of(const Assembly& assembly, int64_t ranks);
 // The model of one next token, on one rank, with what it keeps of as many tokens as a sample has (step.h, decoding).
 Graph decoding_of(const Assembly& assembly);
+// The same of `tokens` next ones at once, without predictions (step.h, reading).
+Graph reading_of(const Assembly& assembly, int64_t tokens);
 
 // How the graphs are compiled; `parallel` is that of graphs_of.
 CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads);

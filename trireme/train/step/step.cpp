@@ -163,21 +163,27 @@ void add_updates(nn::Trace& trace, const std::vector<Tensor>& parameters, const 
   }
 }
 
-// Tokens that are kept: 0 for whole sequences.
-Graph predicting(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options,
-                 int64_t kept_tokens) {
-  Graph graph(options.name + (kept_tokens > 0 ? ".decoding" : ".inference"));
+// What a model is put to use for: of whole sequences, or of the next tokens of one.
+struct Use {
+  std::string_view name;
+  int64_t kept_tokens = 0;
+  bool predicts = true;
+};
+Graph graph_of(const Use& use, const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options) {
+  Graph graph(options.name + "." + std::string(use.name));
   const nn::Fields fields = add_batch(graph, batch);
-  nn::Trace trace(graph, {.training = false, .compute = options.compute, .kept_tokens = kept_tokens});
-  for (const auto& [name, y] : predict(model, fields)) graph.add_output(name, y.id());
-  if (kept_tokens > 0) add_buffer_updates(trace);
+  nn::Trace trace(graph, {.training = false, .compute = options.compute, .kept_tokens = use.kept_tokens});
+  for (const auto& [name, y] : predict(model, fields)) {
+    if (use.predicts) graph.add_output(name, y.id());
+  }
+  if (use.kept_tokens > 0) add_buffer_updates(trace);
   Graph live = without_dead_nodes(graph);
   const std::vector<int> uses = live.use_counts();
   std::vector<BatchField> read;  // targets are not there when a model is put to use
   for (const BatchField& field : batch) {
     if (uses[static_cast<size_t>(live.input(field.name).value)] > 0) read.push_back(field);
   }
-  return read.empty() || read.size() == batch.size() ? live : predicting(model, read, options, kept_tokens);
+  return read.empty() || read.size() == batch.size() ? live : graph_of(use, model, read, options);
 }
 
 }  // namespace
@@ -245,13 +251,19 @@ Graph evaluation(const ModelFn& model, const LossFn& loss, const std::vector<Bat
 }
 
 Graph inference(const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options) {
-  return predicting(model, batch, options, 0);
+  return graph_of({"inference"}, model, batch, options);
 }
 
 Graph decoding(const ModelFn& model, const std::vector<BatchField>& batch, int64_t kept_tokens,
                const StepOptions& options) {
   require(kept_tokens > 0, "decoding: {} tokens are kept; it must be 1 or more", kept_tokens);
-  return predicting(model, batch, options, kept_tokens);
+  return graph_of({"decoding", kept_tokens}, model, batch, options);
+}
+
+Graph reading(const ModelFn& model, const std::vector<BatchField>& batch, int64_t kept_tokens,
+              const StepOptions& options) {
+  require(kept_tokens > 0, "reading: {} tokens are kept; it must be 1 or more", kept_tokens);
+  return graph_of({"reading", kept_tokens, false}, model, batch, options);
 }
 
 const Tensor& LossFn::only_of(const nn::Fields& predicted) {

@@ -94,5 +94,8 @@ Graph inference(const ModelFn& model, const std::vector<BatchField>& batch, cons
 // i32[] is how many of them came before (nn/decoding.h).
 Graph decoding(const ModelFn& model, const std::vector<BatchField>& batch, int64_t kept_tokens,
                const StepOptions& options = {});
+// The same of tokens that are read and whose predictions nobody asks for: what the model keeps of them is all it makes.
+Graph reading(const ModelFn& model, const std::vector<BatchField>& batch, int64_t kept_tokens,
+              const StepOptions& options = {});
 
 }  // namespace trireme
