@@ -74,6 +74,40 @@ TEST_P(EveryIsa, ExponentialEndsInZeroAndInfinityAndKeepsWhatIsNoNumber) {
   EXPECT_EQ(y[5], 1);
 }
 
+// What attention's gradient makes of scores: p = e^(s - lse), and its gradient where dp = 1.
+std::vector<float> probabilities_of(std::vector<float> scores, float lse) {
+  const auto n = static_cast<int64_t>(scores.size());
+  std::vector<float> ds(scores.size(), 1);
+  const float delta = 0;
+  loops().softmax_tile_grad({1, n}, n, n, 1, &lse, &delta, scores.data(), ds.data());
+  for (size_t i = 0; i < scores.size(); ++i)
+    EXPECT_TRUE(scores[i] == ds[i] || std::isnan(ds[i])) << scores[i] << " and " << ds[i];
+  return scores;
+}
+
+// Two units of the last place and, as a power of two is taken of a rounded product, one for each unit of the exponent.
+TEST_P(EveryIsa, ProbabilitiesOfAttentionAreExponentials) {
+  const std::vector<float> x = grid(-86, 86);
+  const std::vector<float> y = probabilities_of(x, 0);
+
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::exp(static_cast<double>(x[i]));
+    ASSERT_NEAR(static_cast<double>(y[i]), want, want * (2 + std::fabs(static_cast<double>(x[i]))) * 0x1p-23) << x[i];
+  }
+}
+
+TEST_P(EveryIsa, ProbabilitiesOfAttentionEndInZeroAndInfinityAndKeepWhatIsNoNumber) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> y = probabilities_of({-inf, -1000, 1000, inf, std::nanf(""), 0}, 0);
+
+  EXPECT_EQ(y[0], 0);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], inf);
+  EXPECT_EQ(y[3], inf);
+  EXPECT_TRUE(std::isnan(y[4]));
+  EXPECT_EQ(y[5], 1);
+}
+
 TEST_P(EveryIsa, HyperbolicTangentIsWithinThreeUnits) {
   EXPECT_LE(worst_ulp(
                 Unary::kTanh, [](double x) { return std::tanh(x); }, -12, 12),
