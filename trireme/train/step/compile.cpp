@@ -20,7 +20,6 @@
 #include "trireme/planner/search_text.h"
 #include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/invariant.h"
-#include "trireme/train/step/unrolled.h"
 
 namespace trireme {
 
