@@ -21,7 +21,6 @@
 #include "trireme/train/step/crew_stages.h"
 #include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/invariant.h"
-#include "trireme/train/step/unrolled.h"
 
 namespace trireme {
 

@@ -89,6 +89,8 @@ struct CrewPrograms {
   CrewRepeats repeats = {};
 };
 CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
+// Of a graph that was cut. `may_repeat`: the programs may be of fewer micro-batches, as CrewPrograms::repeats says.
+CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_repeat);
 // What it goes on with: passes, memory, kernels, and the check of all ranks' communication. With `only`, these crews
 // alone, and without the check: for prices of what they do.
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only = {});

@@ -1,4 +1,5 @@
-#include "trireme/train/step/unrolled.h"
+// A cut graph computed in micro-batches, and divided among the crews. See compile.h.
+#include "trireme/train/step/compile.h"
 
 #include <utility>
 

@@ -9,7 +9,7 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/unrolled.h"
+#include "trireme/train/step/compile.h"
 
 namespace trireme::unrolled_test {
 namespace {
