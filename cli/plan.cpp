@@ -294,9 +294,10 @@ void add_plan(CLI::App& app, Action& chosen) {
                   "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
   command
-      ->add_option("--most-jobs", args->most_jobs,
-                   "Of the exact search: jobs of a block that it compiles before it is stopped, and then shows the best "
-                   "that it finds with what is proven so far; 0: it goes on until all is proven")
+      ->add_option(
+          "--most-jobs", args->most_jobs,
+          "Of the exact search: jobs of a block that it compiles before it is stopped, and then shows the best "
+          "that it finds with what is proven so far; 0: it goes on until all is proven")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   command->add_option(

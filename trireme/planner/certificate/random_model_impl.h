@@ -123,8 +123,8 @@ class RandomModel {
       return {.bound_ps = std::max(bound, candidates[i].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
     };
     const OuterResult found = search_outer(candidates, memory_, top,
-                                           {.bounds = {by_tp, by(none, false), by(most_of, false), by(most_of, true), joined,
-                                                       by(own_of, false), by(own_of, true), by_few},
+                                           {.bounds = {by_tp, by(none, false), by(most_of, false), by(most_of, true),
+                                                       joined, by(own_of, false), by(own_of, true), by_few},
                                             .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",

@@ -58,7 +58,7 @@ class OuterSearch {
   void stop() {
     out_.is_proven = false;
     out_.bound_ps = std::get<0>(open_.top());
-    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && out_.best.size() < top_ && ask_.may_go_on(true)) {
+    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && ask_.may_go_on(true)) {
       std::optional<Open> at = taken();
       while (at && std::get<0>(*at) <= limit()) at = look_at(*at);
       if (at) open_.push(*at);
@@ -75,8 +75,7 @@ class OuterSearch {
     const auto [bound, candidate, asked] = known;
     if (asked < ask_.bounds.size()) {
       const OuterAnswer better = ask_.bounds[asked](candidate);
-      if (better.kind == OuterAnswer::Kind::kBound)
-        return Open(std::max(bound, better.bound_ps), candidate, asked + 1);
+      if (better.kind == OuterAnswer::Kind::kBound) return Open(std::max(bound, better.bound_ps), candidate, asked + 1);
       ++(better.kind == OuterAnswer::Kind::kRefused ? out_.ledger.do_not_divide : out_.ledger.memory);
       return std::nullopt;
     }

@@ -229,10 +229,9 @@ struct RandomSearch {
     const auto room = [&](size_t i) -> OuterAnswer {
       return {.kind = !problems[i] || some_cut_fits(*problems[i]) ? Kind::kBound : Kind::kTooLarge};
     };
-    return search_outer(candidates, memory, top,
-                        {.bounds = {room, half},
-                         .problem = [&](size_t i) { return problems[i]; },
-                         .may_go_on = may_go_on});
+    return search_outer(
+        candidates, memory, top,
+        {.bounds = {room, half}, .problem = [&](size_t i) { return problems[i]; }, .may_go_on = may_go_on});
   }
 };
 

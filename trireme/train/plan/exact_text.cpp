@@ -27,13 +27,14 @@ std::string ledger_text(const ExactPlan& plan) {
       : plan.refused_joined ? "pipelines are refused where places of experts are of several micro-batches: let "
                               "model.expert_groups be a multiple of train.batch\n"
                             : "";
-  return joined + fmt::format(
-      "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
-      "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the ranks{}\n"
-      "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
-      counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide,
-      l.open == 0 ? "" : fmt::format(", {} undecided", l.open),
-      plan.jobs_compiled);
+  return joined +
+         fmt::format(
+             "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
+             "parameters alone, {} slower by their arithmetic alone, {} do not go with the model, the batch or the "
+             "ranks{}\n"
+             "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
+             counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound, l.do_not_divide,
+             l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
 }
 
 // Ways that differ in sp, the vocabulary, rows and virtual stages alone are one line, of the fastest of them.
@@ -54,7 +55,8 @@ std::string next_text(const ExactPlan& plan) {
     const auto others = std::count_if(way + 1, ways.end(), alike);
     const std::string like_it = others == 0 ? "" : fmt::format("{} like it", others);
     if (way == ways.begin()) {
-      if (others > 0) out += fmt::format("next: {}, other than it in sp, vocabulary, rows or virtual stages\n", like_it);
+      if (others > 0)
+        out += fmt::format("next: {}, other than it in sp, vocabulary, rows or virtual stages\n", like_it);
       continue;
     }
     out += fmt::format("next: {} takes {:.3f} ms, {:.1f} MiB{}\n", way_text(*way), exact_ms(way->price.total),

@@ -14,14 +14,14 @@ inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leave
 struct OuterWay {
   int64_t pp = 1, micro_batches = 1;
   std::string_view schedule = "1f1b";  // one of the names in outer_ways.cpp
-  int64_t virtual_stages = 1;  // of each crew
+  int64_t virtual_stages = 1;          // of each crew
   InnerWay inner;
 
   Way way() const;
 };
 
-// Every pp that divides the ranks and has a part for each stage, of so many at most; every tp, cp, ep and dp that make up a crew, heads
-// that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
+// Every pp that divides the ranks and has a part for each stage, of so many at most; every tp, cp, ep and dp that make
+// up a crew, heads that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
 // kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
 // stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel
 // rank has of the batch. Micro-batches follow.

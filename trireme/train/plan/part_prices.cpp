@@ -307,8 +307,8 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
-  int64_t batch = 1;                   // of the whole job
-  std::map<int64_t, Rates> rates;  // by the ranks of a crew
+  int64_t batch = 1;                                        // of the whole job
+  std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun;
 };
@@ -420,8 +420,7 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     const auto& without = compiled_once(alone_of(sliced));
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
-    for (size_t i = 0; i < out->parts.size(); ++i)
-      add_difference(out->parts[i], with->parts[i], without->parts[i]);
+    for (size_t i = 0; i < out->parts.size(); ++i) add_difference(out->parts[i], with->parts[i], without->parts[i]);
     raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);

@@ -80,8 +80,8 @@ class PartPricer {
   PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads);
   ~PartPricer();
 
-  // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend on
-  // each other: a mixture whose loss, or whose groups, are of the whole batch. Then smaller ones do, and no pipeline
+  // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend
+  // on each other: a mixture whose loss, or whose groups, are of the whole batch. Then smaller ones do, and no pipeline
   // runs them in turn.
   static bool has_joined_micro_batches(const JobConfig& job, const ModelParts& parts);
 

@@ -32,8 +32,8 @@ void add_computing(const CompiledCrew& crew, const Rates& rates, double share, W
   }
 }
 
-// The fastest so many, of ways in the order of their time. Of those that differ in sp and micro-batches alone the fastest
-// one, as long as there are others.
+// The fastest so many, of ways in the order of their time. Of those that differ in sp and micro-batches alone the
+// fastest one, as long as there are others.
 void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   if (ways.size() <= most) return;
   const auto key = [](const PlannedWay& each) {
@@ -41,9 +41,8 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
     return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.is_searched);
   };
   std::set<decltype(key(ways.front()))> seen;
-  const auto like = std::ranges::stable_partition(ways, [&](const PlannedWay& way) {
-    return seen.size() < most && seen.insert(key(way)).second;
-  });
+  const auto like = std::ranges::stable_partition(
+      ways, [&](const PlannedWay& way) { return seen.size() < most && seen.insert(key(way)).second; });
   const auto unlike = static_cast<size_t>(like.begin() - ways.begin());
   ways.resize(std::max(unlike, most));
   std::ranges::stable_sort(ways, {}, [](const PlannedWay& each) { return each.cost.step_s; });

@@ -21,10 +21,10 @@ struct ExactProgress {
 struct PlanRequest {
   JobConfig job;
   int64_t ranks = 1;
-  int threads = 1;                                            // of a rank
-  int64_t memory_bytes = 0;                                   // of a rank; 0: what the machine's file or this host says
-  size_t top = 3;                                             // how many ways are kept
-  int64_t most_jobs = 0;  // of a block that the exact search compiles before it is stopped; 0: until all is proven
+  int threads = 1;           // of a rank
+  int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
+  size_t top = 3;            // how many ways are kept
+  int64_t most_jobs = 0;     // of a block that the exact search compiles before it is stopped; 0: until all is proven
   std::optional<Machine> machine = {};                        // instead of that of the job
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told

@@ -81,12 +81,11 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
-  OuterQuestions ask{
-      .bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
-                 asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
-                 [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
-                 asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
-      .problem = [&](size_t i) { return problem_of(ways[i]); }};
+  OuterQuestions ask{.bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
+                                asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
+                                [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
+                                asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
+                     .problem = [&](size_t i) { return problem_of(ways[i]); }};
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
