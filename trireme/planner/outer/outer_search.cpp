@@ -83,7 +83,7 @@ class OuterSearch {
   void stop() {
     out_.is_proven = false;
     out_.bound_ps = std::get<0>(open_.top());
-    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && out_.best.size() < top_ && ask_.may_go_on(true)) {
+    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && ask_.may_go_on(true)) {
       std::optional<Open> at = taken();
       while (at && std::get<0>(*at) <= limit()) at = look_at(*at);
       open(at);

@@ -68,7 +68,7 @@ struct OuterQuestions {
   std::function<std::optional<StageProblem>(size_t)> problem;
   std::function<void(const OuterProgress&)> on_progress = {};  // before each question; none: nobody is told
   // Whether it may go on; none: until all is proven. Then (`is_stopped`) ways are asked all questions one after the
-  // other, those with the lowest bounds first, until there are `top` that fit or this says no again.
+  // other, those with the lowest bounds first, until this says no again.
   std::function<bool(bool is_stopped)> may_go_on = {};
 };
 
