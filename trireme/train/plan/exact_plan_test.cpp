@@ -284,7 +284,7 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       EXPECT_GT(off.time, -0.05) << kind;
       EXPECT_LT(off.time, 0.2) << kind;
       EXPECT_GT(off.bytes, -0.04) << kind;
-      EXPECT_LT(off.bytes, 0.7) << kind;
+      EXPECT_LT(off.bytes, 0.9) << kind;  // the most with ZeRO 3
       RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
     }
     EXPECT_GE(kinds.size(), 3U);
