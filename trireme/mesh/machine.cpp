@@ -176,6 +176,17 @@ std::string remark_on_ranks(const Machine& machine, int64_t ranks) {
                      counted(machine.devices(), "device"), machine.name);
 }
 
+// What a device's rank has beside the device, which may be nothing.
+static void check_beside(const Machine& machine, std::string_view where) {
+  const std::pair<const char*, double> beside[] = {
+      {"host_memory_bytes", static_cast<double>(machine.host_memory_bytes)},
+      {"disk_bytes", static_cast<double>(machine.disk_bytes)},
+      {"to_host_bytes_per_s", machine.to_host_bytes_per_s},
+      {"from_host_bytes_per_s", machine.from_host_bytes_per_s}};
+  for (const auto& [key, value] : beside)
+    require(std::isfinite(value) && value >= 0, "{}: 'device.{}' is {}; it must be 0 or more", where, key, value);
+}
+
 void check(const Machine& machine, std::string_view where) {
   const auto positive = [&](std::string_view key, double value) {
     require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be more than 0", where, key, value);
@@ -187,13 +198,7 @@ void check(const Machine& machine, std::string_view where) {
   positive("device.memory_bytes", static_cast<double>(machine.memory_bytes));
   positive("device.memory_bytes_per_s", machine.memory_bytes_per_s);
   positive("device.disk_bytes_per_s", machine.disk_bytes_per_s);
-  const std::pair<const char*, double> beside[] = {
-      {"host_memory_bytes", static_cast<double>(machine.host_memory_bytes)},
-      {"disk_bytes", static_cast<double>(machine.disk_bytes)},
-      {"to_host_bytes_per_s", machine.to_host_bytes_per_s},
-      {"from_host_bytes_per_s", machine.from_host_bytes_per_s}};
-  for (const auto& [key, value] : beside)
-    require(std::isfinite(value) && value >= 0, "{}: 'device.{}' is {}; it must be 0 or more", where, key, value);
+  check_beside(machine, where);
   require(machine.achievable > 0 && machine.achievable <= 1,
           "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where, machine.achievable);
   constexpr int64_t kMostAlignment = 1 << 20;
