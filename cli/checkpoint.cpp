@@ -16,6 +16,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/difference.h"
 #include "trireme/ckpt/export.h"
+#include "trireme/ckpt/open_tensors.h"
 #include "trireme/parallel/asked/tier_sizes.h"
 
 namespace trireme::cli {
@@ -129,7 +130,7 @@ int export_weights(const ExportArgs& args) {
 
 CLI::App* add_command(CLI::App& checkpoint, const char* name, const char* doc, const char* example) {
   CLI::App* out = checkpoint.add_subcommand(name, doc);
-  out->footer(std::string("Example:\n  ") + example);
+  if (example != nullptr) out->footer(std::string("Example:\n  ") + example);
   return out;
 }
 
@@ -196,9 +197,9 @@ void add_diff(CLI::App& checkpoint, Action& chosen) {
     bool json = false;
   };
   auto args = std::make_shared<Args>();
-  CLI::App* command =
-      add_command(checkpoint, "diff", "Where the tensors of two differ, by how much; the exit code is 1 when some do",
-                  "trireme checkpoint diff runs/a runs/b --state");
+  CLI::App* command = add_command(
+      checkpoint, "diff", "Where the tensors of two differ, by how much; the exit code is 1 when some do", nullptr);
+  command->footer("For two runs of a job, for example:\n  trireme checkpoint diff runs/a runs/b --state");
   command->add_option("first", args->first, kSource)->required();
   command->add_option("second", args->second, "Another")->required();
   add_selection(*command, args->selection, "of both");

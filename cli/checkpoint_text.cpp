@@ -266,7 +266,7 @@ int print_config(const ckpt::Reader& reader) {
 void print_difference(const ckpt::TensorSource& first, const ckpt::TensorSource& second, const ckpt::Difference& found,
                       bool json) {
   if (json) {
-    ordered_json line{{"equal", found.equal}, {"only_first", found.only_first}, {"only_second", found.only_second}};
+    ordered_json line{{"same", found.equal}, {"only_first", found.only_first}, {"only_second", found.only_second}};
     line["types"] = ordered_json::array();
     line["values"] = ordered_json::array();
     for (const ckpt::TensorDifference& each : found.types) {

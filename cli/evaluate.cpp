@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
+#include "trireme/ckpt/open_tensors.h"
 #include "trireme/train/infer/evaluate_checkpoint.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"

@@ -11,6 +11,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/open_tensors.h"
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/job.h"
 

@@ -111,7 +111,7 @@ TEST_F(NamesTest, NamesAreFoundInText) {
 }
 
 TEST_F(NamesTest, DocumentsGiveCommandsOptionsThatTheyHave) {
-  const std::regex command_line(R"((?:^|[`\s/(])trireme ((?:bench )?[a-z]+)([^`\n]*))");
+  const std::regex command_line(R"((?:^|[`\s/(])trireme ((?:(?:bench|checkpoint) )?[a-z]+)([^`\n]*))");
   for (const File& file : files({"docs"}, {".md"})) {
     for (std::sregex_iterator at(file.text.begin(), file.text.end(), command_line), end; at != end; ++at) {
       const auto command = options().find(at->str(1));

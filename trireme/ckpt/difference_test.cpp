@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/open_tensors.h"
 #include "trireme/ckpt/safetensors.h"
 #include "trireme/ckpt/test_support_impl.h"
 

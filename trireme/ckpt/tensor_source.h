@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,15 +37,5 @@ class TensorSource {
 
 // The parameter that a state of the optimizer is of: "wte.weight" of "wte.weight.m".
 std::string owner_of_state(const std::string& name);
-
-// What a path names: a run's folder or that of its checkpoints (the newest is meant), one checkpoint, a .safetensors
-// file, a .safetensors.index.json, or a folder of published weights (Weights::open). Throws kNotFound where it is none.
-std::unique_ptr<TensorSource> open_tensors(const std::string& path);
-
-// Whether a folder is a checkpoint, or holds some, whole or not.
-bool holds_checkpoints(const std::string& path);
-
-// Of a run's folder, or that of its checkpoints, the latter; anything else as it is.
-std::string checkpoints_of(const std::string& path);
 
 }  // namespace trireme::ckpt

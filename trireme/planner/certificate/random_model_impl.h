@@ -1,47 +1,19 @@
-// Models with prices of every cut, drawn at random, for tests of certificates.
+// Models with prices of every cut, drawn at random, and what a search finds of them, for tests of certificates.
 #pragma once
 
 #include <algorithm>
 #include <map>
-#include <random>
 
-#include "trireme/planner/certificate/certified_problem_impl.h"
-#include "trireme/planner/certificate/certified_space.h"
-#include "trireme/planner/outer/least_part.h"
+#include "trireme/planner/certificate/random_prices_impl.h"
 #include "trireme/planner/outer/outer_search.h"
 #include "trireme/version.h"
 
 namespace trireme::verify_certificate_test {
 
-// A model with prices of every cut, whether a search asks for them or not.
-class RandomModel {
+class RandomModel : public RandomPrices {
  public:
-  explicit RandomModel(uint64_t seed) : random_(seed) {
-    model_ = {.layers = number(1, 6),
-              .heads = number(0, 2) * 2,
-              .experts = number(0, 3) == 0 ? 2 : 0,
-              .weights = number(0, 3) > 0 ? 1 : 0,
-              .positions = number(0, 1),
-              .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,
-              .sequence = number(1, 3) * 1024,
-              .batch = number(1, 12),
-              .joined = number(0, 9) == 0 ? 1 : 0};
-    draw_runs();
-    ranks_ = std::vector<int64_t>{1, 2, 3, 4, 6, 8, 16}[static_cast<size_t>(number(0, 6))];
-    if (ranks_ == 16) model_.batch = 16 * number(1, 3);
-    memory_ = number(0, 3) == 0 ? number(10, 100) : number(100, 400);
-    // So few that a smaller sum makes no larger share.
-    model_.parameter_bytes = number(0, 500);
-    model_.state_bytes = number(0, 500);
-    room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
-    for (const CertifiedWay& way : space()) add_tables(way.cut);
-    bound_model();
-  }
+  using RandomPrices::RandomPrices;
 
-  int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
-
-  const CertifiedTable& alone(const CertifiedCut& cut) const { return alone_.at(cut); }
-  const CertifiedTable& prices(const CertifiedCut& cut) const { return prices_.at(cut); }
   // The least step of a way by trying every cut; -1: none fits. `least_bytes`: of the fullest stage.
   int64_t least_of(const CertifiedWay& way, const CertifiedRoom& room, int64_t* least_bytes = nullptr) const {
     const StageProblem problem = as_problem(way, prices(way.cut), runs_, room);
@@ -67,9 +39,6 @@ class RandomModel {
     return least;
   }
 
-  std::vector<CertifiedWay> space() const {
-    return certified_space(model_, ranks_, certified_tiers(model_, room_.host, room_.disk));
-  }
   // Steps of the ways that are to be looked at and fit: with the state elsewhere those that are too large with it
   // nearer, or would be faster by a cut that is.
   std::vector<int64_t> all_steps() const {
@@ -180,179 +149,8 @@ class RandomModel {
     return out;
   }
 
-  const CertifiedModel& model() const { return model_; }
-  const Runs& runs() const { return runs_; }
-  int64_t ranks() const { return ranks_; }
-  const CertifiedRoom& room() const { return room_; }
-
  private:
-  void draw_runs() {
-    int64_t kinds = 0;
-    for (int64_t left = model_.layers; left > 0; left -= runs_.back().blocks) {
-      int64_t kind = number(0, std::min<int64_t>(kinds, 2));
-      if (!runs_.empty() && kind == runs_.back().kind) kind = kinds++;
-      kinds = std::max(kinds, kind + 1);
-      runs_.push_back({.kind = kind, .blocks = number(0, 1) == 0 ? left : number(1, left)});
-    }
-    kinds_ = static_cast<size_t>(kinds);
-  }
-
-  void fill(CertifiedPart& part, size_t from, size_t end, int64_t most) {
-    for (size_t i = from; i < end; ++i) part.*kFields[i].first = number(0, 3) == 0 ? 0 : number(0, most);
-  }
-
-  // By the search's rule.
-  CertifiedTable least_of(const CertifiedTable& alone, const CertifiedCut& cut) const {
-    CertifiedTable out{.cut = cut};
-    for (const CertifiedPart& part : alone.parts) {
-      const PartPrice least = least_part(as_price(part), {.rows = cut.rows,
-                                                          .rows_of_table = alone.cut.rows,
-                                                          .is_own = alone.cut == own_of(cut),
-                                                          .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
-                                                          .zero = cut.zero,
-                                                          .state_elsewhere = cut.state != Tier::kDevice,
-                                                          .parameter_bytes = model_.parameter_bytes,
-                                                          .state_bytes = model_.state_bytes});
-      out.parts.emplace_back();
-      for (const auto& [to, from] : kFields) out.parts.back().*to = least.*from;
-    }
-    return out;
-  }
-
-  CertifiedTable least_of_tp(const CertifiedTable& of_tp, const CertifiedCut& cut) const {
-    CertifiedTable out{.cut = cut};
-    out.parts.resize(of_tp.parts.size());
-    for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
-      const PartPrice least = least_part(least_of_cut_part(as_price(of_tp.parts[block]), cut.cp, cut.ep),
-                                         {.rows = cut.rows, .rows_of_table = of_tp.cut.rows, .is_own = false});
-      for (size_t i = 0; i < kPasses; ++i) out.parts[block].*kFields[i].first = least.*kFields[i].second;
-    }
-    return out;
-  }
-
-  // Its first figures are those of `least`, or larger.
-  CertifiedTable table_above(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
-    CertifiedTable out{.cut = cut, .is_refused = number(0, 19) == 0};
-    if (out.is_refused) return out;
-    out.is_joined = number(0, 9) == 0;
-    out.crossing = number(0, 5);
-    out.parts.resize(kinds_ + 2);
-    for (size_t part = 0; part < out.parts.size(); ++part) {
-      fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
-      fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
-      if (cut.state != Tier::kDevice && number(0, 3) > 0) out.parts[part] = {};
-      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, std::size(kFields), 9);
-      for (size_t i = 0; least != nullptr && i < first; ++i)
-        out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
-    }
-    return out;
-  }
-  const CertifiedTable& add_alone(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
-    const auto found = alone_.find(cut);
-    if (found != alone_.end()) return found->second;
-    CertifiedTable made = table_above(cut, least, first);
-    if (is_more_than_tp(cut)) raise_by_tp(add_alone(tp_of(cut), nullptr, 0), made);
-    return alone_.emplace(cut, std::move(made)).first->second;
-  }
-
-  void raise_by_tp(const CertifiedTable& of_tp, CertifiedTable& table) const {
-    if (of_tp.is_refused || table.is_refused) return;
-    const CertifiedTable least = least_of_tp(of_tp, table.cut);
-    for (size_t part = 0; part < table.parts.size(); ++part) {
-      for (size_t i = 0; i < kPasses; ++i) {
-        int64_t& value = table.parts[part].*kFields[i].first;
-        value = std::max(value, least.parts[part].*kFields[i].first);
-      }
-    }
-  }
-
-  static void raise_times(CertifiedTable& to, const CertifiedTable& nearer) {
-    for (size_t part = 0; part < to.parts.size(); ++part) {
-      for (size_t i = 0; i < std::size(kFields); ++i) {
-        const auto field = kFields[i].first;
-        const bool is_time = i < kPasses || field == &CertifiedPart::update || field == &CertifiedPart::sync ||
-                             field == &CertifiedPart::coming || field == &CertifiedPart::going;
-        if (is_time) to.parts[part].*field = std::max(to.parts[part].*field, nearer.parts[part].*field);
-      }
-    }
-  }
-
-  void add_tables(const CertifiedCut& cut) {
-    const CertifiedCut most = most_of(cut), own = own_of(cut);
-    const CertifiedTable& none = add_alone(without_again(most), nullptr, 0);
-    const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
-    CertifiedTable nothing;
-    nothing.parts.resize(kinds_ + 2);
-    CertifiedTable of_rows = again.is_refused ? nothing : least_of(again, own);
-    if (!none.is_refused) {
-      const CertifiedTable of_none = least_of(none, own);
-      for (size_t part = 0; part < of_rows.parts.size(); ++part) {
-        for (size_t i = 0; i < kPasses; ++i) {
-          const auto field = kFields[i].first;
-          of_rows.parts[part].*field = std::max(of_rows.parts[part].*field, of_none.parts[part].*field);
-        }
-      }
-    }
-    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, std::size(kFields));
-    if (prices_.count(cut) != 0) return;
-    CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
-    if (is_more_than_few(cut)) {
-      add_tables(few_of(cut));
-      if (!prices(few_of(cut)).is_refused) raise_moved_of(least, prices(few_of(cut)));
-    }
-    bool is_refused = alone.is_refused;
-    int64_t least_crossing = 0;
-    if (cut.state != Tier::kDevice) {
-      CertifiedCut nearer = cut;
-      nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
-      add_tables(nearer);
-      is_refused = is_refused || prices(nearer).is_refused;
-      if (!is_refused) raise_times(least, prices(nearer));
-      least_crossing = prices(nearer).crossing;
-    }
-    prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                    : table_above(cut, &least, std::size(kFields)));
-    CertifiedTable& priced = prices_.at(cut);
-    priced.is_joined = !priced.is_refused && alone.is_joined;
-    if (!priced.is_refused) priced.crossing = std::max(priced.crossing, least_crossing);
-  }
-
-  // What crews compute on average, and idle for that.
-  int64_t computed_by(const CertifiedWay& way) const {
-    const StageProblem problem = as_problem(way, prices(way.cut), runs_, room_);
-    PartTotals computed;
-    for (PartPrice part : problem.parts) {
-      part.moving_forward = part.moving_backward = 0;
-      computed.add(part, 1);
-    }
-    computed.longest_pass = computed.longest_once = computed.once = 0;
-    return bound_of_longer_parts(computed, problem.shape, problem.micro_batches, 0);
-  }
-
-  // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
-  void bound_model() {
-    model_.arithmetic_ps = number(0, 400);
-    for (const CertifiedWay& way : space()) {
-      if (!certified_way_divides(way) || prices(way.cut).is_refused) continue;
-      constexpr int64_t kAll = int64_t{1} << 40;
-      int64_t bytes = kAll;
-      const int64_t step = least_of(way, {kAll, kAll, kAll}, &bytes);
-      if (step < 0) continue;
-      while (certified_arithmetic_ps(way, model_) > std::min(step, computed_by(way))) --model_.arithmetic_ps;
-      while (certified_least_bytes(way, model_, ranks_) > bytes) {
-        model_.parameter_bytes = std::max<int64_t>(model_.parameter_bytes - 1, 0);
-        model_.state_bytes = std::max<int64_t>(model_.state_bytes - 1, 0);
-      }
-    }
-  }
-
-  std::mt19937_64 random_;
-  CertifiedModel model_;
-  Runs runs_;
-  size_t kinds_ = 1;
-  int64_t ranks_ = 1, memory_ = 0;
-  CertifiedRoom room_;
-  std::map<CertifiedCut, CertifiedTable> alone_, prices_;
+  using RandomPrices::least_of;
 };
 
 }  // namespace trireme::verify_certificate_test

@@ -7,6 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/ckpt/open_tensors.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 

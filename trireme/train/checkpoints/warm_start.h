@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// What FitOptions::init_from names, as ckpt::open_tensors takes it. Throws as that does.
+// What FitOptions::init_from names, as ckpt::open_tensors (ckpt/open_tensors.h) takes it. Throws as that does.
 std::unique_ptr<ckpt::TensorSource> warm_start_source(const std::string& named);
 
 struct WarmStart {

@@ -1,4 +1,4 @@
-#include "trireme/ckpt/tensor_source.h"
+#include "trireme/ckpt/open_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "trireme/ckpt/safetensors.h"
 #include "trireme/ckpt/test_support_impl.h"
 
-namespace trireme::ckpt::tensor_source_test {
+namespace trireme::ckpt::open_tensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -21,7 +21,7 @@ void save_step(const std::string& root, int64_t step, const HostTensor& data) {
        {.step = step}, {}, quick);
 }
 
-TEST(TensorSource, IsWhatThePathNames) {
+TEST(OpenTensors, IsWhatThePathNames) {
   const TempDirectory dir;
   const HostTensor data = filled({DType::kF32, {4}}, 1), other = filled({DType::kF32, {4}}, 2);
   save_step(dir / "run/checkpoints", 1, other);
@@ -41,7 +41,7 @@ TEST(TensorSource, IsWhatThePathNames) {
   }
 }
 
-TEST(TensorSource, WhatIsNoneIsRefusedByItsName) {
+TEST(OpenTensors, WhatIsNoneIsRefusedByItsName) {
   const TempDirectory dir;
   atomic_write(dir / "notes.txt", "x");
   disk().make_directory(dir / "empty");
@@ -73,4 +73,4 @@ TEST(TensorSource, ATypeIsTheSameOrOneThatIsConverted) {
 }
 
 }  // namespace
-}  // namespace trireme::ckpt::tensor_source_test
+}  // namespace trireme::ckpt::open_tensors_test
