@@ -14,31 +14,6 @@ class RandomModel : public RandomPrices {
  public:
   using RandomPrices::RandomPrices;
 
-  // The least step of a way by trying every cut; -1: none fits. `least_bytes`: of the fullest stage.
-  int64_t least_of(const CertifiedWay& way, const CertifiedRoom& room, int64_t* least_bytes = nullptr) const {
-    const StageProblem problem = as_problem(way, prices(way.cut), runs_, room);
-    const int64_t parts = model_.layers + 2;
-    int64_t least = -1;
-    for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {
-      std::vector<int64_t> begins{0};
-      for (int64_t i = 1; i < parts; ++i) {
-        if ((mask >> (i - 1) & 1) != 0) begins.push_back(i);
-      }
-      if (static_cast<int64_t>(begins.size()) != way.pp * way.virtual_stages) continue;
-      if (way.virtual_stages > 1) {
-        const auto even = even_cuts(parts, way.pp * way.virtual_stages);
-        if (std::ranges::find(even, begins) == even.end()) continue;
-      }
-      const int64_t most = std::ranges::max(bytes_of_crews(problem, begins));
-      if (least_bytes != nullptr) *least_bytes = std::min(*least_bytes, most);
-      const int64_t total = price_of_cut(problem, begins).total;
-      const bool has_room = std::ranges::max(bytes_elsewhere(problem, begins, &PartPrice::host)) <= room.host &&
-                            std::ranges::max(bytes_elsewhere(problem, begins, &PartPrice::disk)) <= room.disk;
-      if (most <= room.device && has_room && (least < 0 || total < least)) least = total;
-    }
-    return least;
-  }
-
   // Steps of the ways that are to be looked at and fit: with the state elsewhere those that are too large with it
   // nearer, or would be faster by a cut that is.
   std::vector<int64_t> all_steps() const {
@@ -148,9 +123,6 @@ class RandomModel : public RandomPrices {
     for (auto& [cut, table] : asked_prices) out.prices.push_back(table);
     return out;
   }
-
- private:
-  using RandomPrices::least_of;
 };
 
 }  // namespace trireme::verify_certificate_test
