@@ -17,19 +17,9 @@ namespace {
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
-using testing::Not;
 
-class CheckpointTest : public CliTest {
+class CheckpointTest : public GptTest {
  protected:
-  Outcome train(const std::string& out, const Words& more = {}) {
-    Words words{"train", "gpt.toml", "--quiet", "--set", "train.sample_tokens=0", "--out", out};
-    words.insert(words.end(), more.begin(), more.end());
-    return run(words);
-  }
-  void expect_trains(const std::string& out, const Words& more = {}) {
-    const Outcome outcome = train(out, more);
-    ASSERT_EQ(outcome.code, 0) << out << ": " << outcome.err;
-  }
   Outcome checkpoint(const Words& more) {
     Words words{"checkpoint"};
     words.insert(words.end(), more.begin(), more.end());

@@ -16,19 +16,8 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::SizeIs;
 
-class GroupsTest : public CliTest {
+class GroupsTest : public GptTest {
  protected:
-  Outcome train(const std::string& out, const Words& more = {}) {
-    Words words{"train", "gpt.toml", "--quiet", "--set", "train.sample_tokens=0", "--out", out};
-    words.insert(words.end(), more.begin(), more.end());
-    return run(words);
-  }
-
-  void expect_trains(const std::string& out, const Words& more = {}) {
-    const Outcome outcome = train(out, more);
-    ASSERT_EQ(outcome.code, 0) << out << ": " << outcome.err;
-  }
-
   std::vector<double> losses(const std::string& run) const {
     std::vector<double> out;
     for (const RunRecord& record : read_run_log(path(run + "/metrics.jsonl"))) {

@@ -212,6 +212,17 @@ void CliTest::write_mlp() const {
         "validation = 0.25\n[train]\nepochs = 1\nbatch = 8\n");
 }
 
+Outcome GptTest::train(const std::string& out, const Words& more) {
+  Words words{"train", "gpt.toml", "--quiet", "--set", "train.sample_tokens=0", "--out", out};
+  words.insert(words.end(), more.begin(), more.end());
+  return run(words);
+}
+
+void GptTest::expect_trains(const std::string& out, const Words& more) {
+  const Outcome outcome = train(out, more);
+  ASSERT_EQ(outcome.code, 0) << out << ": " << outcome.err;
+}
+
 std::string error_line(const Outcome& outcome) {
   std::string found;
   int lines = 0;

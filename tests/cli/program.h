@@ -77,6 +77,14 @@ class CliTest : public testing::Test {
   int pid_ = -1;
 };
 
+// Of the job of write_gpt.
+class GptTest : public CliTest {
+ protected:
+  // Without a sample of text at its end.
+  Outcome train(const std::string& out, const Words& more = {});
+  void expect_trains(const std::string& out, const Words& more = {});
+};
+
 // The one line that says what is wrong, or what there is instead of one.
 std::string error_line(const Outcome& outcome);
 // The number after "key": in a line of JSON; fails the test when there is none.
