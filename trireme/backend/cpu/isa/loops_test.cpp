@@ -62,16 +62,21 @@ TEST_P(EveryIsa, ExponentialIsWithinTwoUnits) {
             2);
 }
 
-TEST_P(EveryIsa, ExponentialEndsInZeroAndInfinityAndKeepsWhatIsNoNumber) {
-  const float inf = std::numeric_limits<float>::infinity();
-  const std::vector<float> y = values_of(Unary::kExp, {-inf, -1000, 1000, inf, std::nanf(""), 0});
+// Where exponentials end, and what they make of it.
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const std::vector<float> kEnds = {-kInf, -1000, 1000, kInf, std::nanf(""), 0};
 
+void expect_exponentials_of_ends(const std::vector<float>& y) {
   EXPECT_EQ(y[0], 0);
   EXPECT_EQ(y[1], 0);
-  EXPECT_EQ(y[2], inf);
-  EXPECT_EQ(y[3], inf);
+  EXPECT_EQ(y[2], kInf);
+  EXPECT_EQ(y[3], kInf);
   EXPECT_TRUE(std::isnan(y[4]));
   EXPECT_EQ(y[5], 1);
+}
+
+TEST_P(EveryIsa, ExponentialEndsInZeroAndInfinityAndKeepsWhatIsNoNumber) {
+  expect_exponentials_of_ends(values_of(Unary::kExp, kEnds));
 }
 
 // What attention's gradient makes of scores: p = e^(s - lse), and its gradient where dp = 1.
@@ -97,15 +102,7 @@ TEST_P(EveryIsa, ProbabilitiesOfAttentionAreExponentials) {
 }
 
 TEST_P(EveryIsa, ProbabilitiesOfAttentionEndInZeroAndInfinityAndKeepWhatIsNoNumber) {
-  const float inf = std::numeric_limits<float>::infinity();
-  const std::vector<float> y = probabilities_of({-inf, -1000, 1000, inf, std::nanf(""), 0}, 0);
-
-  EXPECT_EQ(y[0], 0);
-  EXPECT_EQ(y[1], 0);
-  EXPECT_EQ(y[2], inf);
-  EXPECT_EQ(y[3], inf);
-  EXPECT_TRUE(std::isnan(y[4]));
-  EXPECT_EQ(y[5], 1);
+  expect_exponentials_of_ends(probabilities_of(kEnds, 0));
 }
 
 TEST_P(EveryIsa, HyperbolicTangentIsWithinThreeUnits) {
