@@ -195,7 +195,9 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   const std::string certificate =
       !args.certificate.empty() || !fits || args.out.empty() ? args.certificate : args.out + ".certificate";
   if (!certificate.empty() && !plan.is_proven) {
-    std::printf("no certificate is written, as nothing is proven; --most-jobs 0 lets the search go on until it is\n");
+    std::printf(
+        "no certificate is written, as the plan is not proven to be the best; --most-jobs 0 lets the search go on "
+        "until one is\n");
     return fits ? 0 : 1;
   }
   if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));

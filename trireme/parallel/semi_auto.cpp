@@ -403,8 +403,8 @@ Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t 
 int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks) {
   require(pipeline.crews >= 1, "a pipeline of {} parts; it has 1 or more", pipeline.crews);
   require(ranks % pipeline.crews == 0,
-          "the pipeline has {} equal parts of the ranks (parallel.pp), and the job has {} ranks; start {}",
-          pipeline.crews, ranks, (ranks + pipeline.crews - 1) / pipeline.crews * pipeline.crews);
+          "the pipeline has {} equal parts of the ranks (parallel.pp), and the job has {}; start {}", pipeline.crews,
+          counted(ranks, "rank"), (ranks + pipeline.crews - 1) / pipeline.crews * pipeline.crews);
   return ranks / pipeline.crews;
 }
 

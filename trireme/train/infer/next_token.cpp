@@ -34,8 +34,7 @@ Graph whole_sequence(const Assembly& assembly) {
 }
 
 // Tokens that are read at once: a product of so many rows takes less time for each than one that waits for the matrix
-// to be read. A block that is not full takes as long as one that is: an eighth of its
-// tokens is worth it.
+// to be read. A block that is not full takes as long as one that is: an eighth of its tokens is worth it.
 constexpr int64_t kBlock = 64;
 
 // Checkpoints may hold a parameter with neighbouring dimensions as one: the same bytes.
