@@ -1,0 +1,128 @@
+// The device cuda where there is a GPU; without one, that it says so, and that what it would run compiles where there is
+// CUDA's compiler.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/backend/cuda/chain.h"
+#include "trireme/backend/cuda/element_code.h"
+#include "trireme/backend/cuda/kernels.h"
+#include "trireme/backend/cuda/sources.h"
+#include "trireme/backend/device.h"
+#include "trireme/base/error.h"
+#include "trireme/op/conformance.h"
+#include "trireme/op/registry.h"
+#include "trireme/tensor/host_tensor.h"
+
+namespace trireme::cuda {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Null with the reason where this host has none.
+std::shared_ptr<Device> gpu_or_null(std::string& why) {
+  try {
+    return make_device("cuda");
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kUnsupported) throw;
+    why = e.text();
+    return nullptr;
+  }
+}
+
+bool has_compiler() {
+  try {
+    compiler();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+TEST(Cuda, is_told_the_number_of_a_gpu_or_nothing) {
+  for (const char* told : {"cuda:first", "cuda:-1", "cuda:1x"}) {
+    try {
+      make_device(told);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_THAT(e.text(), HasSubstr("it must be the number of a GPU, as in cuda:0"));
+    }
+  }
+}
+
+TEST(Cuda, a_host_without_a_gpu_is_told_so) {
+  std::string why;
+  if (gpu_or_null(why) != nullptr) GTEST_SKIP() << "this host has a GPU";
+  EXPECT_THAT(why, testing::AnyOf(HasSubstr("the device 'cuda' needs"), HasSubstr("the device 'cuda' finds no GPU")));
+  EXPECT_THAT(why, HasSubstr("use --device cpu"));
+}
+
+TEST(Cuda, a_chain_reads_what_is_broadcast_by_its_coordinates_and_scalars_once) {
+  const TensorType row{DType::kF32, {6}}, all{DType::kBF16, {4, 6}}, one{DType::kF32, {}};
+  const Chain chain{.shape = {4, 6},
+                    .values = {all, row, one, {DType::kF32, {4, 6}}, all},
+                    .operands = 3,
+                    .steps = {{"y0 = x0 + x1;", {0, 1}, {3}}, {"y0 = x0 * x1;", {3, 2}, {4}}},
+                    .results = {4}};
+  const std::string source = source_of(chain);
+  EXPECT_THAT(source, HasSubstr("chain(i64 n, const bf16* p0, const float* p1, const float* p2, bf16* q0) {\n"
+                                "    const float v2 = load(p2[0]);\n"));
+  EXPECT_THAT(source, HasSubstr("const float v0 = load(p0[at]);\n    const float v1 = load(p1[0 + (i64)i1 * 1]);"));
+  EXPECT_THAT(source, HasSubstr("v4 = load(As<bf16>::of(y0));"));
+  EXPECT_THAT(source, HasSubstr("q0[at] = As<bf16>::of(v4);"));
+}
+
+// One for all shapes of operands that are read in order.
+TEST(Cuda, a_chain_is_compiled_once_for_all_shapes_without_broadcasts) {
+  const auto source = [](std::initializer_list<int64_t> shape) {
+    const TensorType type{DType::kF32, Shape(shape)};
+    return source_of({.shape = type.shape, .values = {type, type}, .operands = 1, .steps = {{"y0 = -x0;", {0}, {1}}},
+                      .results = {1}});
+  };
+  EXPECT_EQ(source({4, 6}), source({3}));
+}
+
+TEST(Cuda, what_is_written_in_cuda_compiles) {
+  if (!has_compiler()) GTEST_SKIP() << "this host does not have CUDA's compiler (libnvrtc)";
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64}) {
+    const std::string name(to_string(dtype));
+    EXPECT_NE(compiled(row_source(dtype), "rows of " + name, "90"), "");
+    EXPECT_NE(compiled(reduction_source(dtype), "reductions of " + name, "90"), "");
+    EXPECT_NE(compiled(table_source(dtype), "tables of " + name, "90"), "");
+    EXPECT_NE(compiled(attention_source(dtype, 40), "attention of " + name, "90"), "");
+  }
+  EXPECT_NE(compiled(move_source(), "movement", "90"), "");
+}
+
+// Every op on elements, in one source a type of operands, or it would take a minute.
+TEST(Cuda, ops_on_elements_compile_for_the_types_of_their_examples) {
+  if (!has_compiler()) GTEST_SKIP() << "this host does not have CUDA's compiler (libnvrtc)";
+  std::string all = prelude(DType::kF32) + element_functions();
+  int chains = 0;
+  for (const std::string_view name : ops_with_element_code()) {
+    const OpDef& op = *find_op(name);
+    for (const Example& example : op.examples()) {
+      const std::vector<TensorType> out = conformance::results_of(op, example);
+      const auto code = element_code({name, {example.in, out, example.attrs}});
+      if (!code) continue;
+      Chain chain{.shape = out[0].shape, .values = example.in, .operands = example.in.size(), .steps = {{*code, {}, {}}}};
+      ChainStep& step = chain.steps[0];
+      step.reads_coordinates = reads_coordinates(name);
+      for (size_t i = 0; i < example.in.size(); ++i) step.in.push_back(static_cast<int>(i));
+      for (const TensorType& type : out) {
+        step.out.push_back(static_cast<int>(chain.values.size()));
+        chain.values.push_back(type);
+      }
+      chain.results = step.out;
+      const std::string source = source_of(chain);
+      std::string kernel = source.substr(source.find("typedef unsigned Index;") + 23);
+      kernel.replace(kernel.find(" chain("), 7, fmt::format(" chain{}(", chains++));
+      all += (chains == 1 ? "typedef unsigned Index;" : "") + kernel;
+    }
+  }
+  EXPECT_GT(chains, 100);
+  EXPECT_NE(compiled(all, "chains", "90"), "");
+}
+
+}  // namespace
+}  // namespace trireme::cuda

@@ -1,0 +1,81 @@
+// The device cuda: a GPU of NVIDIA's, through its driver. cuda:1 is the second of those that CUDA_VISIBLE_DEVICES leaves.
+#include <charconv>
+
+#include "trireme/backend/cuda/kernels.h"
+#include "trireme/backend/cuda/stream.h"
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+
+namespace trireme {
+namespace cuda {
+
+constexpr std::string_view kOnHost = "host.";  // before the name of a kernel of the CPU
+
+class CudaDevice : public Device {
+ public:
+  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)) {}
+
+  const std::string& name() const override {
+    static const std::string kName = "cuda";
+    return kName;
+  }
+  KernelChoice choose(const KernelQuery& query) const override {
+    if (query.numerics == Numerics::kInvariant)
+      fail(ErrorKind::kUnsupported,
+           "the device 'cuda' does not keep bits over cuts; use numerics = 'fast', or the device cpu");
+    if (const CudaKernel* kernel = kernel_for(query.op, query.types); kernel != nullptr)
+      return {std::string(kernel->name), kernel->scratch_bytes(query.types)};
+    KernelQuery here = query;
+    here.tuning = nullptr;
+    const KernelChoice choice = cpu_device().choose(here);
+    TRIREME_LOG(kDebug, "dispatch", "cuda: {} runs on the host, between copies", query.op.name);
+    return {std::string(kOnHost) + choice.name, choice.scratch_bytes};
+  }
+  KernelFn* kernel(const OpDef& op, std::string_view name) const override {
+    if (name.starts_with(kOnHost)) return cpu_device().kernel(op, name.substr(kOnHost.size()));
+    const CudaKernel* const kernel = kernel_named(op, name);
+    return kernel == nullptr ? nullptr : kernel->run;
+  }
+  std::string bits(Numerics numerics) const override {
+    return fmt::format("{} on sm_{} beside {}", to_string(numerics), gpu_.capability(), cpu_device().bits(numerics));
+  }
+
+  Memory memory() const override { return Memory::kDevice; }
+  bool sends_in_place() const override { return false; }
+  int64_t memory_bytes() const override { return gpu_.memory_bytes(); }
+  int64_t alignment() const override { return 256; }
+  DeviceMemory allocate(int64_t bytes) override {
+    gpu_.use();
+    DevicePtr at = 0;
+    const Status status = driver().allocate(&at, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    if (status == kOutOfMemory) {
+      size_t free = 0, all = 0;
+      check(driver().memory_info(&free, &all), "asking for free memory");
+      fail(ErrorKind::kIo, "{} has {} bytes free of {}; the plan takes {}: use a smaller batch or model, or more GPUs",
+           gpu_.name(), free, all, bytes);
+    }
+    check(status, "taking memory");
+    auto* const data = reinterpret_cast<std::byte*>(at);
+    return {{data, static_cast<size_t>(bytes)}, std::shared_ptr<void>(data, [&gpu = gpu_](void* p) {
+              gpu.use();
+              driver().release(address(p));
+            })};
+  }
+  std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CudaStream>(gpu_); }
+  std::unique_ptr<DeviceEvent> event() override { return std::make_unique<CudaEvent>(gpu_); }
+
+ private:
+  Gpu& gpu_;
+};
+
+}  // namespace cuda
+
+std::shared_ptr<Device> make_cuda(std::string_view told) {
+  int ordinal = 0;
+  const char* const end = told.data() + told.size();
+  const bool is_number = told.empty() || (std::from_chars(told.data(), end, ordinal).ptr == end && ordinal >= 0);
+  require(is_number, "the device 'cuda' is told '{}'; it must be the number of a GPU, as in cuda:0", told);
+  return std::make_shared<cuda::CudaDevice>(ordinal);
+}
+
+}  // namespace trireme
