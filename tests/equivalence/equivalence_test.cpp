@@ -4,6 +4,8 @@
 //
 //   equivalence_test                      2,500 cases, a test for every 250 of them
 //   equivalence_test --cases=20000        so many, in one go; --seed=N starts elsewhere
+//   equivalence_test --cases=N --device=cuda
+//                                         those of fast numerics on that device; all that fail, as they are drawn
 //   equivalence_test --replay=FILE        the case that a failure printed
 #include <gtest/gtest.h>
 
@@ -189,6 +191,17 @@ int run_many(uint32_t first, uint32_t count) {
   return tally.failure.empty() ? 0 : 1;
 }
 
+int run_on_device(uint32_t first, uint32_t count, const std::string& device) {
+  uint32_t bad = 0;
+  for (uint32_t seed = first; seed < first + count; ++seed) {
+    const Tally tally = run_seeds(seed, 1, false, device);
+    bad += tally.failure.empty() ? 0 : 1;
+    std::cout << tally.failure;
+  }
+  std::cout << fmt::format("{} cases from seed {} on {}, {} of them wrong\n", count, first, device, bad);
+  return bad == 0 ? 0 : 1;
+}
+
 int replay(const std::string& path) {
   const Case test = parse_case(read(path));
   const Verdict verdict = run_cases({&test, 1}).front();
@@ -202,11 +215,14 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   uint32_t cases = 0;
   uint32_t seed = 1;
+  std::string device;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
     if (arg.starts_with("--cases=")) cases = static_cast<uint32_t>(std::stoul(std::string(arg.substr(8))));
     if (arg.starts_with("--seed=")) seed = static_cast<uint32_t>(std::stoul(std::string(arg.substr(7))));
+    if (arg.starts_with("--device=")) device = arg.substr(9);
     if (arg.starts_with("--replay=")) return trireme::equivalence::equivalence_test::replay(std::string(arg.substr(9)));
   }
+  if (!device.empty()) return trireme::equivalence::equivalence_test::run_on_device(seed, std::max(cases, 1U), device);
   return cases > 0 ? trireme::equivalence::equivalence_test::run_many(seed, cases) : RUN_ALL_TESTS();
 }

@@ -53,6 +53,7 @@ struct Tally {
   };
   Outputs in_wide, in_bf16;  // of graphs that compute in f32 or f64, and in bf16
 };
-Tally run_seeds(uint32_t first, uint32_t count, bool shrink);
+// On the device that each draws, or, with a name, cases of fast numerics on that one.
+Tally run_seeds(uint32_t first, uint32_t count, bool shrink, const std::string& device = "");
 
 }  // namespace trireme::equivalence

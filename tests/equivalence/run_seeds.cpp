@@ -31,13 +31,14 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
 
 }  // namespace
 
-Tally run_seeds(uint32_t first, uint32_t count, bool shrink) {
+Tally run_seeds(uint32_t first, uint32_t count, bool shrink, const std::string& device) {
   Tally tally;
   for (uint32_t from = first; from < first + count; from += kBatch) {
     std::vector<Case> cases;
     for (uint32_t seed = from; seed < std::min(from + kBatch, first + count); ++seed) {
       try {
-        cases.push_back(random_case(seed));
+        Case& test = cases.emplace_back(random_case(seed));
+        if (!device.empty() && test.numerics == Numerics::kFast) test.device = device, test.lingers = false;
       } catch (const std::exception& e) {
         tally.failure = fmt::format("seed {}: no case can be made: {}", seed, e.what());
         return tally;

@@ -1,8 +1,9 @@
 // What runs on the CPU runs to the same bits on a device whose memory the host cannot touch and whose streams take
-// their time.
+// their time, and within the bounds of its arithmetic on a GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <mutex>
 
 #include "trireme/backend/device.h"
@@ -92,6 +93,46 @@ std::vector<const OpDef*> ops_with_kernels() {
 INSTANTIATE_TEST_SUITE_P(Ops, DeviceWalk, testing::ValuesIn(ops_with_kernels()),
                          [](const auto& test) { return std::string(test.param->name); });
 
+// Null on a host without a GPU.
+std::shared_ptr<Device> gpu_of_host() {
+  try {
+    return make_device("cuda");
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kUnsupported) throw;
+    return nullptr;
+  }
+}
+
+using DeviceWalkOnCuda = DeviceWalk;
+
+TEST_P(DeviceWalkOnCuda, an_op_computes_what_its_reference_does) {
+  const std::shared_ptr<Device> gpu = gpu_of_host();
+  if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
+  const OpDef& op = *GetParam();
+  for (const Example& example : op.examples()) {
+    const std::vector<HostTensor> operands = conformance::operands_of(example, 1);
+    const ExecutionPlan here = plan_of_example(cpu_device(), op, example);
+    const ExecutionPlan there = plan_of_example(*gpu, op, example);
+    const std::vector<std::string> want = results_of_plan(cpu_device(), here, operands);
+    const std::vector<std::string> got = results_of_plan(*gpu, there, operands);
+    EXPECT_EQ(results_of_plan(*gpu, there, operands), got) << "other bits, " << conformance::describe(op, example);
+    const std::vector<TensorType> types = conformance::results_of(op, example);
+    int64_t length = 1;
+    for (const TensorType& type : example.in) length = std::max(length, type.elements());
+    for (size_t i = 0; i < types.size(); ++i) {
+      const HostTensor expected(types[i]), found(types[i]);
+      std::memcpy(expected.view().data, want[i].data(), want[i].size());
+      std::memcpy(found.view().data, got[i].data(), got[i].size());
+      const double size = std::max(conformance::magnitude(operands), conformance::magnitude({&expected, 1}));
+      EXPECT_EQ(conformance::difference(found, expected, conformance::tolerance(types[i].dtype, length, size)), "")
+          << "result " << i << " by " << std::string(there.actions[0].kernel) << " of " << conformance::describe(op, example);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, DeviceWalkOnCuda, testing::ValuesIn(ops_with_kernels()),
+                         [](const auto& test) { return std::string(test.param->name); });
+
 // -- steps ----------------------------------------------------------------------------------------
 
 struct Steps {
@@ -159,6 +200,18 @@ TEST(ExecutorOnGuarded, has_the_bits_of_the_cpu_on_any_number_of_ranks) {
   }
 }
 
+TEST(ExecutorOnCuda, computes_what_the_cpu_does_on_any_number_of_ranks) {
+  const std::shared_ptr<Device> gpu = gpu_of_host();
+  if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
+  for (const int ranks : {1, 2, 3}) {
+    for (const std::string transport : {"threads", "shm"}) {
+      const Steps here = steps_on(cpu_device(), ranks, transport);
+      const Steps there = steps_on(*gpu, ranks, transport);
+      EXPECT_THAT(there.losses, testing::Pointwise(testing::FloatNear(1e-5F), here.losses)) << ranks << transport;
+    }
+  }
+}
+
 TEST(ExecutorOnGuarded, what_is_sent_is_staged_on_the_host_and_the_plan_has_the_bytes) {
   const std::shared_ptr<Device> guarded = make_device("guarded");
   const Graph graph = small_step();
@@ -196,8 +249,7 @@ TEST(ExecutorOnGuarded, views_of_its_memory_are_not_the_hosts) {
               HasSubstr("input 'w' is f32[24,16]; it cannot be written from f32[2]"));
 }
 
-TEST(ExecutorOnGuarded, an_error_of_a_kernel_says_which_one) {
-  const std::shared_ptr<Device> guarded = make_device("guarded");
+std::string error_of_a_wrong_id(Device& device) {
   Graph graph;
   const Tensor table(graph, graph.add_input("table", {DType::kF32, {4, 2}}, Role::kParameter));
   const Tensor ids(graph, graph.add_input("ids", {DType::kI32, {3}}, Role::kData));
@@ -206,11 +258,21 @@ TEST(ExecutorOnGuarded, an_error_of_a_kernel_says_which_one) {
   graph.set_scope("");
   graph.add_output("y", exp(rows).id());
   const ExecutionPlan plan =
-      plan_execution(run_passes(partition(graph, data_parallel(graph, 1))), {.device = guarded.get()});
-  Executor executor(plan, {.device = guarded.get()});
+      plan_execution(run_passes(partition(graph, data_parallel(graph, 1))), {.device = &device});
+  Executor executor(plan, {.device = &device});
   executor.write_input("table", HostTensor(TensorType{DType::kF32, {4, 2}}).view());
   executor.write_input("ids", HostTensor::of<int32_t>({3}, std::vector<int32_t>{0, 9, 1}).view());
-  EXPECT_THAT(device_error([&] { executor.run(); }), HasSubstr("in embedding at 'wte'"));
+  return device_error([&] { executor.run(); });
+}
+
+TEST(ExecutorOnGuarded, an_error_of_a_kernel_says_which_one) {
+  EXPECT_THAT(error_of_a_wrong_id(*make_device("guarded")), HasSubstr("in embedding at 'wte'"));
+}
+
+TEST(ExecutorOnCuda, an_error_of_a_kernel_says_which_one) {
+  const std::shared_ptr<Device> gpu = gpu_of_host();
+  if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
+  EXPECT_THAT(error_of_a_wrong_id(*gpu), testing::AllOf(HasSubstr("in embedding at 'wte'"), HasSubstr("id 9")));
 }
 
 // -- messages -------------------------------------------------------------------------------------
