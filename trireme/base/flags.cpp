@@ -62,6 +62,9 @@ constexpr std::array kFlags{
     Flag{"TORCHELASTIC_RESTART_COUNT", "0..", "How often torchrun has started the job again."},
     Flag{"TORCHELASTIC_USE_AGENT_STORE", "True|False",
          "True: torchrun itself listens on MASTER_PORT, so rank 0 takes the next free port."},
+    Flag{"CUDA_HOME", "folder",
+         "Where the device cuda looks for lib64/libnvrtc.so and libcublas.so if the system does not find them. Default "
+         "/usr/local/cuda."},
     Flag{"OMPI_COMM_WORLD_RANK", "0..", "Rank of this process when mpirun starts it."},
     Flag{"OMPI_COMM_WORLD_SIZE", "1..", "Number of ranks when mpirun starts them."},
     Flag{"OMPI_COMM_WORLD_LOCAL_RANK", "0..", "Rank among those of this host under mpirun."},

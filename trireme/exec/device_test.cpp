@@ -10,6 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/executor.h"
 #include "trireme/op/conformance.h"
+#include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"
@@ -105,17 +106,14 @@ std::shared_ptr<Device> gpu_of_host() {
 
 using DeviceWalkOnCuda = DeviceWalk;
 
-TEST_P(DeviceWalkOnCuda, an_op_computes_what_its_reference_does) {
-  const std::shared_ptr<Device> gpu = gpu_of_host();
-  if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
-  const OpDef& op = *GetParam();
-  for (const Example& example : op.examples()) {
+void expect_on_gpu_what_the_cpu_computes(Device& gpu, const OpDef& op, const std::vector<Example>& examples) {
+  for (const Example& example : examples) {
     const std::vector<HostTensor> operands = conformance::operands_of(example, 1);
     const ExecutionPlan here = plan_of_example(cpu_device(), op, example);
-    const ExecutionPlan there = plan_of_example(*gpu, op, example);
+    const ExecutionPlan there = plan_of_example(gpu, op, example);
     const std::vector<std::string> want = results_of_plan(cpu_device(), here, operands);
-    const std::vector<std::string> got = results_of_plan(*gpu, there, operands);
-    EXPECT_EQ(results_of_plan(*gpu, there, operands), got) << "other bits, " << conformance::describe(op, example);
+    const std::vector<std::string> got = results_of_plan(gpu, there, operands);
+    EXPECT_EQ(results_of_plan(gpu, there, operands), got) << "other bits, " << conformance::describe(op, example);
     const std::vector<TensorType> types = conformance::results_of(op, example);
     int64_t length = 1;
     for (const TensorType& type : example.in) length = std::max(length, type.elements());
@@ -125,8 +123,39 @@ TEST_P(DeviceWalkOnCuda, an_op_computes_what_its_reference_does) {
       std::memcpy(found.view().data, got[i].data(), got[i].size());
       const double size = std::max(conformance::magnitude(operands), conformance::magnitude({&expected, 1}));
       EXPECT_EQ(conformance::difference(found, expected, conformance::tolerance(types[i].dtype, length, size)), "")
-          << "result " << i << " by " << std::string(there.actions[0].kernel) << " of " << conformance::describe(op, example);
+          << "result " << i << " by " << std::string(there.actions[0].kernel) << " of "
+          << conformance::describe(op, example);
     }
+  }
+}
+
+TEST_P(DeviceWalkOnCuda, an_op_computes_what_its_reference_does) {
+  const std::shared_ptr<Device> gpu = gpu_of_host();
+  if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
+  expect_on_gpu_what_the_cpu_computes(*gpu, *GetParam(), GetParam()->examples());
+}
+
+// Sizes from which on other kernels are taken than for the small examples of ops.
+TEST(ExecutorOnCuda, long_attention_and_long_sums_are_what_the_cpu_computes) {
+  const std::shared_ptr<Device> gpu = gpu_of_host();
+  if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const TensorType q{dtype, {2, 256, 4, 24}}, k{dtype, {2, 300, 2, 24}}, alike{dtype, {2, 300, 4, 24}};
+    const TensorType lse{DType::kF32, {2, 4, 256}};
+    for (const bool causal : {false, true}) {
+      const Attrs attrs = Attrs::of(AttentionAttrs{.causal = causal});
+      expect_on_gpu_what_the_cpu_computes(*gpu, op("attention"), {{{q, k, k}, attrs}, {{q, alike, alike}, attrs}});
+      const std::vector<Fill> fill(4);
+      Example grad{{q, k, k, q, lse, q}, attrs, fill};
+      grad.fill.push_back({Fill::Kind::kUniform, 6, 7});
+      Example of_alike = grad;
+      of_alike.in[1] = of_alike.in[2] = alike;
+      expect_on_gpu_what_the_cpu_computes(*gpu, op("attention_grad"), {grad, of_alike});
+    }
+    const TensorType tall{dtype, {3000, 70}};
+    expect_on_gpu_what_the_cpu_computes(
+        *gpu, op("reduce_sum"),
+        {{{tall}, Attrs::of(ReduceAttrs{{0}, false})}, {{{dtype, {2, 70000}}}, Attrs::of(ReduceAttrs{{1}, false})}});
   }
 }
 
@@ -257,8 +286,7 @@ std::string error_of_a_wrong_id(Device& device) {
   const Tensor rows = embedding(table, ids);
   graph.set_scope("");
   graph.add_output("y", exp(rows).id());
-  const ExecutionPlan plan =
-      plan_execution(run_passes(partition(graph, data_parallel(graph, 1))), {.device = &device});
+  const ExecutionPlan plan = plan_execution(run_passes(partition(graph, data_parallel(graph, 1))), {.device = &device});
   Executor executor(plan, {.device = &device});
   executor.write_input("table", HostTensor(TensorType{DType::kF32, {4, 2}}).view());
   executor.write_input("ids", HostTensor::of<int32_t>({3}, std::vector<int32_t>{0, 9, 1}).view());

@@ -198,8 +198,10 @@ int shared_bytes(const KernelArgs& args, int tiles) {
 }
 
 Handle attention_function(const KernelArgs& args, const char* name, int tiles) {
-  const std::string source = attention_source(args.in[0].type.dtype, args.in[0].type.shape[3]);
-  return CudaStream::of(args).gpu().function(source, name, shared_bytes(args, tiles));
+  const DType dtype = args.in[0].type.dtype;
+  const int64_t head_size = args.in[0].type.shape[3];
+  return CudaStream::of(args).gpu().function(
+      {name, dtype, head_size}, [&] { return attention_source(dtype, head_size); }, shared_bytes(args, tiles));
 }
 
 // As the kernels have them; of f64, with a scale of twice the bytes.
@@ -221,7 +223,9 @@ AttentionCall<W> call_of(const KernelArgs& args) {
           number(q[2]),
           number(k[2]),
           static_cast<W>(scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(q[3]))),
-          seen == KeysSeen::kAll ? 0 : seen == KeysSeen::kUpToOwn ? 1 : 2};
+          seen == KeysSeen::kAll       ? 0
+          : seen == KeysSeen::kUpToOwn ? 1
+                                       : 2};
 }
 
 CudaStream::Grid tiles_of(const KernelArgs& args, size_t rows_of, int tiles) {
@@ -248,13 +252,8 @@ void backward(const KernelArgs& args) {
   constexpr int kTiles = 4;
   CudaStream& stream = CudaStream::of(args);
   const AttentionCall<W> call = call_of<W>(args);
-  const std::byte* const delta = args.scratch.data();
-  const Shape& q = args.in[0].type.shape;
-  const int64_t queries = q[0] * q[1] * q[2];
-  constexpr int64_t kWarps = kAttentionThreads / 32;
-  stream.run(attention_function(args, "attention_delta", 0),
-             {.blocks = (queries + kWarps - 1) / kWarps, .threads = kAttentionThreads},
-             {&args.in[3].data, &args.in[5].data, &delta, &queries, &call.s, &call.h});
+  std::byte* const delta = args.scratch.data();
+  run_attention_delta(args, delta);
   stream.run(attention_function(args, "attention_grad_keys", kTiles), tiles_of(args, 1, kTiles),
              {&args.in[0].data, &args.in[1].data, &args.in[2].data, &args.in[4].data, &args.in[5].data, &delta,
               &args.out[1].data, &args.out[2].data, &call});
@@ -284,6 +283,16 @@ int64_t attention_grad_scratch(const TypeArgs& args) {
 }
 
 }  // namespace
+
+void run_attention_delta(const KernelArgs& args, std::byte* delta) {
+  const Shape& q = args.in[0].type.shape;
+  const int64_t queries = q[0] * q[1] * q[2];
+  const int s = static_cast<int>(q[1]), h = static_cast<int>(q[2]);
+  constexpr int64_t kWarps = kAttentionThreads / 32;
+  CudaStream::of(args).run(attention_function(args, "attention_delta", 0),
+                           {.blocks = (queries + kWarps - 1) / kWarps, .threads = kAttentionThreads},
+                           {&args.in[3].data, &args.in[5].data, &delta, &queries, &s, &h});
+}
 
 std::string attention_source(DType dtype, int64_t head_size) {
   return fmt::format("{}#define D {}\n{}", prelude(dtype), head_size, kAttentionSource);

@@ -1,9 +1,11 @@
-// The device cuda: a GPU of NVIDIA's, through its driver. cuda:1 is the second of those that CUDA_VISIBLE_DEVICES leaves.
+// The device cuda: a GPU of NVIDIA's, through its driver. cuda:1 is the second of those that CUDA_VISIBLE_DEVICES
+// leaves; cuda is the one that falls to this rank of the host.
 #include <charconv>
 
 #include "trireme/backend/cuda/kernels.h"
 #include "trireme/backend/cuda/stream.h"
 #include "trireme/base/error.h"
+#include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 
 namespace trireme {
@@ -70,12 +72,30 @@ class CudaDevice : public Device {
 
 }  // namespace cuda
 
+namespace cuda {
+namespace {
+
+// The ranks of a host take its GPUs in turn.
+int gpu_of_this_rank() {
+  constexpr int64_t kMost = 1 << 20;
+  int count = 0;
+  check(driver().device_count(&count), "counting the GPUs");
+  for (const char* name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
+    if (const std::optional<int64_t> rank = flag_int(name, 0, kMost))
+      return static_cast<int>(*rank % std::max(count, 1));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace cuda
+
 std::shared_ptr<Device> make_cuda(std::string_view told) {
   int ordinal = 0;
   const char* const end = told.data() + told.size();
   const bool is_number = told.empty() || (std::from_chars(told.data(), end, ordinal).ptr == end && ordinal >= 0);
   require(is_number, "the device 'cuda' is told '{}'; it must be the number of a GPU, as in cuda:0", told);
-  return std::make_shared<cuda::CudaDevice>(ordinal);
+  return std::make_shared<cuda::CudaDevice>(told.empty() ? cuda::gpu_of_this_rank() : ordinal);
 }
 
 }  // namespace trireme

@@ -2,10 +2,10 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/flags.h"
 
 namespace trireme::cuda {
 namespace {
@@ -14,10 +14,8 @@ namespace {
 // toolkit's folder where it is not among those that the system searches.
 std::vector<std::string> toolkit_names(const std::string& library) {
   std::vector<std::string> out;
-  const char* const home = std::getenv("CUDA_HOME");
-  for (const std::string& folder : {std::string(), home == nullptr ? std::string() : std::string(home) + "/lib64/",
-                                    std::string("/usr/local/cuda/lib64/")}) {
-    if (folder.empty() && !out.empty()) continue;
+  const std::string home = flag_text("CUDA_HOME").value_or("/usr/local/cuda");
+  for (const std::string& folder : {std::string(), home + "/lib64/"}) {
     for (const char* version : {".so.13", ".so.12", ".so"}) out.push_back(folder + library + version);
   }
   return out;

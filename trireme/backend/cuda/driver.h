@@ -12,8 +12,8 @@
 namespace trireme::cuda {
 
 using DevicePtr = unsigned long long;  // CUdeviceptr; with unified addressing also an address of the host
-using Handle = void*;                  // CUcontext, CUstream, CUevent, CUmodule, CUfunction, nvrtcProgram, cublasHandle_t
-using Status = int;                    // 0: well
+using Handle = void*;  // CUcontext, CUstream, CUevent, CUmodule, CUfunction, nvrtcProgram, cublasHandle_t
+using Status = int;    // 0: well
 
 constexpr int kMajor = 75, kMinor = 76, kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_*
 constexpr int kMaxDynamicShared = 8;                            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -22,33 +22,33 @@ constexpr unsigned kNoTiming = 2;                               // CU_EVENT_DISA
 constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OUT_OF_MEMORY
 
 // One line a function: its place in the table, the name in the library, what it takes.
-#define TRIREME_CUDA_DRIVER(X)                                                                                      \
-  X(init, "cuInit", (unsigned))                                                                                     \
-  X(error_name, "cuGetErrorName", (Status, const char**))                                                           \
-  X(error_text, "cuGetErrorString", (Status, const char**))                                                         \
-  X(device_count, "cuDeviceGetCount", (int*))                                                                       \
-  X(device_get, "cuDeviceGet", (int*, int))                                                                         \
-  X(device_name, "cuDeviceGetName", (char*, int, int))                                                              \
-  X(device_attribute, "cuDeviceGetAttribute", (int*, int, int))                                                     \
-  X(device_memory, "cuDeviceTotalMem_v2", (size_t*, int))                                                           \
-  X(context_retain, "cuDevicePrimaryCtxRetain", (Handle*, int))                                                     \
-  X(context_set, "cuCtxSetCurrent", (Handle))                                                                       \
-  X(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                             \
-  X(allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                                                \
-  X(release, "cuMemFree_v2", (DevicePtr))                                                                           \
-  X(copy, "cuMemcpyAsync", (DevicePtr to, DevicePtr from, size_t, Handle stream))                                   \
-  X(fill, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, Handle stream))                                     \
-  X(stream_create, "cuStreamCreate", (Handle*, unsigned))                                                           \
-  X(stream_destroy, "cuStreamDestroy_v2", (Handle))                                                                 \
-  X(stream_synchronize, "cuStreamSynchronize", (Handle))                                                            \
-  X(stream_wait, "cuStreamWaitEvent", (Handle, Handle, unsigned))                                                   \
-  X(event_create, "cuEventCreate", (Handle*, unsigned))                                                             \
-  X(event_destroy, "cuEventDestroy_v2", (Handle))                                                                   \
-  X(event_record, "cuEventRecord", (Handle, Handle))                                                                \
-  X(module_load, "cuModuleLoadData", (Handle*, const void*))                                                        \
-  X(module_function, "cuModuleGetFunction", (Handle*, Handle, const char*))                                         \
-  X(function_attribute, "cuFuncSetAttribute", (Handle, int, int))                                                   \
-  X(launch, "cuLaunchKernel",                                                                                       \
+#define TRIREME_CUDA_DRIVER(X)                                                                                        \
+  X(init, "cuInit", (unsigned))                                                                                       \
+  X(error_name, "cuGetErrorName", (Status, const char**))                                                             \
+  X(error_text, "cuGetErrorString", (Status, const char**))                                                           \
+  X(device_count, "cuDeviceGetCount", (int*))                                                                         \
+  X(device_get, "cuDeviceGet", (int*, int))                                                                           \
+  X(device_name, "cuDeviceGetName", (char*, int, int))                                                                \
+  X(device_attribute, "cuDeviceGetAttribute", (int*, int, int))                                                       \
+  X(device_memory, "cuDeviceTotalMem_v2", (size_t*, int))                                                             \
+  X(context_retain, "cuDevicePrimaryCtxRetain", (Handle*, int))                                                       \
+  X(context_set, "cuCtxSetCurrent", (Handle))                                                                         \
+  X(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                               \
+  X(allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                                                  \
+  X(release, "cuMemFree_v2", (DevicePtr))                                                                             \
+  X(copy, "cuMemcpyAsync", (DevicePtr to, DevicePtr from, size_t, Handle stream))                                     \
+  X(fill, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, Handle stream))                                       \
+  X(stream_create, "cuStreamCreate", (Handle*, unsigned))                                                             \
+  X(stream_destroy, "cuStreamDestroy_v2", (Handle))                                                                   \
+  X(stream_synchronize, "cuStreamSynchronize", (Handle))                                                              \
+  X(stream_wait, "cuStreamWaitEvent", (Handle, Handle, unsigned))                                                     \
+  X(event_create, "cuEventCreate", (Handle*, unsigned))                                                               \
+  X(event_destroy, "cuEventDestroy_v2", (Handle))                                                                     \
+  X(event_record, "cuEventRecord", (Handle, Handle))                                                                  \
+  X(module_load, "cuModuleLoadData", (Handle*, const void*))                                                          \
+  X(module_function, "cuModuleGetFunction", (Handle*, Handle, const char*))                                           \
+  X(function_attribute, "cuFuncSetAttribute", (Handle, int, int))                                                     \
+  X(launch, "cuLaunchKernel",                                                                                         \
     (Handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, \
      unsigned shared_bytes, Handle stream, void** parameters, void** extra))
 
@@ -67,14 +67,14 @@ constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OU
 constexpr int kF32 = 0, kF64 = 1, kBF16 = 14;
 constexpr int kSumF32 = 68, kSumF64 = 70;
 
-#define TRIREME_CUDA_BLAS(X)                                                                                           \
-  X(create, "cublasCreate_v2", (Handle*))                                                                              \
-  X(destroy, "cublasDestroy_v2", (Handle))                                                                             \
-  X(set_stream, "cublasSetStream_v2", (Handle, Handle))                                                                \
-  X(set_workspace, "cublasSetWorkspace_v2", (Handle, void*, size_t))                                                   \
-  X(product, "cublasGemmStridedBatchedEx",                                                                             \
-    (Handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* a, int a_type,      \
-     int lda, long long a_step, const void* b, int b_type, int ldb, long long b_step, const void* beta, void* c,       \
+#define TRIREME_CUDA_BLAS(X)                                                                                      \
+  X(create, "cublasCreate_v2", (Handle*))                                                                         \
+  X(destroy, "cublasDestroy_v2", (Handle))                                                                        \
+  X(set_stream, "cublasSetStream_v2", (Handle, Handle))                                                           \
+  X(set_workspace, "cublasSetWorkspace_v2", (Handle, void*, size_t))                                              \
+  X(product, "cublasGemmStridedBatchedEx",                                                                        \
+    (Handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* a, int a_type, \
+     int lda, long long a_step, const void* b, int b_type, int ldb, long long b_step, const void* beta, void* c,  \
      int c_type, int ldc, long long c_step, int batches, int sums, int algorithm))
 
 #define TRIREME_CUDA_MEMBER(member, name, arguments) Status(*member) arguments;

@@ -110,11 +110,11 @@ std::string adam_code(const ElementCall& call) {
   const auto& attrs = call.types.attrs.as<AdamAttrs>();
   // The step's own numbers are few and need the bits of double; elements do not.
   return fmt::format(
-      "const double lr = x4; const float c1 = (float)(1 - pow({b1}, (double)x5)), c2 = (float)(1 - pow({b2}, (double)x5));\n"
+      "const double lr = x4; const W c1 = (W)(1 - pow({b1}, (double)x5)), c2 = (W)(1 - pow({b2}, (double)x5));\n"
       "const W g = (W)x6 * x1 + (W){l2} * x0;\n"
       "y1 = (W){b1} * x2 + (W){one_b1} * g;\n"
       "y2 = (W){b2} * x3 + (W){one_b2} * g * g;\n"
-      "y0 = (W)(1 - lr * {decay}) * x0 - (W)lr * (y1 / (W)c1 / (sqrt(y2 / (W)c2) + (W){eps}));",
+      "y0 = (W)(1 - lr * {decay}) * x0 - (W)lr * (y1 / c1 / (sqrt(y2 / c2) + (W){eps}));",
       fmt::arg("b1", number(attrs.beta1)), fmt::arg("b2", number(attrs.beta2)),
       fmt::arg("one_b1", number(1 - attrs.beta1)), fmt::arg("one_b2", number(1 - attrs.beta2)),
       fmt::arg("eps", number(attrs.eps)), fmt::arg("decay", number(attrs.decoupled ? attrs.weight_decay : 0)),
@@ -179,12 +179,20 @@ const std::map<std::string_view, std::string_view>& plain_code() {
 }
 
 const std::map<std::string_view, Code>& code_of_calls() {
-  static const std::map<std::string_view, Code> code = {
-      {"scale", scale_code},         {"add_scalar", add_scalar_code},   {"pow_scalar", pow_scalar_code},
-      {"clamp", clamp_code},         {"gelu", gelu_code},               {"gelu_grad", gelu_grad_code},
-      {"cast", cast_code},           {"full", full_code},              {"fill_beyond", fill_beyond_code},
-      {"dropout", dropout_code},     {"adam_update", adam_code},        {"sgd_update", sgd_code},
-      {"huber", huber_code},         {"sgd_plain_update", sgd_plain_code}};
+  static const std::map<std::string_view, Code> code = {{"scale", scale_code},
+                                                        {"add_scalar", add_scalar_code},
+                                                        {"pow_scalar", pow_scalar_code},
+                                                        {"clamp", clamp_code},
+                                                        {"gelu", gelu_code},
+                                                        {"gelu_grad", gelu_grad_code},
+                                                        {"cast", cast_code},
+                                                        {"full", full_code},
+                                                        {"fill_beyond", fill_beyond_code},
+                                                        {"dropout", dropout_code},
+                                                        {"adam_update", adam_code},
+                                                        {"sgd_update", sgd_code},
+                                                        {"huber", huber_code},
+                                                        {"sgd_plain_update", sgd_plain_code}};
   return code;
 }
 

@@ -16,10 +16,9 @@ struct ElementCall {
   const KernelArgs* args = nullptr;  // null: every piece is whole
 };
 
-// Statements that make y0, y1, ... of x0, x1, ..., which have the wide types of the results and operands ("float" of f32
-// and bf16, "double" of f64, "i64" of integers and bool). W is that of y0. Ops that ask where an
-// element is read i0, i1, ..., its coordinates in its piece. Nothing for an op that works on more than one element at a
-// time.
+// Statements that make y0, y1, ... of x0, x1, ..., which have the wide types of the results and operands ("float" of
+// f32 and bf16, "double" of f64, "i64" of integers and bool). W is that of y0. Ops that ask where an element is read
+// i0, i1, ..., its coordinates in its piece. Nothing for an op that works on more than one element at a time.
 std::optional<std::string> element_code(const ElementCall& call);
 std::vector<std::string_view> ops_with_element_code();
 // Whether the op's code asks for i0, i1, ...

@@ -20,9 +20,9 @@ struct FusedWork {
   RowSteps steps;
   std::vector<TensorType> types;  // of values
   std::vector<Group> groups;
-  std::vector<int64_t> offsets;   // of values between steps, in the scratch; -1: not there
-  int64_t between_bytes = 0;      // of all of them
-  int64_t kernel_bytes = 0;       // then, what one kernel needs at most
+  std::vector<int64_t> offsets;  // of values between steps, in the scratch; -1: not there
+  int64_t between_bytes = 0;     // of all of them
+  int64_t kernel_bytes = 0;      // then, what one kernel needs at most
   std::string why_not;
 };
 

@@ -38,14 +38,14 @@ Gpu::Gpu(int ordinal) {
   check(driver().context_retain(&context_, device), "starting the GPU");
 }
 
-Handle Gpu::function(const std::string& source, const char* name, int shared_bytes) {
+Handle Gpu::function(const std::string& source, const std::string& name, int shared_bytes) {
   const std::lock_guard lock(mutex_);
   use();
   Handle& module = modules_[source];
   if (module == nullptr)
     check(driver().module_load(&module, compiled(source, name, capability_).data()), "loading a kernel");
   Handle function = nullptr;
-  check(driver().module_function(&function, module, name), "finding a kernel");
+  check(driver().module_function(&function, module, name.c_str()), "finding a kernel");
   constexpr int kUsualShared = 48 << 10;
   if (shared_bytes > kUsualShared)
     check(driver().function_attribute(function, kMaxDynamicShared, shared_bytes), "asking for shared memory");

@@ -1,12 +1,14 @@
 // A GPU of this host: its context, and the functions compiled for it. One a process and GPU, kept to the end.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <mutex>
 #include <span>
 #include <string>
 
 #include "trireme/backend/cuda/driver.h"
+#include "trireme/tensor/dtype.h"
 
 namespace trireme::cuda {
 
@@ -27,7 +29,26 @@ class Gpu {
 
   // The kernel of this name in this source, which is compiled when it is first asked for. With more shared memory than
   // 48 KiB, that must be said here.
-  Handle function(const std::string& source, const char* name, int shared_bytes = 0);
+  Handle function(const std::string& source, const std::string& name, int shared_bytes = 0);
+
+  // The same for sources that are asked for in every call and made from a type and a size. Names are literals: one that
+  // stands elsewhere is another.
+  struct Wanted {
+    const char* name;
+    DType dtype = DType::kF32;
+    int64_t size = 0;
+    auto operator<=>(const Wanted&) const = default;
+  };
+  template <class MakeSource>
+  Handle function(const Wanted& wanted, const MakeSource& source, int shared_bytes = 0) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = functions_.find(wanted); found != functions_.end()) return found->second;
+    }
+    const Handle made = function(source(), std::string(wanted.name), shared_bytes);
+    const std::lock_guard lock(mutex_);
+    return functions_[wanted] = made;
+  }
 
  private:
   explicit Gpu(int ordinal);
@@ -37,7 +58,8 @@ class Gpu {
   int64_t memory_bytes_ = 0;
   int multiprocessors_ = 0;
   std::mutex mutex_;
-  std::map<std::string, Handle, std::less<>> modules_;  // by source
+  std::map<std::string, Handle> modules_;  // by source
+  std::map<Wanted, Handle> functions_;
 };
 
 }  // namespace trireme::cuda

@@ -35,4 +35,7 @@ std::string no_float(const TypeArgs& args);
 // stored; W: as they are computed with; S: of statistics), load and store.
 std::string prelude(DType dtype);
 
+// Of a call of attention_grad: delta[b,h,i] = dout . out, in the type that is computed with (attention.cpp).
+void run_attention_delta(const KernelArgs& args, std::byte* delta);
+
 }  // namespace trireme::cuda

@@ -77,7 +77,8 @@ void move_elements(CudaStream& stream, const View& from, const Steps& from_steps
   std::byte* const target = to.data + to_steps.first * bytes;
   if (moved.rank == 0 || (moved.rank == 1 && moved.from[0] == 1 && moved.to[0] == 1))
     return stream.move(address(target), address(source), n * bytes);
-  const Handle function = stream.gpu().function(move_source(), fmt::format("move{}", bytes).c_str());
+  const char* const name = bytes == 1 ? "move1" : bytes == 2 ? "move2" : bytes == 4 ? "move4" : "move8";
+  const Handle function = stream.gpu().function({name}, move_source);
   const int64_t blocks = std::min<int64_t>((n + kMoveThreads - 1) / kMoveThreads, 16 * stream.gpu().multiprocessors());
   stream.run(function, {.blocks = blocks, .threads = kMoveThreads},
              std::initializer_list<const void*>{&source, &target, &n, &moved});
@@ -156,9 +157,8 @@ std::string move_source() {
 
 std::span<const CudaKernel> movement_kernels() {
   static const CudaKernel kernels[] = {
-      {"reshape", "copy", run_reshape},   {"transpose", "move", run_transpose},
-      {"slice", "move", run_slice},       {"concat", "move", run_concat},
-      {"split", "move", run_split},       {"pad", "move", run_pad, why_no_pad},
+      {"reshape", "copy", run_reshape}, {"transpose", "move", run_transpose}, {"slice", "move", run_slice},
+      {"concat", "move", run_concat},   {"split", "move", run_split},         {"pad", "move", run_pad, why_no_pad},
   };
   return kernels;
 }

@@ -1,6 +1,7 @@
 // Products of matrices, by cuBLAS. f32 is computed as f32, not as TF32.
+#include "trireme/backend/cuda/products.h"
+
 #include "trireme/backend/cuda/kernels.h"
-#include "trireme/backend/cuda/stream.h"
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
 
@@ -11,7 +12,7 @@ namespace {
 struct BlasProduct {
   int64_t batches = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  bool a_of_each = true, b_of_each = true;  // whether each batch has one of its own
+  bool b_of_each = true;  // whether each batch has one of its own
 };
 
 int64_t columns_of(const Shape& shape) {
@@ -58,27 +59,12 @@ BlasProduct of_multi_linear_input_grad(const TypeArgs& args) {
   return {.m = rows_before(y, 2), .n = w[0], .k = w[1] * w[2], .transpose_b = true};
 }
 
-int type_for_blas(DType dtype) {
-  return dtype == DType::kF64 ? kF64 : dtype == DType::kBF16 ? kBF16 : kF32;
-}
-
-// In cuBLAS matrices lie column by column, so what it sees of a row-major one is its transpose: c' = b' a'.
 void run_product(const KernelArgs& args, const BlasProduct& p, double beta) {
-  CudaStream& stream = CudaStream::of(args);
-  const Handle handle = stream.blas(args.scratch);
-  const int in = type_for_blas(args.in[0].type.dtype), out = type_for_blas(args.out[0].type.dtype);
-  const bool wide = in == kF64;
-  const double alpha64 = 1, beta64 = beta;
-  const float alpha32 = 1, beta32 = static_cast<float>(beta);
-  const auto number = [](int64_t x) { return static_cast<int>(x); };
-  constexpr int kDefaultAlgorithm = -1;
-  check_blas(blas().product(handle, p.transpose_b ? 1 : 0, p.transpose_a ? 1 : 0, number(p.n), number(p.m), number(p.k),
-                            wide ? static_cast<const void*>(&alpha64) : &alpha32, args.in[1].data, in,
-                            number(p.transpose_b ? p.k : p.n), p.b_of_each ? p.k * p.n : 0, args.in[0].data, in,
-                            number(p.transpose_a ? p.m : p.k), p.a_of_each ? p.m * p.k : 0,
-                            wide ? static_cast<const void*>(&beta64) : &beta32, args.out[0].data, out, number(p.n),
-                            p.m * p.n, number(p.batches), wide ? kSumF64 : kSumF32, kDefaultAlgorithm),
-             "a product");
+  const DType in = args.in[0].type.dtype;
+  multiply(CudaStream::of(args), args.scratch, {.m = p.m, .n = p.n, .k = p.k, .batches = p.batches, .beta = beta},
+           {args.in[0].data, in, p.transpose_a ? p.m : p.k, p.m * p.k, p.transpose_a},
+           {args.in[1].data, in, p.transpose_b ? p.k : p.n, p.b_of_each ? p.k * p.n : 0, p.transpose_b},
+           {args.out[0].data, args.out[0].type.dtype, p.n, p.m * p.n});
 }
 
 using ProductOf = BlasProduct (*)(const TypeArgs& args);
@@ -113,13 +99,13 @@ std::string why_no_product(const TypeArgs& args) {
   return "";
 }
 
-// As much as NVIDIA advises for a large product on Hopper; a small one needs little.
+// A small one needs little.
 template <ProductOf kProduct>
 int64_t product_scratch(const TypeArgs& args) {
   const BlasProduct p = kProduct(args);
   constexpr double kLarge = 1 << 27;
   const double work = static_cast<double>(p.m * p.n) * static_cast<double>(p.k * p.batches);
-  return work < kLarge ? int64_t{1} << 20 : int64_t{32} << 20;
+  return work < kLarge ? int64_t{1} << 20 : kLargeWorkspace;
 }
 
 template <ProductOf kProduct>
@@ -128,6 +114,23 @@ CudaKernel product_kernel(std::string_view op, KernelFn* run_it = run<kProduct>)
 }
 
 }  // namespace
+
+// In cuBLAS matrices lie column by column, so what it sees of a row-major one is its transpose: c' = b' a'.
+void multiply(CudaStream& stream, std::span<std::byte> workspace, const Multiply& how, const Matrix& a, const Matrix& b,
+              const Matrix& c) {
+  const auto type_of = [](DType dtype) { return dtype == DType::kF64 ? kF64 : dtype == DType::kBF16 ? kBF16 : kF32; };
+  const bool wide = a.dtype == DType::kF64;
+  const double alpha64 = how.alpha, beta64 = how.beta;
+  const auto alpha32 = static_cast<float>(how.alpha), beta32 = static_cast<float>(how.beta);
+  const auto number = [](int64_t x) { return static_cast<int>(x); };
+  constexpr int kDefaultAlgorithm = -1;
+  check_blas(blas().product(stream.blas(workspace), b.is_transposed ? 1 : 0, a.is_transposed ? 1 : 0, number(how.n),
+                            number(how.m), number(how.k), wide ? static_cast<const void*>(&alpha64) : &alpha32, b.data,
+                            type_of(b.dtype), number(b.row), b.batch, a.data, type_of(a.dtype), number(a.row), a.batch,
+                            wide ? static_cast<const void*>(&beta64) : &beta32, c.data, type_of(c.dtype), number(c.row),
+                            c.batch, number(how.batches), wide ? kSumF64 : kSumF32, kDefaultAlgorithm),
+             "a product");
+}
 
 std::span<const CudaKernel> products_kernels() {
   static const CudaKernel kernels[] = {

@@ -1,5 +1,5 @@
-// reduce_sum, reduce_max, reduce_min and square_sum, over dimensions that lie beside each other. Parts of a long sum are
-// taken by several blocks and added in their order, so that a result has the same bits every time.
+// reduce_sum, reduce_max, reduce_min and square_sum, over dimensions that lie beside each other. Parts of a long sum
+// are taken by several blocks and added in their order, so that a result has the same bits every time.
 #include "trireme/backend/cuda/kernels.h"
 #include "trireme/backend/cuda/sources.h"
 #include "trireme/backend/cuda/stream.h"
@@ -107,26 +107,36 @@ REDUCTION(reduce_max, Max, T)
 REDUCTION(reduce_min, Min, T)
 )cuda";
 
-Handle reduce_function(const KernelArgs& args, std::string_view op, const char* part) {
-  return CudaStream::of(args).gpu().function(reduction_source(args.in[0].type.dtype),
-                                             fmt::format("{}_{}", op, part).c_str());
+// The three kernels of an op.
+struct ReductionNames {
+  std::string_view op;
+  const char *lines, *columns, *parts;
+};
+constexpr ReductionNames kReductions[] = {{"reduce_sum", "reduce_sum_lines", "reduce_sum_columns", "reduce_sum_parts"},
+                                          {"reduce_max", "reduce_max_lines", "reduce_max_columns", "reduce_max_parts"},
+                                          {"reduce_min", "reduce_min_lines", "reduce_min_columns", "reduce_min_parts"},
+                                          {"square_sum", "square_sum_lines", "square_sum_columns", "square_sum_parts"}};
+
+Handle reduce_function(const KernelArgs& args, const char* name) {
+  const DType dtype = args.in[0].type.dtype;
+  return CudaStream::of(args).gpu().function({name, dtype}, [&] { return reduction_source(dtype); });
 }
 
 // A part of the sum is a number of type W in the scratch.
-void reduce(const KernelArgs& args, std::string_view op) {
+void reduce(const KernelArgs& args, const ReductionNames& names) {
   CudaStream& stream = CudaStream::of(args);
-  const Reduced r = reduced_of(op, args.in[0].type, args.attrs);
+  const Reduced r = reduced_of(names.op, args.in[0].type, args.attrs);
   const int64_t parts = parts_of(r), part = (r.reduced + parts - 1) / parts, results = r.outer * r.inner;
   const std::byte* const scratch = args.scratch.data();
   if (r.inner == 1) {
-    stream.run(reduce_function(args, op, "lines"), {.blocks = r.outer, .threads = kReduceThreads, .blocks_y = parts},
+    stream.run(reduce_function(args, names.lines), {.blocks = r.outer, .threads = kReduceThreads, .blocks_y = parts},
                {&args.in[0].data, &scratch, &r.reduced, &part});
   } else {
     const CudaStream::Grid grid{
         .blocks = (r.inner + 31) / 32, .threads = kReduceThreads, .blocks_y = parts, .blocks_z = r.outer};
-    stream.run(reduce_function(args, op, "columns"), grid, {&args.in[0].data, &scratch, &r.reduced, &r.inner, &part});
+    stream.run(reduce_function(args, names.columns), grid, {&args.in[0].data, &scratch, &r.reduced, &r.inner, &part});
   }
-  stream.run(reduce_function(args, op, "parts"),
+  stream.run(reduce_function(args, names.parts),
              {.blocks = (results + kReduceThreads - 1) / kReduceThreads, .threads = kReduceThreads},
              {&scratch, &args.out[0].data, &results, &parts});
 }
@@ -145,13 +155,11 @@ int64_t reduction_scratch(std::string_view op, const TypeArgs& args) {
   return r.outer * r.inner * parts_of(r) * (args.in[0].dtype == DType::kF64 ? 8 : 4);
 }
 
-constexpr std::string_view kReductions[] = {"reduce_sum", "reduce_max", "reduce_min", "square_sum"};
-
 template <size_t kOp>
 constexpr CudaKernel reduction_kernel() {
-  return {kReductions[kOp], "parts", [](const KernelArgs& args) { reduce(args, kReductions[kOp]); },
-          [](const TypeArgs& args) { return why_no_reduction(kReductions[kOp], args); },
-          [](const TypeArgs& args) { return reduction_scratch(kReductions[kOp], args); }};
+  return {kReductions[kOp].op, "parts", [](const KernelArgs& args) { reduce(args, kReductions[kOp]); },
+          [](const TypeArgs& args) { return why_no_reduction(kReductions[kOp].op, args); },
+          [](const TypeArgs& args) { return reduction_scratch(kReductions[kOp].op, args); }};
 }
 
 }  // namespace

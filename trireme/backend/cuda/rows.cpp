@@ -181,7 +181,8 @@ extern "C" __global__ void norm_parameters_grad(const T* x, const S* means, cons
 )cuda";
 
 Handle row_function(const KernelArgs& args, const char* name) {
-  return CudaStream::of(args).gpu().function(row_source(args.in[0].type.dtype), name);
+  const DType dtype = args.in[0].type.dtype;
+  return CudaStream::of(args).gpu().function({name, dtype}, [&] { return row_source(dtype); });
 }
 
 struct Lines {

@@ -12,8 +12,8 @@
 
 namespace trireme::cuda {
 
-// What kernels find wrong with the numbers they read, such as an id that is in no table: the first of a stream, until it
-// is asked for. A kernel gets the address and its number, and notes the number, the value and its place.
+// What kernels find wrong with the numbers they read, such as an id that is in no table: the first of a stream, until
+// it is asked for. A kernel gets the address and its number, and notes the number, the value and its place.
 class Findings {
  public:
   explicit Findings(Gpu& gpu);

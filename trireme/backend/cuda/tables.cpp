@@ -62,7 +62,7 @@ extern "C" __global__ void rotary(const T* x, T* y, i64 pairs, int half, int hea
 )cuda";
 
 Handle table_function(const KernelArgs& args, DType dtype, const char* name) {
-  return CudaStream::of(args).gpu().function(table_source(dtype), name);
+  return CudaStream::of(args).gpu().function({name, dtype}, [&] { return table_source(dtype); });
 }
 
 struct Ids {
@@ -94,10 +94,9 @@ void run_embedding_grad(const KernelArgs& args) {
   stream.clear(address(args.out[0].data), args.out[0].bytes());
   const auto check =
       stream.check_in_call("embedding_grad: id {} at position {} of a vocabulary of {}; use 0 to {}", vocabulary);
-  stream.run(table_function(args, args.out[0].type.dtype, "embedding_grad"),
-             {.blocks = tokens, .threads = kTableThreads},
-             {&ids, &args.in[1].data, &args.out[0].data, &width, &tokens, &vocabulary, &start, &rows, &check.at,
-              &check.call});
+  stream.run(
+      table_function(args, args.out[0].type.dtype, "embedding_grad"), {.blocks = tokens, .threads = kTableThreads},
+      {&ids, &args.in[1].data, &args.out[0].data, &width, &tokens, &vocabulary, &start, &rows, &check.at, &check.call});
 }
 
 void run_rotary(const KernelArgs& args) {
@@ -106,10 +105,10 @@ void run_rotary(const KernelArgs& args) {
   const int half = static_cast<int>(shape[3] / 2), heads = static_cast<int>(shape[2]), inverse = attrs.inverse ? 1 : 0;
   const int64_t pairs = args.in[0].elements() / 2, positions = shape[1], start = args.in_start(0, 1);
   const Ids at = args.in.size() > 1 ? ids_of(args.in[1]) : Ids();
-  CudaStream::of(args).run(table_function(args, args.in[0].type.dtype, "rotary"),
-                           {.blocks = (pairs + kTableThreads - 1) / kTableThreads, .threads = kTableThreads},
-                           {&args.in[0].data, &args.out[0].data, &pairs, &half, &heads, &positions, &start, &at,
-                            &attrs.theta, &inverse});
+  CudaStream::of(args).run(
+      table_function(args, args.in[0].type.dtype, "rotary"),
+      {.blocks = (pairs + kTableThreads - 1) / kTableThreads, .threads = kTableThreads},
+      {&args.in[0].data, &args.out[0].data, &pairs, &half, &heads, &positions, &start, &at, &attrs.theta, &inverse});
 }
 
 std::string why_no_table_grad(const TypeArgs& args) {
