@@ -1,4 +1,4 @@
-"""One training step in PyTorch on CPU, measured as `trireme bench step` measures ours: one line of JSON.
+"""One training step in PyTorch, measured as `trireme bench step` measures ours: one line of JSON.
 
 Written as its users would for speed: fused AdamW, fused attention, gradients set to none, DDP over gloo with gradients
 in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile. `--tp` cuts the GPT's
@@ -21,6 +21,7 @@ PARSER.add_argument("--pp", type=int, default=1)
 PARSER.add_argument("--micro-batches", type=int, default=1)
 PARSER.add_argument("--schedule", choices=("gpipe", "1f1b", "interleaved", "zb-h1"), default="1f1b",
                     help="zb-h1: PyTorch's InterleavedZeroBubble, two stages a rank, which is what it has of that kind")
+PARSER.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: on one GPU, one rank")
 PARSER.add_argument("--bucket-mb", type=float, default=25, help="of DistributedDataParallel")
 ARGS = common.begin(PARSER)  # ends the process that starts several ranks, before it has loaded all of PyTorch
 
@@ -181,7 +182,7 @@ def run_pipeline(args):
 
     def step():
         losses = []
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+        with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
             schedule.step(*([x] if is_first else []), **({"target": y, "losses": losses} if is_last else {}))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -311,6 +312,7 @@ def run(args):
     if x.dim() == 4:
         x = x.permute(0, 3, 1, 2)  # [b,c,h,w] in channels-last
     y = y.long()
+    model, x, y = model.to(args.device), x.to(args.device), y.to(args.device)
     parameters = sum(p.numel() for p in model.parameters())
     if args.world > 1:
         import torch.distributed as dist
@@ -322,7 +324,7 @@ def run(args):
         model = torch.compile(model)
 
     def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+        with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
             loss = model(x, y)
         loss.backward()
         optimizer.step()

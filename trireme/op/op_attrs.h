@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/ir/attrs.h"
+#include "trireme/tensor/shape.h"
 
 namespace trireme {
 
@@ -153,6 +154,16 @@ struct CumsumAttrs {
 struct ArgmaxAttrs {
   int64_t dim = 0;
   static constexpr auto fields() { return std::tuple{field("dim", &ArgmaxAttrs::dim)}; }
+};
+
+struct IotaAttrs {
+  DType dtype = DType::kI32;
+  Shape shape;
+  int64_t dim = 0;
+  static constexpr auto fields() {
+    return std::tuple{field("dtype", &IotaAttrs::dtype), field("shape", &IotaAttrs::shape),
+                      field("dim", &IotaAttrs::dim)};
+  }
 };
 
 struct GeluAttrs {

@@ -67,15 +67,19 @@ constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OU
 constexpr int kF32 = 0, kF64 = 1, kBF16 = 14;
 constexpr int kSumF32 = 68, kSumF64 = 70;
 
-#define TRIREME_CUDA_BLAS(X)                                                                                      \
-  X(create, "cublasCreate_v2", (Handle*))                                                                         \
-  X(destroy, "cublasDestroy_v2", (Handle))                                                                        \
-  X(set_stream, "cublasSetStream_v2", (Handle, Handle))                                                           \
-  X(set_workspace, "cublasSetWorkspace_v2", (Handle, void*, size_t))                                              \
-  X(product, "cublasGemmStridedBatchedEx",                                                                        \
-    (Handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* a, int a_type, \
-     int lda, long long a_step, const void* b, int b_type, int ldb, long long b_step, const void* beta, void* c,  \
-     int c_type, int ldc, long long c_step, int batches, int sums, int algorithm))
+#define TRIREME_CUDA_BLAS(X)                                                                                       \
+  X(create, "cublasCreate_v2", (Handle*))                                                                          \
+  X(destroy, "cublasDestroy_v2", (Handle))                                                                         \
+  X(set_stream, "cublasSetStream_v2", (Handle, Handle))                                                            \
+  X(set_workspace, "cublasSetWorkspace_v2", (Handle, void*, size_t))                                               \
+  X(product, "cublasGemmStridedBatchedEx",                                                                         \
+    (Handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* a, int a_type,  \
+     int lda, long long a_step, const void* b, int b_type, int ldb, long long b_step, const void* beta, void* c,   \
+     int c_type, int ldc, long long c_step, int batches, int sums, int algorithm))                                 \
+  X(products, "cublasGemmBatchedEx",                                                                               \
+    (Handle, int transpose_a, int transpose_b, int m, int n, int k, const void* alpha, const void* const* a,       \
+     int a_type, int lda, const void* const* b, int b_type, int ldb, const void* beta, void* const* c, int c_type, \
+     int ldc, int batches, int sums, int algorithm))
 
 #define TRIREME_CUDA_MEMBER(member, name, arguments) Status(*member) arguments;
 struct Driver {

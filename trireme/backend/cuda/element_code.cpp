@@ -77,6 +77,11 @@ int64_t out_start_of(const ElementCall& call, int dim) {
   return call.args == nullptr ? 0 : call.args->out_start(0, dim);
 }
 
+std::string iota_code(const ElementCall& call) {
+  const auto dim = static_cast<int>(call.types.attrs.as<IotaAttrs>().dim);
+  return fmt::format("y0 = ({})({}LL + i{});", wide_type(call.types.out[0].dtype), out_start_of(call, dim), dim);
+}
+
 std::string fill_beyond_code(const ElementCall& call) {
   const auto& attrs = call.types.attrs.as<FillBeyondAttrs>();
   const auto dim = static_cast<int>(attrs.dim);
@@ -188,6 +193,7 @@ const std::map<std::string_view, Code>& code_of_calls() {
                                                         {"cast", cast_code},
                                                         {"full", full_code},
                                                         {"fill_beyond", fill_beyond_code},
+                                                        {"iota", iota_code},
                                                         {"dropout", dropout_code},
                                                         {"adam_update", adam_code},
                                                         {"sgd_update", sgd_code},
@@ -241,7 +247,7 @@ std::vector<std::string_view> ops_with_element_code() {
 }
 
 bool reads_coordinates(std::string_view op) {
-  return op == "dropout" || op == "fill_beyond";
+  return op == "dropout" || op == "fill_beyond" || op == "iota";
 }
 
 std::string_view wide_type(DType dtype) {

@@ -115,21 +115,51 @@ CudaKernel product_kernel(std::string_view op, KernelFn* run_it = run<kProduct>)
 
 }  // namespace
 
+namespace {
+
+int type_for_blas(DType dtype) {
+  return dtype == DType::kF64 ? kF64 : dtype == DType::kBF16 ? kBF16 : kF32;
+}
+
+constexpr int kDefaultAlgorithm = -1;
+
+// What cuBLAS takes for a number of the type it sums in.
+struct Factor {
+  double wide;
+  float narrow;
+  bool is_wide;
+  Factor(double value, DType dtype) : wide(value), narrow(static_cast<float>(value)), is_wide(dtype == DType::kF64) {}
+  const void* at() const { return is_wide ? static_cast<const void*>(&wide) : &narrow; }
+};
+
+int in_32_bits(int64_t x) {
+  return static_cast<int>(x);
+}
+
+}  // namespace
+
 // In cuBLAS matrices lie column by column, so what it sees of a row-major one is its transpose: c' = b' a'.
 void multiply(CudaStream& stream, std::span<std::byte> workspace, const Multiply& how, const Matrix& a, const Matrix& b,
               const Matrix& c) {
-  const auto type_of = [](DType dtype) { return dtype == DType::kF64 ? kF64 : dtype == DType::kBF16 ? kBF16 : kF32; };
-  const bool wide = a.dtype == DType::kF64;
-  const double alpha64 = how.alpha, beta64 = how.beta;
-  const auto alpha32 = static_cast<float>(how.alpha), beta32 = static_cast<float>(how.beta);
-  const auto number = [](int64_t x) { return static_cast<int>(x); };
-  constexpr int kDefaultAlgorithm = -1;
-  check_blas(blas().product(stream.blas(workspace), b.is_transposed ? 1 : 0, a.is_transposed ? 1 : 0, number(how.n),
-                            number(how.m), number(how.k), wide ? static_cast<const void*>(&alpha64) : &alpha32, b.data,
-                            type_of(b.dtype), number(b.row), b.batch, a.data, type_of(a.dtype), number(a.row), a.batch,
-                            wide ? static_cast<const void*>(&beta64) : &beta32, c.data, type_of(c.dtype), number(c.row),
-                            c.batch, number(how.batches), wide ? kSumF64 : kSumF32, kDefaultAlgorithm),
+  const Factor alpha(how.alpha, a.dtype), beta(how.beta, a.dtype);
+  check_blas(blas().product(stream.blas(workspace), b.is_transposed, a.is_transposed, in_32_bits(how.n),
+                            in_32_bits(how.m), in_32_bits(how.k), alpha.at(), b.data, type_for_blas(b.dtype),
+                            in_32_bits(b.row), b.batch, a.data, type_for_blas(a.dtype), in_32_bits(a.row), a.batch,
+                            beta.at(), c.data, type_for_blas(c.dtype), in_32_bits(c.row), c.batch,
+                            in_32_bits(how.batches), alpha.is_wide ? kSumF64 : kSumF32, kDefaultAlgorithm),
              "a product");
+}
+
+void multiply_each(CudaStream& stream, std::span<std::byte> workspace, const Multiply& how, const Matrix& a,
+                   const Matrix& b, const Matrix& c) {
+  const Factor alpha(how.alpha, a.dtype), beta(how.beta, a.dtype);
+  const auto addresses = [](const Matrix& matrix) { return reinterpret_cast<const void* const*>(matrix.data); };
+  check_blas(blas().products(stream.blas(workspace), b.is_transposed, a.is_transposed, in_32_bits(how.n),
+                             in_32_bits(how.m), in_32_bits(how.k), alpha.at(), addresses(b), type_for_blas(b.dtype),
+                             in_32_bits(b.row), addresses(a), type_for_blas(a.dtype), in_32_bits(a.row), beta.at(),
+                             reinterpret_cast<void* const*>(c.data), type_for_blas(c.dtype), in_32_bits(c.row),
+                             in_32_bits(how.batches), alpha.is_wide ? kSumF64 : kSumF32, kDefaultAlgorithm),
+             "products");
 }
 
 std::span<const CudaKernel> products_kernels() {

@@ -29,4 +29,8 @@ constexpr int64_t kLargeWorkspace = int64_t{32} << 20;
 void multiply(CudaStream& stream, std::span<std::byte> workspace, const Multiply& how, const Matrix& a, const Matrix& b,
               const Matrix& c);
 
+// The same where `data` of each is in the GPU's memory and holds the address of each batch's matrix.
+void multiply_each(CudaStream& stream, std::span<std::byte> workspace, const Multiply& how, const Matrix& a,
+                   const Matrix& b, const Matrix& c);
+
 }  // namespace trireme::cuda

@@ -76,7 +76,9 @@ Handle CudaStream::blas(std::span<std::byte> workspace) {
     check_blas(cuda::blas().create(&blas_), "starting cuBLAS");
     check_blas(cuda::blas().set_stream(blas_, handle_), "giving cuBLAS a stream");
   }
-  check_blas(cuda::blas().set_workspace(blas_, workspace.data(), workspace.size()), "giving cuBLAS its scratch");
+  if (workspace.data() != workspace_)
+    check_blas(cuda::blas().set_workspace(blas_, workspace.data(), workspace.size()), "giving cuBLAS its scratch");
+  workspace_ = workspace.data();
   return blas_;
 }
 
@@ -96,8 +98,8 @@ void CudaStream::move(DevicePtr to, DevicePtr from, int64_t bytes) {
   check(driver().copy(to, from, static_cast<size_t>(bytes), handle_), "copying");
 }
 
-void CudaStream::clear(DevicePtr at, int64_t bytes) {
-  if (bytes > 0) check(driver().fill(at, 0, static_cast<size_t>(bytes), handle_), "clearing memory");
+void CudaStream::clear(DevicePtr at, int64_t bytes, unsigned char with) {
+  if (bytes > 0) check(driver().fill(at, with, static_cast<size_t>(bytes), handle_), "clearing memory");
 }
 
 CudaStream::Check CudaStream::check_in_call(const char* text, int64_t limit) {

@@ -71,7 +71,8 @@ class CudaStream : public DeviceStream {
   static CudaStream& of(const KernelArgs& args) { return static_cast<CudaStream&>(*args.stream); }
   Gpu& gpu() { return gpu_; }
   Handle handle() const { return handle_; }
-  Handle blas(std::span<std::byte> workspace);  // cuBLAS, working in this stream
+  // cuBLAS, working in this stream. The scratch of one action has one size in all its calls.
+  Handle blas(std::span<std::byte> workspace);
   struct Grid {
     int64_t blocks = 1;
     int threads = 1;
@@ -84,7 +85,7 @@ class CudaStream : public DeviceStream {
     run(function, grid, std::span<const void* const>(parameters.begin(), parameters.size()));
   }
   void move(DevicePtr to, DevicePtr from, int64_t bytes);
-  void clear(DevicePtr at, int64_t bytes);
+  void clear(DevicePtr at, int64_t bytes, unsigned char with = 0);
   // Of a kernel that may find something wrong in this call.
   struct Check {
     DevicePtr at;
@@ -98,6 +99,7 @@ class CudaStream : public DeviceStream {
   Gpu& gpu_;
   Handle handle_ = nullptr;
   Handle blas_ = nullptr;
+  const std::byte* workspace_ = nullptr;  // of cuBLAS, given last
   std::shared_ptr<Findings> own_;
   std::set<std::shared_ptr<Findings>> awaited_;  // its own, and those of streams it has waited for
   const std::string* what_ = nullptr;            // the call under way

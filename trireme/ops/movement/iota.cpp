@@ -1,20 +1,11 @@
 // iota: y[i] = coordinate of the element in dimension dim. The local form reads where its piece
 // lies.
+#include "trireme/op/op_attrs.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 namespace iota_op {
-
-struct IotaAttrs {
-  DType dtype = DType::kI32;
-  Shape shape;
-  int64_t dim = 0;
-  static constexpr auto fields() {
-    return std::tuple{field("dtype", &IotaAttrs::dtype), field("shape", &IotaAttrs::shape),
-                      field("dim", &IotaAttrs::dim)};
-  }
-};
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<IotaAttrs>();
@@ -56,7 +47,7 @@ std::vector<Example> examples() {
 
 namespace ops {
 extern const OpDef iota{
-    {"iota", &Attrs::parse<iota_op::IotaAttrs>},
+    {"iota", &Attrs::parse<IotaAttrs>},
     {
         .doc = "y = the coordinate in dimension dim",
         .inputs = "",
@@ -72,7 +63,7 @@ extern const OpDef iota{
 }  // namespace ops
 
 Tensor iota(Graph& graph, TensorType type, int dim) {
-  const Attrs attrs = Attrs::of(iota_op::IotaAttrs{type.dtype, type.shape, dim});
+  const Attrs attrs = Attrs::of(IotaAttrs{type.dtype, type.shape, dim});
   iota_op::infer({{}, attrs});
   const NodeId node = graph.add_node(ops::iota, attrs, {}, std::span<const TensorType>(&type, 1));
   return {graph, graph.node(node).outputs[0]};

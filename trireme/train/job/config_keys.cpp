@@ -27,8 +27,8 @@ std::vector<Key> keys_of_run(JobConfig& c) {
   return {
       {.name = "device",
        .target = &c.train.device,
-       .doc = "where kernels run: cpu; guarded, which finds mistakes of the code around kernels; or "
-              "described:FILE, a machine's file, for which a job is planned and not run",
+       .doc = "where kernels run: cpu; cuda or cuda:N, a GPU of NVIDIA's; guarded, which finds mistakes of the "
+              "code around kernels; or described:FILE, a machine's file, for which a job is planned and not run",
        .flag = "--device",
        .in_bench = true},
       {.name = "tuning",
