@@ -10,7 +10,7 @@
 namespace house {
 namespace {
 
-using Names = std::set<std::string, std::less<>>;
+using NameSet = std::set<std::string, std::less<>>;
 
 // What a header of the standard library has, as "header: name ...", as far as headers here use it. Of a name that
 // several have, any of them will do.
@@ -60,9 +60,9 @@ constexpr std::array<std::string_view, 39> kStandard{
 constexpr std::array<std::string_view, 4> kTraits{"is_", "remove_", "type_identity", "conditional"};
 
 // Of each name of std the headers that have it.
-const std::map<std::string, Names, std::less<>>& standard() {
-  static const std::map<std::string, Names, std::less<>> all = [] {
-    std::map<std::string, Names, std::less<>> out;
+const std::map<std::string, NameSet, std::less<>>& standard() {
+  static const std::map<std::string, NameSet, std::less<>> all = [] {
+    std::map<std::string, NameSet, std::less<>> out;
     for (const std::string_view row : kStandard) {
       std::istringstream names{std::string(row.substr(row.find(' ')))};
       for (std::string name; names >> name;) out[name].emplace(row.substr(0, row.find(':')));
@@ -78,9 +78,9 @@ struct Header {
   std::string path, text;             // the text without comments and literals
   std::vector<std::string> standard;  // <x>
   std::vector<std::string> own;       // "x"
-  Names declared;                     // types, those of others that it declares included
-  Names reached;                      // itself and all it includes
-  Names reached_standard;
+  NameSet declared;                   // types, those of others that it declares included
+  NameSet reached;                    // itself and all it includes
+  NameSet reached_standard;
 };
 using Headers = std::map<std::string, Header, std::less<>>;
 
@@ -104,11 +104,11 @@ void each_word(std::string_view text, const std::function<void(std::string_view,
   }
 }
 
-// Names after `struct`, `using` and their like; attributes and dots between them are left out.
-Names declared_in(std::string_view text) {
+// NameSet after `struct`, `using` and their like; attributes and dots between them are left out.
+NameSet declared_in(std::string_view text) {
   constexpr std::array<std::string_view, 8> kBegin{"struct", "class",   "union",    "enum",
                                                    "using",  "concept", "typename", "typedef"};
-  Names out;
+  NameSet out;
   each_word(text, [&](std::string_view word, size_t at) {
     if (std::ranges::find(kBegin, word) == kBegin.end()) return;
     constexpr std::string_view kBetween = " .\n";
@@ -173,7 +173,7 @@ bool has_folder(const Header& header, std::string_view folder) {
 
 std::vector<std::string> check_own_includes(std::span<const SourceFile> files) {
   Headers headers = headers_of(files);
-  std::map<std::string, Names, std::less<>> types;  // of each the headers that declare it
+  std::map<std::string, NameSet, std::less<>> types;  // of each the headers that declare it
   for (const auto& [path, header] : headers) {
     for (const std::string& name : header.declared) {
       if (is_type_name(name)) types[name].insert(path);
@@ -182,7 +182,7 @@ std::vector<std::string> check_own_includes(std::span<const SourceFile> files) {
   std::vector<std::string> findings;
   for (auto& [path, header] : headers) {
     reach(headers, path, header);
-    Names told;
+    NameSet told;
     const std::string_view text = header.text;
     each_word(text, [&](std::string_view word, size_t at) {
       const std::string_view before = text.substr(0, at);
