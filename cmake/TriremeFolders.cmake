@@ -165,7 +165,7 @@ function(trireme_test_headers)
     <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <thread> <vector>)
 endfunction()
 
-# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds SOURCES ... LIBS ...). Each of its tests is a test
+# A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds [COST n] SOURCES ... LIBS ...). Each of its tests is a test
 # of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
 # build the tests themselves are compiled for a quick build, many sources at a time: each stands in a namespace of its file's name, so that
 # two may give the same name to things of their own.
@@ -175,8 +175,10 @@ endfunction()
 # half the time.
 #
 # COMPUTE: its tests are compiled with -O1.
+#
+# COST: about the seconds of its longest tests. CTest begins with what costs most, so that no long test runs alone at the end.
 function(trireme_test_program name)
-  cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT;COST" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   if(TRIREME_PRECOMPILE AND NOT ARG_COMPUTE)
     if(NOT TARGET trireme_test_headers)
@@ -199,9 +201,13 @@ function(trireme_test_program name)
     target_link_options(${name} PRIVATE -fsanitize=${TRIREME_SANITIZE})
   endif()
   string(REGEX REPLACE "_test$" "" prefix ${name})
+  set(cost "")
+  if(ARG_COST)
+    set(cost COST ${ARG_COST})
+  endif()
   # What jobs measure of the machine they put into the user's cache folder; those of tests have their own.
   gtest_discover_tests(${name} TEST_PREFIX "${prefix}: " DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES
-                       TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test_cache)
+                       TIMEOUT ${ARG_TIMEOUT} ${cost} ENVIRONMENT XDG_CACHE_HOME=${CMAKE_BINARY_DIR}/test_cache)
 endfunction()
 
 # The test program of a folder links the whole library: a unit test may stand on anything below it. Where a folder is built for what

@@ -61,6 +61,9 @@ std::vector<std::string> check_parsers(std::span<const SourceFile> files);
 // Words of C++ that a folder of the library must not use: getenv, printing, ending the process,
 // macros.
 std::vector<std::string> check_words(std::span<const SourceFile> files);
+// Headers include what they use, themselves or by way of what they include: for each name of std, each type of the
+// project, fmt and json. (The nightly tests compile each header alone, which takes minutes.)
+std::vector<std::string> check_own_includes(std::span<const SourceFile> files);
 // #pragma once at the head of each header, and no `using namespace` in it.
 std::vector<std::string> check_headers(std::span<const SourceFile> files);
 // Lines of a source file and of a header.

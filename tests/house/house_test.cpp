@@ -49,6 +49,10 @@ TEST(House, no_file_and_no_room_of_a_folder_includes_itself_by_way_of_others) {
   EXPECT_EQ(report("circles", check_circles(tree())), "");
 }
 
+TEST(House, headers_include_what_they_use) {
+  EXPECT_EQ(report("own_includes", check_own_includes(tree())), "");
+}
+
 TEST(House, every_op_is_in_the_list) {
   EXPECT_EQ(report("ops", check_op_list(tree())), "");
 }
@@ -128,6 +132,25 @@ TEST(HouseChecks, circles_of_files_and_of_rooms_are_found) {
                           "trireme/ir/c -> trireme/ir/a",
                           "trireme/op/x: includes itself by way of others: trireme/op/x -> trireme/op/y -> "
                           "trireme/op/x"));
+}
+
+TEST(HouseChecks, what_a_header_uses_and_does_not_include_is_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/a/one.h", "#include <vector>\nstruct [[nodiscard]] One {\n  enum class Kind { kA };\n};\n"},
+      {"trireme/a/two.h", "#include \"trireme/a/one.h\"\nstruct Later;\nstd::vector<One> two(Later, One::Kind);\n"},
+      {"trireme/b/later.h",
+       "// std::map\nstruct Later {\n  One one;\n  One two;\n};\nint64_t size(std::string_view);\n"},
+      {"trireme/b/more.h",
+       "std::pmr::list<int> x; fmt::format(3); template <class Two> bool is(Two, std::is_same_v<int>);\n"},
+      {"trireme/b/more.cpp", "One one;\n"}};
+
+  EXPECT_THAT(check_own_includes(files),
+              ElementsAre("trireme/b/later.h:3: 'One' needs \"trireme/a/one.h\", which it does not include",
+                          "trireme/b/later.h:6: 'int64_t' needs <cstdint>, which it does not include",
+                          "trireme/b/later.h:6: 'string_view' needs <string_view>, which it does not include",
+                          HasSubstr("trireme/b/more.h:1: 'pmr::list' needs a row of tests/house"),
+                          "trireme/b/more.h:1: 'fmt' needs <fmt/...>, which it does not include",
+                          HasSubstr("'is_same_v' needs <type_traits>")));
 }
 
 TEST(HouseChecks, an_op_missing_from_the_list_is_found) {

@@ -33,20 +33,22 @@ struct View {
   void require_host() const {
     if (memory == Memory::kHost) [[likely]]
       return;
-    fail(ErrorKind::kInvalidArgument,
-         "a view of {} lies {}, which the host cannot touch; copy it (Executor::read_input, read_output and "
-         "write_input)",
-         to_string(type), memory == Memory::kDisk ? "on the disk" : "in device memory");
+    refuse_host();
   }
 
   // The elements; throws kInternal when T is not the view's element type, kInvalidArgument as raw().
   template <class T>
   std::span<T> as() const {
     require_host();
-    invariant(type.dtype == dtype_of<std::remove_const_t<T>>, "view of {} read as {}", to_string(type),
-              to_string(dtype_of<std::remove_const_t<T>>));
+    if (type.dtype != dtype_of<std::remove_const_t<T>>) [[unlikely]]
+      refuse_type(dtype_of<std::remove_const_t<T>>);
     return {reinterpret_cast<T*>(data), static_cast<size_t>(elements())};
   }
+
+ private:
+  // Elements are asked for one at a time in places: the texts are made only where one is thrown.
+  [[noreturn]] void refuse_host() const;
+  [[noreturn]] void refuse_type(DType read) const;
 };
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 // What all calls of oneDNN's primitives share.
 #pragma once
 
+#include <cstddef>
 #include <dnnl.hpp>
 
 #include "trireme/backend/cpu/gemm.h"

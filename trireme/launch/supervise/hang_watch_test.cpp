@@ -25,7 +25,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-constexpr double kBusy_s = 4;  // longer than the limit of these tests, which is two seconds
+constexpr double kBusy_s = 3;  // longer than the limit of these tests, which is two seconds
 
 // Runs this program again as three ranks, of which rank 1 does what the test below says while the
 // others wait for it in a sum.

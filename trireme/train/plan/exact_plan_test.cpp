@@ -195,17 +195,20 @@ TEST(ExactPlan, has_no_pipeline_where_its_micro_batches_depend_on_each_other) {
   }
 }
 
-// Every way, priced by itself.
-std::vector<StageProblem> all_problems(const PlanRequest& request) {
-  const ExactSetting setting = exact_setting(request);
-  WayTables tables(setting, 1);
-  std::vector<StageProblem> out;
-  for (const OuterWay& way : setting.ways(request.ranks)) {
-    if (!candidate_of(way, request.ranks, setting.figures).divides) continue;
-    if (auto problem = tables.problem_of(way)) out.push_back(std::move(*problem));
+// All ways of a job with the tables that price them, which do not depend on how much memory a rank has.
+struct Priced {
+  explicit Priced(const PlanRequest& request)
+      : setting(exact_setting(request)), ways(setting.ways(request.ranks)), tables(setting, 1) {
+    for (const OuterWay& way : ways) {
+      if (!candidate_of(way, request.ranks, setting.figures).divides) continue;
+      if (auto problem = tables.problem_of(way)) problems.push_back(std::move(*problem));
+    }
   }
-  return out;
-}
+  ExactSetting setting;
+  std::vector<OuterWay> ways;
+  WayTables tables;
+  std::vector<StageProblem> problems;
+};
 
 // -1: none fits.
 int64_t least_step(std::vector<StageProblem>& problems, int64_t memory) {
@@ -220,6 +223,7 @@ int64_t least_step(std::vector<StageProblem>& problems, int64_t memory) {
   return least;
 }
 
+// With one of the memories a whole plan is made, with the others a search goes over the tables that are there.
 TEST(ExactPlan, that_bounds_lead_to_is_the_best_of_all_ways_priced_one_by_one) {
   const std::pair<int64_t, std::vector<std::string>> jobs[] = {
       {4, {"model.width=128", "train.batch=24", "train.dtype=bf16"}},
@@ -234,15 +238,22 @@ TEST(ExactPlan, that_bounds_lead_to_is_the_best_of_all_ways_priced_one_by_one) {
         .job = is_gpt ? gpt_of_four_layers() : deepseek_of_five_layers(), .ranks = ranks, .threads = 1, .top = 1};
     if (is_gpt) set_keys(request.job, jobs[i].second);
     request.memory_bytes = int64_t{1} << 34;
-    std::vector<StageProblem> problems = all_problems(request);
-    for (const int64_t memory : {34, 26, 24, 18}) {
-      request.memory_bytes = int64_t{1} << memory;
-      const int64_t least = least_step(problems, request.memory_bytes);
-      const ExactPlan found = plan_exact(request);
-      ASSERT_EQ(found.best.empty(), least < 0) << ranks << " ranks, 2^" << memory;
+    Priced all(request);
+    const int64_t memories[] = {34, 26, 24, 18};
+    for (const int64_t memory : memories) {
+      request.memory_bytes = all.setting.memory_bytes = int64_t{1} << memory;
+      const int64_t least = least_step(all.problems, request.memory_bytes);
+      const OuterResult searched = all.tables.search(all.ways, ranks, 1);
+      ASSERT_EQ(searched.best.empty(), least < 0) << ranks << " ranks, 2^" << memory;
       ++(least < 0 ? none : fit);
       if (least >= 0) {
-        EXPECT_EQ(found.best.front().price.total, least) << ranks << " ranks, 2^" << memory;
+        EXPECT_EQ(searched.best.front().price.total, least) << ranks << " ranks, 2^" << memory;
+      }
+      if (memory != memories[i % std::size(memories)]) continue;
+      const ExactPlan planned = plan_exact(request);
+      ASSERT_EQ(planned.best.empty(), least < 0) << ranks << " ranks, 2^" << memory;
+      if (least >= 0) {
+        EXPECT_EQ(planned.best.front().price.total, least) << ranks << " ranks, 2^" << memory;
       }
     }
   }
