@@ -118,16 +118,17 @@ int64_t kept_bytes(const CompiledCrew& crew, bool is_joined) {
   return *std::ranges::max_element(kept) + of_both / kMicroBatches;
 }
 
-// Of gradients that a part has from one micro-batch to the next: the fewest while the last one's backward pass adds to
-// them. What comes and goes while terms are made and added is of one part at a time.
+// Of gradients that a part has from one micro-batch to the next: the fewest while the last one's backward pass has
+// added to none of them. What comes and goes while terms are made and added is of one part at a time.
 int64_t gradient_bytes(const CompiledCrew& crew, bool is_joined) {
   if (is_joined) return bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
   const std::vector<Node>& nodes = crew.program.graph.nodes();
-  const auto is_backward = [](const Node& node) { return node.phase == Phase::kBackward && !is_message(def_of(node)); };
-  const auto begin =
-      std::ranges::find_if(nodes, [&](const Node& node) { return is_backward(node) && is_of_last(node); });
-  const auto end = std::find_if(nodes.rbegin(), nodes.rend(), is_backward).base();
-  if (begin >= end) return 0;
+  const auto begin = std::ranges::find_if(nodes, [&](const Node& node) {
+    return node.phase == Phase::kBackward && is_of_last(node) && !is_message(def_of(node));
+  });
+  const auto end =
+      std::find_if(begin, nodes.end(), [&](const Node& node) { return adds_up(crew.program.graph, node); });
+  if (begin == end || end == nodes.end()) return 0;
   std::vector<int64_t> live(nodes.size() + 1, 0);  // changes
   for (const Buffer& buffer : crew.plan.buffers) {
     if (buffer.offset < 0 || buffer.holding != Holding::kGradient || buffer.tier != Tier::kDevice) continue;
