@@ -42,6 +42,32 @@ TEST(Training, state_is_sliced_with_its_own_parameter_whatever_it_is_called) {
   EXPECT_EQ(stored(graph, strategy, "v.velocity"), "[-, -]") << "its parameter is excepted";
 }
 
+// As with tensor and optimizer parallelism: the parameter is cut over the ranks of one axis, its state over more.
+TEST(Training, an_update_is_cut_as_its_state_where_the_parameter_is_cut_less) {
+  Graph graph;
+  const Tensor x = input(graph, "x", {8, 4}, Role::kData);
+  const Tensor w = input(graph, "w", {4, 4});
+  const Tensor loss = mean(square(matmul(x, w)));
+  graph.add_output("loss", loss.id());
+  const Tensor lr = input(graph, "lr", {}, Role::kSchedule);
+  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+  nn::add_update(Sgd{.momentum = 0.9},
+                 {"w", w, gradients(loss, std::vector<Tensor>{w})[0], lr, step, constant(graph, {DType::kF32, {}}, 1)});
+  const Mesh mesh{{{"dp", 2}, {"tp", 2}}};
+  const ValueId velocity = graph.input("w.velocity").value;
+  Asks asks;
+  asks.inputs.resize(graph.inputs().size());
+  asks.inputs[static_cast<size_t>(graph.value(w.id()).index)] = parse_layout("[tp, -]", mesh);
+  asks.inputs[static_cast<size_t>(graph.value(velocity).index)] = parse_layout("[tp*dp, -]", mesh);
+
+  const std::vector<Layout> layouts = value_layouts(graph, propagate(graph, mesh, asks));
+
+  for (const Output& output : graph.outputs()) {
+    if (output.updates == kNoValue) continue;
+    EXPECT_EQ(to_string(layouts[static_cast<size_t>(output.value)], mesh), "[tp*dp, -]") << output.name;
+  }
+}
+
 // A split whose two results have one type and lie unlike: what `split` and each result's gradient are.
 struct TwoOfOneType {
   Graph graph;

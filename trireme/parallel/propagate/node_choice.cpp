@@ -12,6 +12,12 @@ bool is_among(const std::vector<int>& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
+// Whether a dimension that is cut by `of_dim` is cut by `so_far`, then by `axis`.
+bool goes_on(const std::vector<int>& so_far, int axis, const std::vector<int>& of_dim) {
+  return so_far.size() < of_dim.size() && std::equal(so_far.begin(), so_far.end(), of_dim.begin()) &&
+         of_dim[so_far.size()] == axis;
+}
+
 }  // namespace
 
 NodeChoice::NodeChoice(const ShardingRule& rule, const std::vector<std::optional<Layout>>& have, const Mesh& mesh)
@@ -19,7 +25,8 @@ NodeChoice::NodeChoice(const ShardingRule& rule, const std::vector<std::optional
   cuts_.axes.resize(rule.factors.size());
 }
 
-FactorCuts NodeChoice::choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow) {
+FactorCuts NodeChoice::choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow, bool is_update) {
+  is_update_ = is_update;
   if (sums_flow) let_partials_through(bytes, result_bytes);
   std::vector<size_t> order(have_.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -87,10 +94,11 @@ void NodeChoice::take_cuts(size_t operand) {
   const DimFactors& dims = rule_.in[operand];
   for (size_t dim = 0; dim < dims.size(); ++dim) {
     size_t part = 0;
-    for (const int axis : have_[operand]->dims[dim]) {
+    const std::vector<int>& axes = have_[operand]->dims[dim];
+    for (const int axis : axes) {
       if (is_among(used_, axis)) continue;
       // A factor that another operand has cut already keeps its choice.
-      while (part < dims[dim].size() && !add(dims[dim][part], axis, operand)) ++part;
+      while (part < dims[dim].size() && !add(dims[dim][part], axis, operand, axes)) ++part;
       if (part == dims[dim].size()) break;
     }
   }
@@ -120,10 +128,11 @@ std::optional<NodeChoice::FoundCut> NodeChoice::find_cut(int factor) const {
   return std::nullopt;
 }
 
-bool NodeChoice::add(int factor, int axis, size_t operand) {
+bool NodeChoice::add(int factor, int axis, size_t operand, const std::vector<int>& of_dim) {
   const auto f = static_cast<size_t>(factor);
   const auto owner = owners_.find(factor);
-  if (owner != owners_.end() && owner->second != operand) return false;
+  if (owner != owners_.end() && owner->second != operand && !(is_update_ && goes_on(cuts_.axes[f], axis, of_dim)))
+    return false;
   FactorCuts trial = cuts_;
   trial.axes[f].push_back(axis);
   if (!why_illegal(rule_, trial, mesh_).empty()) return false;

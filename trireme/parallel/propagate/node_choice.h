@@ -17,8 +17,9 @@ class NodeChoice {
   // `have` is empty for an operand of which nothing is known yet.
   NodeChoice(const ShardingRule& rule, const std::vector<std::optional<Layout>>& have, const Mesh& mesh);
 
-  // `bytes` of each operand, and of all results.
-  FactorCuts choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow);
+  // `bytes` of each operand, and of all results. `is_update`: an operand that comes cut as a larger one, and further
+  // over other axes (slices of state), cuts further.
+  FactorCuts choose(const std::vector<int64_t>& bytes, int64_t result_bytes, bool sums_flow, bool is_update = false);
   // Cuts that are given, and by the axes of micro-batches as the operands come.
   FactorCuts extend(const FactorCuts& given);
   // Where the cuts come from.
@@ -35,11 +36,12 @@ class NodeChoice {
   void take_cuts(size_t operand);
   void take_ring();
   std::optional<FoundCut> find_cut(int factor) const;
-  bool add(int factor, int axis, size_t operand);
+  bool add(int factor, int axis, size_t operand, const std::vector<int>& of_dim);
 
   const ShardingRule& rule_;
   const std::vector<std::optional<Layout>>& have_;
   const Mesh& mesh_;
+  bool is_update_ = false;
   FactorCuts cuts_;
   std::vector<int> used_;
   std::map<int, size_t> owners_;

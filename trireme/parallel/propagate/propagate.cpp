@@ -100,7 +100,7 @@ Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& r
   for (const ValueId result : node.outputs) result_bytes += known.graph.type(result).bytes();
   if (known.asks.across_stages.contains(id)) end_sums_over_micro_batches(have, known.mesh());
   NodeChoice choice(rule, have, known.mesh());
-  out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow);
+  out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow, node.phase == Phase::kUpdate);
   out.why = choice.why() + as_gradient(known, node);
   if (is_of_vouched(known, node))
     out.why += "; not by the layouts that are vouched for, which do not fit this step of it";

@@ -4,6 +4,7 @@
 #include <limits>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -83,10 +84,30 @@ class OuterSearch {
   void stop() {
     out_.is_proven = false;
     out_.bound_ps = std::get<0>(open_.top());
-    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && ask_.may_go_on(true)) {
-      std::optional<Open> at = taken();
-      while (at && std::get<0>(*at) <= limit()) at = look_at(*at);
-      open(at);
+    if (ask_.likely) return ask_likely();
+    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && ask_.may_go_on(true)) open(ask_all(taken()));
+  }
+
+  std::optional<Open> ask_all(std::optional<Open> at) {
+    while (at && std::get<0>(*at) <= limit()) at = look_at(*at);
+    return at;
+  }
+
+  void ask_likely() {
+    std::vector<Open> left = open_.taken_all();
+    std::ranges::sort(left, {}, [](const Open& of) { return std::get<1>(of); });
+    std::vector<char> is_asked(left.size(), 0);
+    while (ask_.may_go_on(true)) {
+      const std::optional<size_t> candidate = ask_.likely(limit());
+      if (!candidate) break;
+      const auto at = std::ranges::lower_bound(left, *candidate, {}, [](const Open& of) { return std::get<1>(of); });
+      if (at == left.end() || std::get<1>(*at) != *candidate || is_asked[static_cast<size_t>(at - left.begin())] != 0)
+        continue;  // it is decided
+      is_asked[static_cast<size_t>(at - left.begin())] = 1;
+      open(ask_all(*at));
+    }
+    for (size_t i = 0; i < left.size(); ++i) {
+      if (is_asked[i] == 0) count(left[i]);
     }
   }
 
@@ -174,7 +195,10 @@ class OuterSearch {
   size_t top_;
   const OuterQuestions& ask_;
   std::vector<size_t> next_;  // by candidate: the one that is after it
-  std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;
+  struct Queue : std::priority_queue<Open, std::vector<Open>, std::greater<>> {
+    std::vector<Open> taken_all() { return std::exchange(c, {}); }
+  };
+  Queue open_;
   OuterResult out_;
 };
 

@@ -70,6 +70,9 @@ struct OuterQuestions {
   // Whether it may go on; none: until all is proven. Then (`is_stopped`) ways are asked all questions one after the
   // other, those with the lowest bounds first, until this says no again.
   std::function<bool(bool is_stopped)> may_go_on = {};
+  // Once it is stopped: ways to ask all questions instead, likely ones first, given what the last of the best takes;
+  // nothing: no other is likely to be among them.
+  std::function<std::optional<size_t>(int64_t limit_ps)> likely = {};
 };
 
 // `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the

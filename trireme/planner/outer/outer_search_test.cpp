@@ -275,7 +275,8 @@ struct RandomSearch {
     return out;
   }
 
-  OuterResult result(size_t top, const std::function<bool(bool)>& may_go_on = {}) const {
+  OuterResult result(size_t top, const std::function<bool(bool)>& may_go_on = {},
+                     const std::function<std::optional<size_t>(int64_t)>& likely = {}) const {
     using Kind = OuterAnswer::Kind;
     const auto half = [&](size_t i) -> OuterAnswer {
       if (!problems[i]) return {.kind = Kind::kRefused};
@@ -285,11 +286,36 @@ struct RandomSearch {
       const bool may_fit = candidates[i].after || !problems[i] || some_cut_fits(*problems[i]);
       return {.kind = may_fit ? Kind::kBound : Kind::kTooLarge};
     };
-    return search_outer(
-        candidates, memory, top,
-        {.bounds = {room, half}, .problem = [&](size_t i) { return problems[i]; }, .may_go_on = may_go_on});
+    return search_outer(candidates, memory, top,
+                        {.bounds = {room, half},
+                         .problem = [&](size_t i) { return problems[i]; },
+                         .may_go_on = may_go_on,
+                         .likely = likely});
   }
 };
+
+// Whatever order they are said in: those that are the best are among them.
+TEST(OuterSearch, that_is_stopped_asks_the_ways_that_are_said_to_be_likely) {
+  RandomTables tables(6);
+  int unproven = 0;
+  for (int i = 0; i < 1'000; ++i) {
+    const RandomSearch search(tables);
+    const OuterResult whole = search.result(2);
+    int64_t before = tables.number(0, 5);
+    size_t next = search.candidates.size() + 1;  // the first is none
+    const OuterResult found = search.result(
+        2, [&](bool is_stopped) { return is_stopped || before-- > 0; },
+        [&](int64_t) { return next == 0 ? std::nullopt : std::optional(--next); });
+    if (found.is_proven) continue;
+    ++unproven;
+    const OuterLedger& l = found.ledger;
+    ASSERT_EQ(l.do_not_divide + l.memory_least + l.bound + l.memory + l.slower + l.needless + l.solved + l.open, l.ways)
+        << i;
+    ASSERT_EQ(found.best.size(), whole.best.size()) << i;
+    for (size_t k = 0; k < whole.best.size(); ++k) ASSERT_EQ(found.best[k].price.total, whole.best[k].price.total) << i;
+  }
+  EXPECT_GT(unproven, 300);
+}
 
 TEST(OuterSearch, that_is_stopped_finds_ways_that_there_are_and_a_bound_that_holds) {
   RandomTables tables(5);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 
 #include "trireme/base/error.h"
@@ -117,6 +118,28 @@ int64_t kept_bytes(const CompiledCrew& crew, bool is_joined) {
   return *std::ranges::max_element(kept) + of_both / kMicroBatches;
 }
 
+// Of gradients that a part has from one micro-batch to the next: the fewest while the last one's backward pass has
+// added to none of them. What comes and goes while terms are made and added is of one part at a time.
+int64_t gradient_bytes(const CompiledCrew& crew, bool is_joined) {
+  if (is_joined) return bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
+  const std::vector<Node>& nodes = crew.program.graph.nodes();
+  const auto begin = std::ranges::find_if(nodes, [&](const Node& node) {
+    return node.phase == Phase::kBackward && is_of_last(node) && !is_message(def_of(node));
+  });
+  const auto end =
+      std::find_if(begin, nodes.end(), [&](const Node& node) { return adds_up(crew.program.graph, node); });
+  if (begin == end || end == nodes.end()) return 0;
+  std::vector<int64_t> live(nodes.size() + 1, 0);  // changes
+  for (const Buffer& buffer : crew.plan.buffers) {
+    if (buffer.offset < 0 || buffer.holding != Holding::kGradient || buffer.tier != Tier::kDevice) continue;
+    const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
+    live[static_cast<size_t>(std::max(buffer.first, 0))] += bytes;
+    live[static_cast<size_t>(std::clamp<int64_t>(buffer.last, 0, std::ssize(nodes) - 1)) + 1] -= bytes;
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return *std::min_element(live.begin() + (begin - nodes.begin()), live.begin() + (end - nodes.begin()));
+}
+
 // Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass, but for
 // moves between tiers.
 PartField field_of(const Node& node, bool is_input_grad) {
@@ -158,7 +181,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
-  out.all.gradients = bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
+  out.all.gradients = gradient_bytes(crew, is_joined);
   out.all.host = crew.plan.arena(Tier::kHost).bytes;
   out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;

@@ -124,6 +124,20 @@ TEST(ExactPlan, that_is_stopped_says_what_it_has_and_what_is_proven) {
   EXPECT_THAT(exact_text(stopped, 4, 16 * 32, "tokens"), testing::HasSubstr("--most-jobs"));
 }
 
+// Too many ways to prove which is the best: tables of ways that are cut by one axis say which are likely.
+TEST(ExactPlan, that_cannot_be_proven_is_near_the_best) {
+  PlanRequest request{.job = deepseek_of_five_layers(), .ranks = 4, .memory_bytes = int64_t{1} << 34, .top = 1};
+  set_keys(request.job, {"model.aux_loss_factor=0", "model.expert_groups=16"});
+  const ExactPlan whole = plan_exact(request);
+  request.most_jobs = 50;
+  const ExactPlan guessed = plan_exact(request);
+  EXPECT_TRUE(whole.is_proven);
+  EXPECT_FALSE(guessed.is_proven);
+  EXPECT_LT(guessed.jobs_compiled, whole.jobs_compiled);
+  ASSERT_EQ(guessed.best.size(), 1U);
+  EXPECT_LE(guessed.best.front().price.total, whole.best.front().price.total * 5 / 4);
+}
+
 TEST(ExactPlan, says_that_nothing_fits) {
   const ExactPlan found = exact(2, 3, 1000);
   EXPECT_TRUE(found.best.empty());
@@ -295,7 +309,10 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       EXPECT_GT(off.time, -0.05) << kind;
       EXPECT_LT(off.time, 0.2) << kind;
       EXPECT_GT(off.bytes, -0.04) << kind;
-      EXPECT_LT(off.bytes, 0.9) << kind;  // the most with ZeRO 3
+      EXPECT_LT(off.bytes, 0.6) << kind;  // the most with ZeRO 3
+      if (inner.dp == 1) {
+        EXPECT_LT(off.bytes, 0.02) << kind;
+      }
       RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
     }
     EXPECT_GE(kinds.size(), 3U);

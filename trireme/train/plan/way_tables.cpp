@@ -71,6 +71,22 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
+void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const {
+  guesses.learn_time(way, bound_of_cuts(problem));
+  StageProblem within = problem;
+  within.memory = setting_.memory_bytes;
+  if (!some_cut_fits(within)) guesses.learn_too_large(way);
+}
+
+// About as many as it takes to price each cut of a stage once.
+int64_t WayTables::jobs_of_cuts(const std::vector<OuterWay>& ways) {
+  constexpr int64_t kOfEach = 8;
+  std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool>> cuts;
+  for (const OuterWay& way : ways)
+    cuts.emplace(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
+  return kOfEach * static_cast<int64_t>(cuts.size());
+}
+
 OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell,
                               int64_t most_jobs) {
   const std::vector<OuterCandidate> candidates = candidates_of(ways, ranks, setting_.figures);
@@ -80,19 +96,32 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
   };
+  WayGuesses guesses(setting_, pricer_, ways,
+                     [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
+  bool is_guessed = false;
   OuterQuestions ask{.bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
                                 asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
                                 [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
                                 asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
-                     .problem = [&](size_t i) { return problem_of(ways[i]); }};
+                     .problem = [&](size_t i) {
+                       auto problem = problem_of(ways[i]);
+                       if (problem && is_guessed) learn(ways[i], *problem, guesses);
+                       return problem;
+                     }};
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
     };
   }
   if (most_jobs > 0) {
-    ask.may_go_on = [this, most_jobs](bool is_stopped) {
-      return pricer_.jobs_compiled() < (is_stopped ? most_jobs + most_jobs / 2 : most_jobs);
+    const bool is_hopeless = jobs_of_cuts(ways) > most_jobs;
+    ask.may_go_on = [this, most_jobs, is_hopeless](bool is_stopped) {
+      if (is_stopped) return pricer_.jobs_compiled() < most_jobs + most_jobs / 2;
+      return !is_hopeless && pricer_.jobs_compiled() < most_jobs;
+    };
+    ask.likely = [&](int64_t limit) {
+      is_guessed = true;
+      return guesses.next(limit);
     };
   }
   return search_outer(candidates, setting_.memory_bytes, top, ask);

@@ -9,6 +9,7 @@
 
 #include "trireme/train/plan/certified_tables.h"
 #include "trireme/train/plan/exact_setting.h"
+#include "trireme/train/plan/way_guesses.h"
 
 namespace trireme {
 
@@ -21,7 +22,8 @@ class WayTables {
   std::optional<StageProblem> problem_of(const OuterWay& way);
   // The best `top` of these, by all that is known of them.
   using OnProgress = std::function<void(const ExactProgress&)>;
-  // With `most_jobs` it is stopped when so many jobs were compiled, and half as many more for ways that fit.
+  // With `most_jobs` it is stopped when so many jobs were compiled, at once where they would not price each cut of a
+  // stage; then it looks at ways that are likely the fastest, with half as many more.
   OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell = {},
                      int64_t most_jobs = 0);
 
@@ -49,6 +51,9 @@ class WayTables {
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
+  static int64_t jobs_of_cuts(const std::vector<OuterWay>& ways);
+  // From a way's own tables.
+  void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;
   int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
   const PipelineShape& shape(const OuterWay& way);

@@ -1,0 +1,63 @@
+// Which ways are likely the fastest, where there are too many to find out: by tables of ways that are cut by one axis
+// alone, put together. No bound follows from that; it says only what is worth pricing first.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "trireme/train/plan/exact_setting.h"
+
+namespace trireme {
+
+class WayGuesses {
+ public:
+  using ShapeOf = std::function<const PipelineShape&(const OuterWay&)>;
+  // All of these must outlive this.
+  WayGuesses(const ExactSetting& setting, PartPricer& pricer, const std::vector<OuterWay>& ways, ShapeOf shape);
+
+  // The one that is the fastest by all guesses and fits by them, and that was not said before; one with its state on
+  // the device stands for those that follow from it. Nothing where none would be faster than the best so far (ps).
+  std::optional<size_t> next(int64_t best_ps);
+  // What a step of the way takes by its own tables, or that no cut of it fits: guesses of ways that are cut alike go by
+  // that.
+  void learn_time(const OuterWay& way, int64_t step_ps);
+  void learn_too_large(const OuterWay& way);
+
+ private:
+  using Cut = std::tuple<int64_t, int64_t, int64_t, bool, bool>;  // tp, cp, ep, sp, vocabulary
+  struct Guess {
+    int64_t step_ps = 0;  // as corrected when it was put into the heap
+    size_t way = 0;
+    Tier state = Tier::kDevice;
+    bool is_after(const Guess& other) const;
+  };
+  struct Correction {
+    double time = 1, bytes = 1;
+  };
+
+  void guess_all();
+  void put(size_t way, Tier state);
+  bool fits(const OuterWay& way);
+  int64_t step_of(const OuterWay& way);
+  PartPrices guessed(const OuterWay& way);
+  const std::optional<PartPrices>& guessed_cut(const InnerWay& way);
+  std::optional<PartPrices> by_axes(const InnerWay& way);
+  void slice(const OuterWay& way, PartPrice& part) const;
+  Correction& correction(const InnerWay& way);
+
+  const ExactSetting& setting_;
+  PartPricer& pricer_;
+  const std::vector<OuterWay>& ways_;
+  ShapeOf shape_;
+  std::vector<int64_t> chain_, copies_;
+  std::map<std::pair<Cut, std::string>, std::optional<PartPrices>> cuts_;
+  std::map<std::pair<Cut, int64_t>, Correction> corrections_;  // by slices, too
+  std::vector<Guess> left_;                                    // a heap, the fastest first
+  bool is_begun_ = false;
+};
+
+}  // namespace trireme
