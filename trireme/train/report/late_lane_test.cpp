@@ -16,12 +16,12 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-Compiled compiled_with(std::optional<Machine> machine, const std::vector<HomeRule>& homes) {
+Compiled compiled_with(std::optional<Machine> machine, const std::vector<HomeRule>& homes, int ranks = 1) {
   Graph graph("one layer");
   const Tensor x(graph, graph.add_input("x", {DType::kF32, {4, 64}}, Role::kData));
   const Tensor w(graph, graph.add_input("w", {DType::kF32, {64, 64}}, Role::kParameter));
   graph.add_output("loss", mean(square(matmul(x, w))).id());
-  CompileOptions options;
+  CompileOptions options{.ranks = ranks};
   options.parallel.homes = homes;
   options.parallel.communication.machine = std::move(machine);
   return compile(std::move(graph), options);
@@ -50,6 +50,8 @@ TEST(MissedPrediction, names_the_lane_that_takes_longer_than_it_should) {
   EXPECT_EQ(said(0, 0), "");
   EXPECT_EQ(said(0.1 * time.makespan_s, 0), "");
   EXPECT_THAT(said(0.5 * time.makespan_s, 0), AllOf(HasSubstr("50 % more than"), HasSubstr("the lane 'load' is late")));
+  EXPECT_THAT(said(1.5 * time.makespan_s, 0), HasSubstr("s, 2.5 times the "));
+  EXPECT_THAT(said(117 * time.makespan_s, 0), HasSubstr("s, 118 times the "));
   EXPECT_THAT(said(0.1 * time.makespan_s, 0.4 * time.makespan_s), HasSubstr("the lane 'compute' is late"));
 }
 
@@ -57,6 +59,17 @@ TEST(MissedPrediction, is_not_said_where_nothing_is_measured_or_nothing_moves) {
   const MeasuredSteps steps{.times = {}, .count = 2, .seconds = 2e6};
   EXPECT_EQ(missed_prediction(compiled_with({}, {parse_home_rule("w = disk")}), steps), "");
   EXPECT_EQ(missed_prediction(compiled_with(slow_machine(), {}), steps), "");
+}
+
+TEST(MissedPrediction, says_that_ranks_share_what_the_machine_has) {
+  Machine machine = slow_machine();
+  machine.name = "small";
+  const auto said = [&](int ranks) {
+    return missed_prediction(compiled_with(machine, {parse_home_rule("w = disk")}, ranks),
+                             {.count = 1, .seconds = 1e6});
+  };
+  EXPECT_THAT(said(1), testing::Not(HasSubstr("share")));
+  EXPECT_THAT(said(2), HasSubstr("; 2 ranks share the 1 device of 'small'; the times told are"));
 }
 
 // Without a machine computing takes what it took, so that only moves can be late.
