@@ -188,7 +188,9 @@ TEST_F(TiersTest, ADirectoryThatIsNotThereIsRefusedAndOneWithoutUseIsSaid) {
   const Outcome missing = train("run", {"--set", kOnDisk, "--disk", path("gone")});
   EXPECT_EQ(missing.code, 2) << missing.err;
   EXPECT_EQ(error_line(missing),
-            "parallel.disk: there is no directory '" + path("gone") + "'; make it, or name one that there is");
+            "parallel.disk: there is no directory '" + path("gone") + "'; name a directory that there is, or make one");
+  EXPECT_EQ(error_line(train("run", {"--set", kOnDisk, "--disk", "gpt.toml"})),
+            "parallel.disk: 'gpt.toml' is a file; name a directory that there is, or make one");
   EXPECT_FALSE(std::filesystem::exists(path("gone")));
   EXPECT_THAT(error_line(run({"calibrate", "--disk", path("gone"), "--out", path("machine.toml")})),
               HasSubstr("calibrate: --disk: there is no directory"));
