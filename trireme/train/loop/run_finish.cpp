@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/train/report/late_lane.h"
+#include "trireme/train/report/memory_chart.h"
 #include "trireme/train/report/utilisation.h"
 #include "trireme/version.h"
 
@@ -189,6 +190,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   }
   if (failure.empty()) add_missed_prediction(report);
   report.memory = memory_by_holding(largest_plan(session_.compiled()));
+  report.memory_over_time = memory_charts(session_.compiled());
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
   report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};
