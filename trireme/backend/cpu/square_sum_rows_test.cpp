@@ -41,7 +41,8 @@ void expect_same_bits(const Case& of, DType dtype, ThreadPool* pool) {
   const HostTensor numbers({DType::kI64, {places}});
   std::ranges::fill(numbers.as<int64_t>(), -1);
   std::ranges::copy(of.numbers, numbers.as<int64_t>().begin());
-  const HostTensor drawn = conformance::operands_of({.in = {rows.type()}}, 5)[0];
+  const std::vector<HostTensor> operands = conformance::operands_of({.in = {rows.type()}}, 5);
+  const HostTensor& drawn = operands[0];
   const int64_t bytes = of.width * size_of(dtype);
   for (size_t i = 0; i < of.numbers.size(); ++i) {
     const std::byte* const from = drawn.view().raw().data() + static_cast<int64_t>(i) * bytes;

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 107> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 113> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},

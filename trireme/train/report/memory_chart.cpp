@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMoments = 160;   // of a drawing in a report
 constexpr double kBarLength = 40;  // of a line's bar, where the tier is at its fullest
 
-double sum_of(const AreaPoint& point) {
+double bytes_at(const AreaPoint& point) {
   return std::accumulate(point.bytes.begin(), point.bytes.end(), 0.0);
 }
 
@@ -52,14 +52,14 @@ std::vector<std::pair<std::string, AreaChart>> memory_charts(const Compiled& com
 
 std::string memory_lines(const AreaChart& chart, size_t parts) {
   double most = 1;
-  for (const AreaPoint& point : chart.points) most = std::max(most, sum_of(point));
+  for (const AreaPoint& point : chart.points) most = std::max(most, bytes_at(point));
   std::string out = fmt::format("{:>10} {:>14}", "ms", "bytes");
   for (const AreaChart::Part& part : chart.parts) out += fmt::format(" {:>14}", part.name);
   out += "\n";
   for (const AreaPoint& point : fullest_points(chart.points, chart.end_s, parts)) {
-    out += fmt::format("{:>10.3f} {:>14.0f}", point.at_s * 1e3, sum_of(point));
+    out += fmt::format("{:>10.3f} {:>14.0f}", point.at_s * 1e3, bytes_at(point));
     for (const double bytes : point.bytes) out += fmt::format(" {:>14.0f}", bytes);
-    out += fmt::format("  {}\n", std::string(static_cast<size_t>(kBarLength * sum_of(point) / most + 0.5), '#'));
+    out += fmt::format("  {}\n", std::string(static_cast<size_t>(kBarLength * bytes_at(point) / most + 0.5), '#'));
   }
   return out;
 }
