@@ -141,9 +141,13 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
 
 void Run::add_missed_prediction(ReportData& report) const {
   const std::vector<ActionTime> times = session_.step().times();
-  const std::string missed = missed_prediction(
-      session_.compiled(),
-      {.times = times, .count = result_.step - first_, .seconds = steps_s_, .disk_bytes_per_s = disk_bytes_per_s_});
+  const std::string_view transport = job_.world() ? job_.world()->transport() : "";
+  const bool are_on_one_host = transport == "shm" || transport == "threads";
+  const std::string missed = missed_prediction(session_.compiled(), {.times = times,
+                                                                     .count = result_.step - first_,
+                                                                     .seconds = steps_s_,
+                                                                     .ranks_here = are_on_one_host ? job_.size() : 1,
+                                                                     .disk_bytes_per_s = disk_bytes_per_s_});
   if (missed.empty()) return;
   TRIREME_LOG(kWarn, "train", "{}", missed);
   report.facts.emplace_back("Prediction", missed);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "trireme/base/counted.h"
 #include "trireme/exec/virtual_time.h"
 
 namespace trireme {
@@ -73,13 +74,14 @@ std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& ste
     if (got[i] - wanted[i] > got[late] - wanted[late]) late = i;
   }
   const Lane lane = static_cast<Lane>(late);
-  const std::string shared =
-      is_named ? remark_on_ranks(*compiled.rates.machine, static_cast<int64_t>(time.ranks.size())) : "";
+  const int64_t cores = Machine::this_host().devices();
+  const std::string shared = steps.ranks_here > cores ? fmt::format("; {} ranks share the {} of this host",
+                                                                    steps.ranks_here, counted(cores, "core"))
+                                                      : "";
   return fmt::format(
-      "a step takes {:.4g} s, {} that its plan predicts{}; the lane '{}' is late: {} {:.4g} s instead of {:.4g} s{}{}",
+      "a step takes {:.4g} s, {} that its plan predicts{}; the lane '{}' is late: {} {:.4g} s instead of {:.4g} s{}",
       step_s, compared(step_s, time.makespan_s), is_named ? "" : ", with the time that computing took", to_string(lane),
-      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late], shared.empty() ? "" : "; ",
-      shared);
+      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late], shared);
 }
 
 }  // namespace trireme
