@@ -24,6 +24,11 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
 }
 
+void add_memory(const Compiled& compiled, ReportData& report) {
+  report.memory = memory_by_holding(largest_plan(compiled));
+  report.memory_over_time = memory_charts(compiled);
+}
+
 std::string describe(const Schedule& schedule, double peak) {
   std::string out = fmt::format("{}", peak);
   if (schedule.warmup_steps > 0) out += fmt::format(" after {} of warm-up", counted(schedule.warmup_steps, "step"));
@@ -193,8 +198,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     report.timeline = timeline_chart(modelled, *timeline_);
   }
   if (failure.empty()) add_missed_prediction(report);
-  report.memory = memory_by_holding(largest_plan(session_.compiled()));
-  report.memory_over_time = memory_charts(session_.compiled());
+  add_memory(session_.compiled(), report);
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
   report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};
