@@ -55,7 +55,8 @@ void print_fit(const Calibration& found) {
 
 int run(const CalibrateArgs& args) {
   require(args.ranks >= 1, "calibrate: -n {}; give 1 or more", args.ranks);
-  if (!args.disk.empty()) require_directory(args.disk, "calibrate: --disk", "make it, or name one that there is");
+  if (!args.disk.empty())
+    require_directory(args.disk, "calibrate: --disk", "name a directory that there is, or make one");
   const std::string folder =
       args.out.find('/') == std::string::npos ? "." : args.out.substr(0, args.out.rfind('/') + 1);
   require(!args.out.empty() && is_directory(folder),

@@ -8,6 +8,7 @@
 
 #include "cli/checkpoint_text.h"
 #include "cli/commands.h"
+#include "cli/progress_line.h"
 #include "trireme/base/bytes_text.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
@@ -117,7 +118,15 @@ int export_weights(const ExportArgs& args) {
           "checkpoint export: '{}' is there already; name another place, or add --force to write over it", args.target);
   require(!ckpt::holds_checkpoints(args.target), "checkpoint export: '{}' holds checkpoints; name a folder of its own",
           args.target);
+  ProgressLine progress;
+  if (progress.shows()) {
+    options.on_tensor = [&](int64_t bytes, int64_t of) {
+      const auto text = [](int64_t n) { return bytes_text(static_cast<double>(n)); };
+      if (progress.is_due()) progress.show(fmt::format("{} of {} are written", text(bytes), text(of)));
+    };
+  }
   const ckpt::Exported written = ckpt::write_weights(*source, args.target, options);
+  progress.clear();
   for (const auto& [name, count] : written.overflowed) {
     TRIREME_LOG(kWarn, "ckpt", "'{}': {} too large for {}, infinite there", name, counted(count, "element"),
                 args.dtype);

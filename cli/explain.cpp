@@ -23,6 +23,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
+#include "trireme/train/report/memory_chart.h"
 
 namespace trireme::cli {
 namespace {
@@ -54,7 +55,18 @@ std::string arena_text(const ExecutionPlan& plan, Tier tier) {
   return out;
 }
 
-std::string memory_text(const ExecutionPlan& plan, const Device& device) {
+// Of a crew whose actions ran then.
+std::string over_time_text(const ExecutionPlan& plan, const VirtualTime& time, size_t crew) {
+  std::string out;
+  for (const Tier tier : kEveryTier) {
+    if (plan.arena(tier).bytes == 0) continue;
+    out += fmt::format("the {} over the modelled step, at the fullest moment of each of its parts:\n{}",
+                       to_string(tier), memory_lines(memory_chart(plan, time.spans[crew], time.makespan_s, tier)));
+  }
+  return out;
+}
+
+std::string memory_text(const ExecutionPlan& plan, const Device& device, const VirtualTime& time, size_t crew) {
   std::string out;
   if (device.memory_bytes() > 0) {
     out += fmt::format("device '{}' has {} bytes, in buffers aligned to {}\n", device.name(), device.memory_bytes(),
@@ -64,6 +76,7 @@ std::string memory_text(const ExecutionPlan& plan, const Device& device) {
   for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
     if (plan.arena(tier).bytes > 0) out += arena_text(plan, tier);
   }
+  out += over_time_text(plan, time, crew);
   std::vector<std::string> names(plan.buffers.size());
   for (const PlanInput& input : plan.inputs) {
     names[static_cast<size_t>(plan.values[static_cast<size_t>(input.value)].buffer)] = input.name;
@@ -123,11 +136,10 @@ std::string on_host_text(const ExecutionPlan& plan) {
   return ops.empty() ? "" : fmt::format("on the host, beside device '{}': {}\n", plan.device, ops);
 }
 
-std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates, const Device& device) {
+std::string text_of_crew(const std::string& stage, const CompiledCrew& crew, const Rates& rates) {
   if (stage == "passes")
     return to_string(crew.program) + fused_text(crew.program) + on_host_text(crew.plan) + "\n" +
            beside_table(crew.program, rates);
-  if (stage == "memory") return chosen_text(crew) + on_host_text(crew.plan) + memory_text(crew.plan, device);
   return stage == "traffic" ? traffic_text(crew.plan) : to_string(crew.plan);
 }
 
@@ -173,9 +185,13 @@ Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int rank
 std::string text_of_crews(const ExplainArgs& args, const JobConfig& config, const Compiled& compiled,
                           const Device& device) {
   std::string out;
-  for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
-    if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(crew));
-    out += text_of_crew(args.stage, compiled.crews[crew], compiled.rates, device);
+  const bool of_memory = args.stage == "memory";
+  const VirtualTime time = of_memory ? modelled_step(compiled.plans(), compiled.rates, {}) : VirtualTime();
+  for (size_t i = 0; i < compiled.crews.size(); ++i) {
+    const CompiledCrew& crew = compiled.crews[i];
+    if (compiled.crews.size() > 1) out += heading_of(compiled, static_cast<int>(i));
+    out += of_memory ? chosen_text(crew) + on_host_text(crew.plan) + memory_text(crew.plan, device, time, i)
+                     : text_of_crew(args.stage, crew, compiled.rates);
   }
   const std::string context = args.stage == "traffic" ? describe_context(config) : "";
   return out + (context.empty() ? "" : context + "\n");
@@ -351,7 +367,8 @@ void add_explain(CLI::App& app, Action& chosen) {
           "pipeline, in which order each part of the ranks works; passes: after the "
           "passes, all "
           "micro-batches one after the other, the ops that were fused, and when each collective beside them "
-          "is ready, begins and ends in a modelled step; memory: every buffer; traffic: the bytes a rank sends in a "
+          "is ready, begins and ends in a modelled step; memory: what each tier has over the modelled step, and every "
+          "buffer; traffic: the bytes a rank sends in a "
           "step; time: how long the modelled step takes, and how long each lane is busy, exposed and idle in "
           "it; actions: the execution plan")
       ->capture_default_str();

@@ -166,7 +166,7 @@ TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(run({"plan", "gpt22", "-n", "2"}).err, HasSubstr("no model of this name. Did you mean 'gpt2'?"));
   EXPECT_THAT(plan({"--memory", "80"}).out, HasSubstr("80.0 MiB of memory a rank"));
   EXPECT_THAT(plan({"--memory", "80MiB"}).out, HasSubstr("80.0 MiB of memory a rank"));
-  EXPECT_THAT(plan({"--memory", "80 G"}).err, HasSubstr("is no number of bytes, like '2GB' or '512MiB'"));
+  EXPECT_THAT(plan({"--memory", "80 G"}).err, HasSubstr("is no number of bytes with a unit, like '2GB' or '512MiB'"));
   EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("give --search exact"));
   EXPECT_THAT(plan({"--search", "exact", "--machine", TRIREME_SOURCE_DIR "/machines/laptop.toml", "-n", "64"}).err,
               HasSubstr("plan: 64 ranks, but the machine 'laptop' has 8 devices"));

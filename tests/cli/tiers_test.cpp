@@ -52,7 +52,7 @@ TEST_F(TiersTest, StateOnTheDiskTrainsToTheSameBitsAndLeavesNothing) {
   expect_equal_checkpoints("usual", "swapped");
   EXPECT_THAT(list_directory(path("swap")), IsEmpty());
   const std::string report = read(path("swapped/report.html"));
-  EXPECT_THAT(report, AllOf(HasSubstr("On the disk, per rank"), HasSubstr(path("swap")),
+  EXPECT_THAT(report, AllOf(HasSubstr("On the disk, per rank"), HasSubstr("Memory over time"), HasSubstr(path("swap")),
                             HasSubstr("GB/s, measured at the start")));
   // Without --disk it is the run's folder.
   expect_trained("default", {"-n", "2", "--set", kOnDisk});
@@ -104,7 +104,9 @@ TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
   write_gpt();
   const Outcome shown = run({"explain", "gpt.toml", "--stage", "memory", "--set", kOnDisk});
   EXPECT_EQ(shown.code, 0) << shown.err;
-  EXPECT_THAT(shown.out, AllOf(HasSubstr("disk arena "), HasSubstr("host arena "), HasSubstr(", on the disk")));
+  EXPECT_THAT(shown.out,
+              AllOf(HasSubstr("disk arena "), HasSubstr("host arena "), HasSubstr(", on the disk"),
+                    HasSubstr("the device over the modelled step"), HasSubstr("the disk over the modelled step")));
   const auto refusal = [&](const std::string& command, const Words& more) {
     Words words{command, "gpt.toml", "--set", kOnDisk};
     if (command == "explain") words.insert(words.end(), {"--stage", "memory"});
@@ -188,7 +190,9 @@ TEST_F(TiersTest, ADirectoryThatIsNotThereIsRefusedAndOneWithoutUseIsSaid) {
   const Outcome missing = train("run", {"--set", kOnDisk, "--disk", path("gone")});
   EXPECT_EQ(missing.code, 2) << missing.err;
   EXPECT_EQ(error_line(missing),
-            "parallel.disk: there is no directory '" + path("gone") + "'; make it, or name one that there is");
+            "parallel.disk: there is no directory '" + path("gone") + "'; name a directory that there is, or make one");
+  EXPECT_EQ(error_line(train("run", {"--set", kOnDisk, "--disk", "gpt.toml"})),
+            "parallel.disk: 'gpt.toml' is a file; name a directory that there is, or make one");
   EXPECT_FALSE(std::filesystem::exists(path("gone")));
   EXPECT_THAT(error_line(run({"calibrate", "--disk", path("gone"), "--out", path("machine.toml")})),
               HasSubstr("calibrate: --disk: there is no directory"));

@@ -82,7 +82,7 @@ std::string refusal_of(const TierSizes& sizes) {
 }
 
 // What a refusal says would fit does.
-TEST(Budget, too_little_is_refused_with_what_fits) {
+TEST(Budget, contracts_14_2_5_too_little_is_refused_with_what_fits) {
   const auto fitting_in = [](const std::string& text, std::string_view before) {
     const size_t at = text.find(before);
     EXPECT_NE(at, std::string::npos) << text;
@@ -142,15 +142,14 @@ TEST(Budget, chosen_rules_are_those_of_a_jobs_file) {
   }
 }
 
-TEST(Budget, shares_of_what_there_is_are_kept) {
+TEST(Budget, contracts_14_2_3_shares_of_what_there_is_are_kept) {
   const int64_t whole = planned(compiled_within({}), Tier::kDevice);
   const Compiled made = compiled_within({.device = MemorySize(whole), .device_ratio = 0.5});
   EXPECT_LE(planned(made, Tier::kDevice), whole / 2);
   EXPECT_THAT(chosen_of(made), testing::Not(IsEmpty()));
 }
 
-// Contract 14.2 (1).
-TEST(Budget, below_the_working_set_fails_without_offload_and_trains_with_it) {
+TEST(Budget, contracts_14_2_1_below_the_working_set_fails_without_offload_and_trains_with_it) {
   const TierSizes sizes{.device = MemorySize(planned(compiled_within({}), Tier::kDevice) * 6 / 10)};
   Parallel without;
   without.tier_ways.auto_offload = false;
@@ -171,8 +170,7 @@ TEST(Budget, below_the_working_set_fails_without_offload_and_trains_with_it) {
   EXPECT_EQ(other_bits(usual, train_curves(graph, 1, parallel, 0.1F, keeping_small())), "");
 }
 
-// Contract 14.2 (4).
-TEST(Budget, without_a_choice_all_lies_where_it_is_said) {
+TEST(Budget, contracts_14_2_4_without_a_choice_all_lies_where_it_is_said) {
   const int64_t whole = planned(compiled_within({}), Tier::kDevice);
   Parallel parallel;
   parallel.tier_ways = {.auto_offload = false, .offload_to = Tier::kDisk};
@@ -184,7 +182,7 @@ TEST(Budget, without_a_choice_all_lies_where_it_is_said) {
   EXPECT_EQ(other_bits(train_curves(graph, 1, {}, 0.1F), train_curves(graph, 1, parallel, 0.1F)), "");
 }
 
-TEST(Budget, changes_no_bits) {
+TEST(Budget, contracts_14_2_2_changes_no_bits) {
   const Graph graph = deep_step();
   for (const int ranks : {1, 2}) {
     Parallel parallel;

@@ -293,8 +293,8 @@ struct Mlp : nn::Module {
   nn::Linear hidden{12, 24, {.name = "hidden"}}, head{24, 10, {.name = "head"}};
 };
 
-// Contract 14.1 (1) and (2).
-TEST(ModulesOnTheHost, have_the_bits_of_the_device_in_data_parallel_and_are_listed) {
+// Products and sums, and all else, on the host.
+TEST(ModulesOnTheHost, contracts_14_1_1_and_2_have_the_bits_of_the_device_in_data_parallel_and_are_listed) {
   const auto step_of = [](Mlp& model) {
     return training_step([&](const Tensor& x) { return model(x); }, class_loss(), mlp_batch(), AdamW{},
                          {.name = "mlp", .seed = 3});

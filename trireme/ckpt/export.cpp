@@ -87,6 +87,7 @@ class Export {
       part.entries.push_back({tensor.renamed, type, 0});
       part.of_source.push_back(tensor.name);
       part.bytes += type.bytes();
+      all_bytes_ += type.bytes();
     }
   }
 
@@ -96,11 +97,14 @@ class Export {
     const Plan plan = plan_file(part.entries, metadata);
     OutputFile file(path, disk_);
     file.write(plan.header);
-    for (const size_t i : plan.order) file.write(bytes_of(part.of_source[i], part.entries[i].type).view().raw());
+    for (const size_t i : plan.order) {
+      file.write(bytes_of(part.of_source[i], part.entries[i].type).view().raw());
+      out_.bytes += part.entries[i].type.bytes();
+      if (options_.on_tensor) options_.on_tensor(out_.bytes, all_bytes_);
+    }
     file.commit();
     out_.files.push_back(path);
     out_.tensors += std::ssize(part.entries);
-    out_.bytes += part.bytes;
   }
 
   HostTensor bytes_of(const std::string& name, const TensorType& type) {
@@ -131,6 +135,7 @@ class Export {
   const ExportOptions& options_;
   Disk& disk_;
   std::vector<Part> parts_;
+  int64_t all_bytes_ = 0;
   Exported out_;
 };
 

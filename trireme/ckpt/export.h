@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct ExportOptions {
   std::optional<DType> dtype = {};  // of the floating-point tensors; none: as they are
   int64_t max_file_bytes = 0;       // of a file's tensors, where the path is a folder; 0: one file
   TextMap metadata = {};            // of each file, besides "format"
+  std::function<void(int64_t bytes, int64_t of)> on_tensor = {};  // told when one is written, if anybody is
 };
 
 struct Exported {

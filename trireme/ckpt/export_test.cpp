@@ -84,7 +84,12 @@ TEST(Export, SeveralFilesWithAnIndexAreReadAsOne) {
     write_safetensors(dir / "in.safetensors", views);
     const Weights in = Weights::open(dir / "in.safetensors");
     const auto limit = static_cast<int64_t>(1 + random(3000));
-    const Exported written = write_weights(in, dir / "out", {.max_file_bytes = limit});
+    std::vector<std::pair<int64_t, int64_t>> told;
+    const auto tell = [&](int64_t bytes, int64_t of) { told.emplace_back(bytes, of); };
+    const Exported written = write_weights(in, dir / "out", {.max_file_bytes = limit, .on_tensor = tell});
+    EXPECT_EQ(told.size(), in.names().size());
+    EXPECT_TRUE(std::ranges::is_sorted(told));
+    EXPECT_EQ(told.back(), std::pair(written.bytes, written.bytes));
     const Weights out = Weights::open(dir / "out");
     ASSERT_EQ(out.names(), in.names());
     int64_t largest = 0;

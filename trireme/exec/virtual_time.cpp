@@ -356,7 +356,7 @@ VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const Virt
   return Simulation(crews, options, borders, left).run();
 }
 
-std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {
+std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans, Tier tier) {
   const size_t actions = plan.actions.size();
   require(spans.size() == actions, "live_bytes: times of {} actions for a plan of {}", spans.size(), actions);
   // From the step's begin (0) and from action i (i + 1) on, by Holding.
@@ -365,10 +365,11 @@ std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const Act
     return static_cast<size_t>(std::clamp<int64_t>(action + 1, 0, static_cast<int64_t>(actions) + 1));
   };
   for (const Buffer& buffer : plan.buffers) {
-    if (buffer.offset < 0 || buffer.tier != Tier::kDevice) continue;
+    if (buffer.offset < 0 || buffer.tier != tier) continue;
     const auto kind = static_cast<size_t>(buffer.holding);
-    change[at(buffer.first)][kind] += align_buffer(buffer.bytes, plan.alignment);
-    change[at(int64_t{buffer.last} + 1)][kind] -= align_buffer(buffer.bytes, plan.alignment);
+    const int64_t bytes = align_buffer(buffer.bytes, plan.alignment_of(tier));
+    change[at(buffer.first)][kind] += bytes;
+    change[at(int64_t{buffer.last} + 1)][kind] -= bytes;
   }
   std::vector<LiveBytes> out;
   LiveBytes live;

@@ -63,13 +63,14 @@ struct VirtualTime {
 // there is no queue of events: the cost is that of a few additions for each rank and action.
 VirtualTime virtual_time(std::span<const ExecutionPlan* const> crews, const VirtualTimeOptions& options);
 
-// Bytes of the device's arena in use from a time on: at the step's begin, and as each action begins. A persistent
+// Bytes of a tier's arena in use from a time on: at the step's begin, and as each action begins. A persistent
 // buffer always is.
 struct LiveBytes {
   double at_s = 0;
   int64_t bytes = 0;
   std::array<int64_t, kHoldings> kinds = {};  // by Holding; they add up to it
 };
-std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans);
+std::vector<LiveBytes> live_bytes(const ExecutionPlan& plan, std::span<const ActionSpan> spans,
+                                  Tier tier = Tier::kDevice);
 
 }  // namespace trireme

@@ -40,6 +40,11 @@ struct EmbeddingGradRowsAttrs {
   }
 };
 
+struct SquareSumRowsAttrs {
+  int64_t table = 0;  // rows of the table that the list stands for
+  static constexpr auto fields() { return std::tuple{field("table", &SquareSumRowsAttrs::table)}; }
+};
+
 struct ScatterRowsAttrs {
   int64_t rows = 0;  // of the table
   static constexpr auto fields() { return std::tuple{field("rows", &ScatterRowsAttrs::rows)}; }

@@ -151,6 +151,13 @@ struct AsRowList {
   Attrs (*attrs)(const Attrs& attrs, int64_t most) = nullptr;
 };
 
+// The same result for an operand, the only one, that has few rows which are not zero and is given as a list of these:
+// `op` takes the numbers of the rows and the rows, and makes what the whole gives, bit for bit.
+struct OfRowList {
+  const OpDef* op = nullptr;
+  Attrs (*attrs)(const TypeArgs& types) = nullptr;
+};
+
 // What an op is, each part named where it is given. A part without a default must be given: a function, or the reason
 // why there is none.
 struct OpFacets {
@@ -180,6 +187,7 @@ struct OpFacets {
   // piece.
   const OpDef* onto = nullptr;
   std::optional<AsRowList> as_rows = {};
+  std::optional<OfRowList> of_rows = {};
   // Of updates: operands of which a row of zeros in all of them leaves that row of everything the update replaces as it
   // is, bit for bit, for a finite rate and scale; empty: none. Null: none whatever the attributes.
   std::vector<int> (*keeps_where_zero)(const Attrs& attrs) = nullptr;

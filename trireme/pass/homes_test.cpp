@@ -19,6 +19,7 @@
 namespace trireme::homes_test {
 namespace {
 
+using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -244,6 +245,21 @@ TEST(Prefetch, begins_as_many_readers_before_as_is_said) {
   EXPECT_EQ(to_string(rules[1]), "h.0..1/matmul = 7");
   for (const char* const wrong : {"h.*", "= 2", "h.* = ", "h.* = 0", "h.* = 65", "h.* = 2x", "h.*/ = 2"})
     EXPECT_THROW(parse_prefetch_rule(wrong), Error) << wrong;
+}
+
+TEST(Prefetch, contracts_14_2_of_what_there_is_not_is_refused) {
+  const auto refusal = [](const char* text) {
+    try {
+      check_prefetch_rules(layers_with_state(), std::vector{parse_prefetch_rule(text)});
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("* = 2"), "");
+  EXPECT_EQ(refusal("*/fused_rows = 2"), "") << "which passes make";
+  EXPECT_THAT(refusal("x.* = 2"), HasSubstr("parallel.prefetch 'x.* = 2' matches no part of the model"));
+  EXPECT_THAT(refusal("*/matmull = 2"), AllOf(HasSubstr("there is no op of that name"), HasSubstr("'matmul'")));
 }
 
 TEST(Homes, moves_hide_under_ops_but_for_the_last) {

@@ -117,7 +117,7 @@ void PrintTo(const WayCase& of, std::ostream* out) {
 
 class OnHostWays : public testing::TestWithParam<WayCase> {};
 
-TEST_P(OnHostWays, have_the_bits_of_the_device) {
+TEST_P(OnHostWays, contracts_14_1_3_have_the_bits_of_the_device) {
   const WayCase& of = GetParam();
   std::vector<HomeRule> homes;
   for (const std::string& home : of.homes) homes.push_back(parse_home_rule(home));

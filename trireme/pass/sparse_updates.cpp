@@ -85,6 +85,10 @@ class SparseUpdates {
         add_rows(sum->second);
       } else if (node.outputs.size() == 1 && lists.contains(node.outputs[0])) {
         make_list(plans_.at(node.outputs[0]), node.outputs[0]);
+      } else if (def_of(node).of_rows && lists.contains(node.inputs[0])) {
+        const List& list = made_.at(node.inputs[0]);
+        rewrite_->add(*def_of(node).of_rows->op, def_of(node).of_rows->attrs(types_of(node)), std::span(&id, 1),
+                      {{list.numbers, list.rows}}, node.outputs);
       } else {
         Few<ValueId, 4> in = node.inputs;
         for (ValueId& operand : in) operand = lists.contains(operand) ? made_.at(operand).rows : operand;
@@ -181,17 +185,22 @@ class SparseUpdates {
     for (const ValueId operand : graph_.node(plan.node).inputs) add_lists(operand, out);
   }
 
-  // By the update, by what makes another list of it, or by exact sums, which do not miss zeros. Of a table in pieces a
-  // list has the rows of all.
+  // By the update, by what makes another list of it, or by what makes the same of a list.
   bool is_read_as_list(ValueId id, const ByRows& update) const {
     if (is_output_.contains(id)) return false;
     return std::ranges::all_of(readers_.of(id), [&](NodeId reader) {
       const Node& node = graph_.node(reader);
       if (reader == update.node) return true;
       if (node.outputs.size() == 1 && update.lists.contains(node.outputs[0])) return true;
-      return def_of(node).traits.sums_exactly && (program_.by_hand || layout(id).dims[0].empty());
+      return takes_list(node) && has_all_rows(id);
     });
   }
+
+  // What sums exactly does not miss zeros.
+  static bool takes_list(const Node& node) { return def_of(node).traits.sums_exactly || def_of(node).of_rows; }
+
+  // Of a table whose rows are cut a list has those of all pieces.
+  bool has_all_rows(ValueId id) const { return program_.by_hand || layout(id).dims[0].empty(); }
 
   const ListPlan* list_of(ValueId id) {
     if (asked_[at(id)] == 0) {
@@ -294,8 +303,9 @@ class SparseUpdates {
              "some that do not)";
     for (const NodeId reader : readers_.of(gradient)) {
       const Node& node = graph_.node(reader);
-      if (&node != &update && !def_of(node).traits.sums_exactly)
-        return fmt::format("{} reads it, too, and its bits depend on where rows of zeros stand", node.op->name);
+      if (&node == &update || (takes_list(node) && has_all_rows(gradient))) continue;
+      return fmt::format("{} reads it, too, {}", node.op->name,
+                         takes_list(node) ? "of which each rank has rows of its own" : "which takes no list of rows");
     }
     return "";
   }

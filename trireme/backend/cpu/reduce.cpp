@@ -179,6 +179,70 @@ void square_sum(const KernelArgs& args) {
   reduce_contiguous<T, float>(args, 1, args.in[0].elements(), loops_on<T>().square_sum, total_of);
 }
 
+// A table that is a list of rows (op/structural.h) in chunks as square_sum takes it whole. A vector of zeros changes no
+// sum of lanes, so of a chunk only blocks in which a listed row has a part are added. Blocks have whole groups of
+// vectors, of any instruction set, and each lane keeps its terms in their order.
+constexpr int64_t kListed = 64;
+static_assert(kGrain % kListed == 0);
+
+template <class T>
+struct ListedRows {
+  std::span<const int64_t> numbers;
+  const T* rows;
+  int64_t width;
+
+  // Elements from `begin` to `end` of the table in `room`, without blocks that have no listed row; returns how many.
+  int64_t gather(int64_t begin, int64_t end, T* room) const {
+    const auto ends_before = [&](int64_t number) { return number >= 0 && (number + 1) * width <= begin; };
+    int64_t filled = 0, last = -1, last_at = 0;  // the last block, and where it lies in the room
+    for (auto of = std::ranges::partition_point(numbers, ends_before);
+         of != numbers.end() && *of >= 0 && *of * width < end; ++of) {
+      const int64_t row = *of * width - begin;  // it may begin in a chunk before
+      const int64_t from = std::max<int64_t>(0, row), to = std::min(end - begin, row + width);
+      const int64_t block = from / kListed;
+      const int64_t at = block == last ? last_at : filled;
+      const int64_t now = at + std::min(end - begin, (to + kListed - 1) / kListed * kListed) - block * kListed;
+      std::fill(room + filled, room + now, T{});
+      std::copy_n(rows + (of - numbers.begin()) * width + from - row, to - from, room + at + from - block * kListed);
+      last = (to - 1) / kListed;
+      last_at = at + (last - block) * kListed;
+      filled = now;
+    }
+    return filled;
+  }
+};
+
+std::string rows_not_float(const TypeArgs& args) {
+  return operand_not_float(args, 1);
+}
+
+int64_t elements_of_table(const TypeArgs& args) {
+  const int64_t places = args.in[0].elements();
+  return places == 0 ? 0 : args.attrs.as<SquareSumRowsAttrs>().table * (args.in[1].elements() / places);
+}
+
+int64_t square_sum_rows_scratch(const TypeArgs& args, int threads) {
+  return chunks_of(elements_of_table(args)) * static_cast<int64_t>(sizeof(float)) +
+         threads * kGrain * size_of(args.in[1].dtype);
+}
+
+template <class T>
+void square_sum_rows(const KernelArgs& args) {
+  const int64_t places = args.in[0].elements();
+  const int64_t width = places == 0 ? 0 : args.in[1].elements() / places;
+  const ListedRows<T> listed{args.in[0].as<const int64_t>(), data_of<T>(args.in[1]), width};
+  const int64_t n = args.attrs.as<SquareSumRowsAttrs>().table * width;
+  const int64_t chunks = chunks_of(n);
+  auto* parts = reinterpret_cast<float*>(args.scratch.data());
+  auto* rooms = reinterpret_cast<T*>(parts + chunks);
+  run_tasks(args.pool, chunks, [&](int64_t chunk, int thread) {
+    T* room = rooms + thread * kGrain;
+    const int64_t count = listed.gather(chunk * kGrain, std::min(n, (chunk + 1) * kGrain), room);
+    parts[chunk] = loops_on<T>().square_sum(count, room);
+  });
+  data_of<float>(args.out[0])[0] = total_of({parts, static_cast<size_t>(chunks)});
+}
+
 template <Fold fold>
 constexpr Kernel reduction(std::string_view op, std::string_view name) {
   return {
@@ -204,6 +268,14 @@ std::span<const Kernel> reduce_kernels() {
           .why_not = first_not_float,
           .scratch = square_sum_scratch,
           .run = by_storage<square_sum<float>, square_sum<Bf16>>,
+          .bits = Bits::kShape,
+      },
+      {
+          .op = "square_sum_rows",
+          .name = "square_sum_rows.parts",
+          .why_not = rows_not_float,
+          .scratch = square_sum_rows_scratch,
+          .run = by_storage<square_sum_rows<float>, square_sum_rows<Bf16>, 1>,
           .bits = Bits::kShape,
       },
   };

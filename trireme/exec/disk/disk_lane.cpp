@@ -163,11 +163,13 @@ class DiskLane::Blocks {
 
   [[noreturn]] void fail_transfer(int64_t result) const {
     const bool stores = transfer_.stores;
-    fail(ErrorKind::kIo, "cannot {} '{}' {} the tier 'disk': {}", stores ? "write" : "read", transfer_.at->name,
+    const auto code = static_cast<int>(-result);
+    fail(ErrorKind::kIo, "cannot {} '{}' {} the tier 'disk': {}{}", stores ? "write" : "read", transfer_.at->name,
          stores ? "to" : "from",
-         result == 0 ? "its file ends too early"
-         : stores    ? why_not_written(static_cast<int>(-result))
-                     : std::strerror(static_cast<int>(-result)));
+         code == 0 ? "its file ends too early"
+         : stores  ? why_not_written(code)
+                   : std::strerror(code),
+         code == EIO ? "; use another disk (--disk) and go on from a checkpoint (--resume)" : "");
   }
 
   const DiskTransfer& transfer_;

@@ -186,13 +186,14 @@ TEST(DiskLane, errors_of_the_system_say_what_was_to_be_done_with_which_value) {
   };
   EXPECT_THAT(stored(-ENOSPC), HasSubstr("cannot write 'wte.v' to the tier 'disk': No space left on device; free "
                                          "space there or choose another directory"));
-  EXPECT_THAT(stored(-EIO), HasSubstr("cannot write 'wte.v' to the tier 'disk': Input/output error"));
+  EXPECT_THAT(stored(-EIO), HasSubstr("cannot write 'wte.v' to the tier 'disk': Input/output error; use another disk"));
   EXPECT_THAT(stored(0), HasSubstr("its file ends too early"));
   Stored disk(answering(9, -EIO));
   DiskValue at("wte.v", 0, value.view().bytes());
   disk.transfer(true, value, at);
-  EXPECT_THAT(disk_error([&] { disk.transfer(false, value, at); }),
-              HasSubstr("cannot read 'wte.v' from the tier 'disk': Input/output error"));
+  EXPECT_THAT(
+      disk_error([&] { disk.transfer(false, value, at); }),
+      HasSubstr("cannot read 'wte.v' from the tier 'disk': Input/output error; use another disk (--disk) and go on"));
 }
 
 std::atomic<int> late_waits{0};

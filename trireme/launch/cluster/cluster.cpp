@@ -96,7 +96,9 @@ void Cluster::drop(Nodes::iterator node, const std::string& why) {
 }
 
 ClusterView Cluster::refuse(const NodeReport& report, std::string why) {
-  events_.push_back(fmt::format("{} is refused: {}", name_of(report), why));
+  std::string event = fmt::format("{} is refused: {}", name_of(report), why);
+  if (std::exchange(last_refusal_, event) != event)
+    events_.push_back(std::move(event));  // it reports once more to leave
   ClusterView view{
       .version = version_, .phase = phase_, .refused = std::move(why), .attempt = attempt_, .registered = registered_};
   if (phase_ == Phase::kOver) view.ending = ending_;

@@ -180,6 +180,7 @@ class Cluster {
   Ending ending_;
   uint64_t version_ = 1;
   std::vector<std::string> events_;
+  std::string last_refusal_;
 };
 
 std::string ranks_text(int first, int count);  // "rank 3", "ranks 3 to 5"

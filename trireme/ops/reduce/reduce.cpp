@@ -11,6 +11,10 @@
 #include "trireme/ops/ops.h"
 
 namespace trireme {
+namespace ops {
+extern const OpDef square_sum_rows;
+}  // namespace ops
+
 namespace reduce_op {
 
 bool reduces(const ReduceAttrs& attrs, int dim) {
@@ -215,6 +219,10 @@ void kernel_square_sum(const KernelArgs& args) {
                 [&](auto zero) { args.out[0].as<decltype(zero)>()[0] = store<decltype(zero)>(sum); });
 }
 
+Attrs attrs_of_list(const TypeArgs& args) {
+  return Attrs::of(SquareSumRowsAttrs{args.in[0].shape[0]});
+}
+
 std::vector<Example> examples_square_sum() {
   return {{{f32({4, 6})}}, {{f32({})}}, {{{DType::kBF16, {2, 3, 4}}}}};
 }
@@ -256,6 +264,7 @@ extern const OpDef square_sum{
         .cost = reduce_op::cost_square_sum,
         .kernel = reduce_op::kernel_square_sum,
         .examples = reduce_op::examples_square_sum,
+        .of_rows = OfRowList{&square_sum_rows, reduce_op::attrs_of_list},
     },
 };
 }  // namespace ops

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/ir/gradient_scope.h"
+#include "trireme/parallel/asked/ops_in.h"
 
 namespace trireme {
 namespace {
@@ -58,25 +58,10 @@ bool asked_on_host(std::span<const HostRule> rules, std::string_view scope, std:
 
 void check_host_rules(const Graph& graph, std::span<const HostRule> rules) {
   for (const HostRule& rule : rules) {
-    std::vector<std::string> scopes, ops;
-    bool any = false;
-    for (const Node& node : graph.nodes()) {
-      const std::string_view scope = module_scope(graph, node);
-      if (!scope.empty() && node.phase == Phase::kForward) scopes.emplace_back(scope);
-      if (rule.scope.matches(scope)) ops.emplace_back(node.op->name);
-      any = any || matches_rule(rule, scope, node.op->name);
-    }
-    if (any) continue;
-    const auto distinct = [](std::vector<std::string>& names) {
-      std::ranges::sort(names);
-      names.erase(std::unique(names.begin(), names.end()), names.end());
-    };
-    distinct(scopes);
-    distinct(ops);
-    require(!ops.empty(), "parallel.on '{}' matches no part of the model.{}", to_string(rule),
-            suggestion(rule.scope.text(), scopes));
-    fail(ErrorKind::kInvalidArgument, "parallel.on '{}' matches no op there.{}", to_string(rule),
-         suggestion(rule.op, ops));
+    const std::string text = fmt::format("parallel.on '{}'", to_string(rule));
+    const std::vector<std::string> ops = ops_in(graph, rule.scope, text);
+    require(rule.op.empty() || std::ranges::find(ops, rule.op) != ops.end(), "{} matches no op there.{}", text,
+            suggestion(rule.op, ops));
   }
 }
 

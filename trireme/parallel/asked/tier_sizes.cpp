@@ -45,7 +45,7 @@ MemorySize MemorySize::read(std::string_view text) {
     if (unit == each.name && status == std::errc() && is_digit(text[0]) && bytes >= 1 && bytes <= kMost)
       return MemorySize(static_cast<int64_t>(std::llround(bytes)));
   }
-  fail(ErrorKind::kInvalidArgument, "'{}' is no number of bytes, like '2GB' or '512MiB'", text);
+  fail(ErrorKind::kInvalidArgument, "'{}' is no number of bytes with a unit, like '2GB' or '512MiB'", text);
 }
 
 std::string to_string(const MemorySize& size) {

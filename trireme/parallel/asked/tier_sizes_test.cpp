@@ -27,7 +27,7 @@ TEST(TierSizes, what_is_no_size_is_refused) {
       MemorySize size(text);
       ADD_FAILURE() << text << " is " << size.bytes();
     } catch (const Error& e) {
-      EXPECT_THAT(e.text(), HasSubstr("is no number of bytes, like '2GB' or '512MiB'"));
+      EXPECT_THAT(e.text(), HasSubstr("is no number of bytes with a unit, like '2GB' or '512MiB'"));
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/op/registry.h"
+#include "trireme/parallel/asked/ops_in.h"
 
 namespace trireme {
 
@@ -39,6 +41,18 @@ int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scop
     if ((rule.op.empty() || rule.op == op) && rule.scope.matches(scope)) out = rule.readers;
   }
   return out;
+}
+
+// Passes join ops to others, so that no op of the graph need have the name.
+void check_prefetch_rules(const Graph& graph, std::span<const PrefetchRule> rules) {
+  for (const PrefetchRule& rule : rules) {
+    const std::string text = fmt::format("parallel.prefetch '{}'", to_string(rule));
+    ops_in(graph, rule.scope, text);
+    if (rule.op.empty() || find_op(rule.op) != nullptr) continue;
+    std::vector<std::string> names;
+    for (const OpDef* const op : all_ops()) names.emplace_back(op->name);
+    fail(ErrorKind::kInvalidArgument, "{}: there is no op of that name.{}", text, suggestion(rule.op, names));
+  }
 }
 
 }  // namespace trireme

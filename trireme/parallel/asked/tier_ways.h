@@ -38,4 +38,7 @@ struct TierWays {
 // For an op of this name and module (ir/gradient_scope.h).
 int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op);
 
+// Throws kInvalidArgument for a rule of no part of the model, or of an op that there is not.
+void check_prefetch_rules(const Graph& graph, std::span<const PrefetchRule> rules);
+
 }  // namespace trireme

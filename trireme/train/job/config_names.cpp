@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 107> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 113> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},
@@ -117,13 +117,22 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 107> kOtherN
     {"cpu_ratio", "parallel.host_ratio"},
     {"aio_block_size", "parallel.disk_block"},
     {"aio_queue_size", "parallel.disk_queue"},
+    {"default_prefetch", "parallel.prefetch"},
+    {"backward_prefetch", "parallel.prefetch"},
+    {"layer_swap", "parallel.keep"},
+    {"op_swap", "parallel.keep"},
+    {"offload_optimizer", "parallel.optimizer_on"},
+    {"optimizer_cpu_offload", "parallel.optimizer_on"},
 }};
 
 // Names of settings that other systems have and this one does without, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kWithoutNeed{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kWithoutNeed{{
     {"data_parallel", "data parallel ranks are those that tp, pp and the others leave"},
     {"global_rank", "the launcher gives each rank its number"},
     {"pipeline_result_broadcast", "all ranks of a pipeline have what a step reports"},
+    {"memory_offload",
+     "values leave the device's memory where parallel.home or parallel.keep says so, and where a step takes more than "
+     "parallel.device_memory"},
     {"host_mem_block_size",
      "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first "
      "step"},

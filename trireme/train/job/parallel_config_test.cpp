@@ -74,7 +74,7 @@ TEST(ParallelConfig, values_out_of_range_are_refused_with_the_range) {
               HasSubstr("Did you mean 'parallel.gradient_fp32_sync'?"));
 }
 
-TEST(ParallelConfig, keys_of_tiers_are_read_and_refused_by_name) {
+TEST(ParallelConfig, contracts_14_2_keys_of_tiers_are_read_and_refused_by_name) {
   const JobConfig c = with(
       "device_memory = \"1GB\"\ndevice_ratio = 0.5\nauto_offload = false\noffload_to = \"disk\"\ndisk_block = "
       "\"64KiB\"\ndisk_queue = 8\nupdate_part = \"1MiB\"\nprefetch = [\"h.* = 2\"]\n");
@@ -92,6 +92,16 @@ TEST(ParallelConfig, keys_of_tiers_are_read_and_refused_by_name) {
               HasSubstr("parallel.disk_queue = 0; it must be from 1 to 64"));
   EXPECT_THAT(error_of([] { with("prefetch = [\"h.*\"]\n"); }), HasSubstr("is not \"scope = readers\""));
   EXPECT_THAT(error_of([] { with("host_mem_block_size = \"1GB\"\n"); }), HasSubstr("the host's memory is no pool"));
+  EXPECT_THAT(error_of([] { with("memory_offload = true\n"); }), HasSubstr("values leave the device's memory where"));
+  for (const auto& [other, own] :
+       {std::pair("max_device_memory", "device_memory"), std::pair("offload_param", "offload_to"),
+        std::pair("offload_cpu_size", "host_memory"), std::pair("offload_disk_size", "disk"),
+        std::pair("offload_path", "disk"), std::pair("aio_block_size", "disk_block"),
+        std::pair("aio_queue_size", "disk_queue"), std::pair("hbm_ratio", "device_ratio"),
+        std::pair("cpu_ratio", "host_ratio"), std::pair("default_prefetch", "prefetch")}) {
+    EXPECT_THAT(error_of([&] { with(fmt::format("{} = 1\n", other)); }),
+                HasSubstr(fmt::format("Did you mean 'parallel.{}'?", own)));
+  }
   EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }), HasSubstr("and no need of one"));
   EXPECT_THAT(error_of([] { with("enable_aio = true\n"); }), HasSubstr("by io_uring or, where that is forbidden"));
 }

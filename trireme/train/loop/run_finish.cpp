@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/train/report/late_lane.h"
+#include "trireme/train/report/memory_chart.h"
 #include "trireme/train/report/utilisation.h"
 #include "trireme/version.h"
 
@@ -21,6 +22,11 @@ namespace {
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "?";
+}
+
+void add_memory(const Compiled& compiled, ReportData& report) {
+  report.memory = memory_by_holding(largest_plan(compiled));
+  report.memory_over_time = memory_charts(compiled);
 }
 
 std::string describe(const Schedule& schedule, double peak) {
@@ -140,9 +146,13 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
 
 void Run::add_missed_prediction(ReportData& report) const {
   const std::vector<ActionTime> times = session_.step().times();
-  const std::string missed = missed_prediction(
-      session_.compiled(),
-      {.times = times, .count = result_.step - first_, .seconds = steps_s_, .disk_bytes_per_s = disk_bytes_per_s_});
+  const std::string_view transport = job_.world() ? job_.world()->transport() : "";
+  const bool are_on_one_host = transport == "shm" || transport == "threads";
+  const std::string missed = missed_prediction(session_.compiled(), {.times = times,
+                                                                     .count = result_.step - first_,
+                                                                     .seconds = steps_s_,
+                                                                     .ranks_here = are_on_one_host ? job_.size() : 1,
+                                                                     .disk_bytes_per_s = disk_bytes_per_s_});
   if (missed.empty()) return;
   TRIREME_LOG(kWarn, "train", "{}", missed);
   report.facts.emplace_back("Prediction", missed);
@@ -188,7 +198,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
     report.timeline = timeline_chart(modelled, *timeline_);
   }
   if (failure.empty()) add_missed_prediction(report);
-  report.memory = memory_by_holding(largest_plan(session_.compiled()));
+  add_memory(session_.compiled(), report);
   report.hidden_comm_ms = communication_.hidden_s() * 1e3 / static_cast<double>(steps);
   report.time = time_by_op(session_.step().times(), data_s_, steps_s_, steps);
   report.run_time = {{fmt::format("{} step{}", steps, steps == 1 ? "" : "s"), steps_s_}};

@@ -8,6 +8,7 @@
 #include "trireme/exec/virtual_time.h"
 #include "trireme/op/message.h"
 #include "trireme/train/plan/plan_page.h"
+#include "trireme/train/report/memory_chart.h"
 #include "trireme/train/report/progress.h"
 
 namespace trireme {
@@ -148,25 +149,6 @@ std::vector<LaneRow> rows_of(const TimedStep& step, size_t crew, const std::stri
   return out;
 }
 
-AreaChart memory_chart(const TimedStep& step, size_t crew) {
-  AreaChart out{.title = "bytes in use over the step", .end_s = step.time.makespan_s};
-  std::vector<int> kinds;
-  const ExecutionPlan& plan = step.compiled.crews[crew].plan;
-  const std::vector<LiveBytes> live = live_bytes(plan, step.time.spans[crew]);
-  for (int kind = 0; kind < kHoldings; ++kind) {
-    const bool is_used =
-        std::ranges::any_of(live, [&](const LiveBytes& l) { return l.kinds[static_cast<size_t>(kind)] > 0; });
-    if (!is_used) continue;
-    kinds.push_back(kind);
-    out.parts.push_back({std::string(to_string(static_cast<Holding>(kind))), fmt::format("c{}", kind % 7 + 1)});
-  }
-  for (const LiveBytes& each : live) {
-    AreaPoint& point = out.points.emplace_back(AreaPoint{.at_s = each.at_s, .bytes = {}});
-    for (const int kind : kinds) point.bytes.push_back(static_cast<double>(each.kinds[static_cast<size_t>(kind)]));
-  }
-  return out;
-}
-
 // Crews that follow each other and hold as much are one.
 void add_memory(const TimedStep& step, const WayCost& cost, PlanPage& page) {
   const size_t crews = cost.memory.size();
@@ -174,7 +156,10 @@ void add_memory(const TimedStep& step, const WayCost& cost, PlanPage& page) {
     const WayCost::Memory& memory = cost.memory[crew];
     while (end < crews && cost.memory[end].arena == memory.arena && cost.memory[end].kinds == memory.kinds) ++end;
     PlanPage::Memory& out = page.memory.emplace_back(PlanPage::Memory{
-        .of = stages_name("crew", crew, end, crews), .bytes = memory.arena, .over_time = memory_chart(step, crew)});
+        .of = stages_name("crew", crew, end, crews),
+        .bytes = memory.arena,
+        .over_time =
+            memory_chart(step.compiled.plan(static_cast<int>(crew)), step.time.spans[crew], step.time.makespan_s)});
     for (int kind = 0; kind < kHoldings; ++kind) {
       const int64_t bytes = memory.kinds[static_cast<size_t>(kind)];
       if (bytes > 0) out.kinds.emplace_back(to_string(static_cast<Holding>(kind)), bytes);

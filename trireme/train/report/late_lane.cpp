@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "trireme/base/counted.h"
 #include "trireme/exec/virtual_time.h"
 
 namespace trireme {
@@ -33,10 +34,6 @@ LaneSeconds measured_lanes(std::span<const ActionTime> times, int64_t steps) {
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 // By crew and action. Where nobody names a machine, what ran by itself takes as long as it did, and only what moves
 // between tiers goes by rates.
 std::vector<std::vector<double>> modelled_seconds(const Compiled& compiled, std::span<const ActionTime> times,
@@ -51,6 +48,13 @@ std::vector<std::vector<double>> modelled_seconds(const Compiled& compiled, std:
     if (!in_background(times[i].lane)) out[0][i] = times[i].seconds / static_cast<double>(steps);
   }
   return out;
+}
+
+// "20 % more than the 2 s", from twice as long on "3 times the 2 s".
+std::string compared(double step_s, double modelled_s) {
+  const double times = step_s / modelled_s;
+  if (times < 2) return fmt::format("{:.0f} % more than the {:.4g} s", 100 * (times - 1), modelled_s);
+  return fmt::format("{:.{}f} times the {:.4g} s", times, times < 10 ? 1 : 0, modelled_s);
 }
 
 }  // namespace
@@ -70,12 +74,14 @@ std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& ste
     if (got[i] - wanted[i] > got[late] - wanted[late]) late = i;
   }
   const Lane lane = static_cast<Lane>(late);
+  const int64_t cores = Machine::this_host().devices();
+  const std::string shared = steps.ranks_here > cores ? fmt::format("; {} ranks share the {} of this host",
+                                                                    steps.ranks_here, counted(cores, "core"))
+                                                      : "";
   return fmt::format(
-      "a step takes {:.4g} s, {:.0f} % more than the {:.4g} s that its plan predicts{}; the lane '{}' is late: "
-      "{} {:.4g} s instead of {:.4g} s",
-      step_s, 100 * (step_s / time.makespan_s - 1), time.makespan_s,
-      is_named ? "" : ", with the time that computing took", to_string(lane),
-      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late]);
+      "a step takes {:.4g} s, {} that its plan predicts{}; the lane '{}' is late: {} {:.4g} s instead of {:.4g} s{}",
+      step_s, compared(step_s, time.makespan_s), is_named ? "" : ", with the time that computing took", to_string(lane),
+      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late], shared);
 }
 
 }  // namespace trireme

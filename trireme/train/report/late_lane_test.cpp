@@ -50,6 +50,8 @@ TEST(MissedPrediction, names_the_lane_that_takes_longer_than_it_should) {
   EXPECT_EQ(said(0, 0), "");
   EXPECT_EQ(said(0.1 * time.makespan_s, 0), "");
   EXPECT_THAT(said(0.5 * time.makespan_s, 0), AllOf(HasSubstr("50 % more than"), HasSubstr("the lane 'load' is late")));
+  EXPECT_THAT(said(1.5 * time.makespan_s, 0), HasSubstr("s, 2.5 times the "));
+  EXPECT_THAT(said(117 * time.makespan_s, 0), HasSubstr("s, 118 times the "));
   EXPECT_THAT(said(0.1 * time.makespan_s, 0.4 * time.makespan_s), HasSubstr("the lane 'compute' is late"));
 }
 
@@ -57,6 +59,15 @@ TEST(MissedPrediction, is_not_said_where_nothing_is_measured_or_nothing_moves) {
   const MeasuredSteps steps{.times = {}, .count = 2, .seconds = 2e6};
   EXPECT_EQ(missed_prediction(compiled_with({}, {parse_home_rule("w = disk")}), steps), "");
   EXPECT_EQ(missed_prediction(compiled_with(slow_machine(), {}), steps), "");
+}
+
+TEST(MissedPrediction, says_that_ranks_share_the_hosts_cores) {
+  const Compiled made = compiled_with(slow_machine(), {parse_home_rule("w = disk")});
+  const auto said = [&](int64_t ranks) {
+    return missed_prediction(made, {.times = {}, .count = 1, .seconds = 1e6, .ranks_here = ranks});
+  };
+  EXPECT_THAT(said(1), testing::Not(HasSubstr("share")));
+  EXPECT_THAT(said(100'000), HasSubstr("; 100000 ranks share the "));
 }
 
 // Without a machine computing takes what it took, so that only moves can be late.

@@ -8,6 +8,7 @@
 #include "trireme/base/bytes_text.h"
 #include "trireme/base/file.h"
 #include "trireme/train/report/html_page.h"
+#include "trireme/train/report/lanes_chart.h"
 #include "trireme/train/report/report_chart.h"
 
 namespace trireme {
@@ -64,6 +65,16 @@ std::string memory(const ReportData& data) {
     items.push_back({"free", limit - sum, bytes_text(limit - sum), "c0"});
   }
   return html_section("Memory", aside + ", on the rank with the most", stacked_bar(items));
+}
+
+std::string memory_over_time(const ReportData& data) {
+  std::string body;
+  for (const auto& [tier, chart] : data.memory_over_time) {
+    HtmlPairs colors;
+    for (const AreaChart::Part& part : chart.parts) colors.emplace_back(part.css_class, part.name);
+    body += fmt::format("<h3>{}</h3>\n", escape_html(tier)) + html_legend(colors) + area_chart(chart);
+  }
+  return body.empty() ? "" : html_section("Memory over time", "of the modelled step, in each tier", body);
 }
 
 // The largest computing parts one by one, the smaller ones together, then the other groups as they
@@ -150,6 +161,7 @@ std::string render_report(const ReportData& data) {
   const std::string beside = run_time(data) + memory(data);
   const std::string bars = time(data) + (beside.empty() ? "" : "<div>\n" + beside + "</div>\n");
   if (!bars.empty()) out += "<div class=\"pair\">\n" + bars + "</div>\n";
+  out += memory_over_time(data);
   if (!data.timeline.empty())
     out += html_section("Timetable", "of a step, by the first rank of each crew", data.timeline);
   out += facts(data) + samples(data);

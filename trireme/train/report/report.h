@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/train/report/area_chart.h"
 #include "trireme/train/report/report_chart.h"
 
 namespace trireme {
@@ -29,8 +30,9 @@ struct ReportData {
     std::string kind;
     int64_t bytes = 0;
   };
-  std::vector<Memory> memory;  // of the rank with the most, in the order to show
-  int64_t memory_limit = 0;    // 0: none to show
+  std::vector<Memory> memory;                                       // of the rank with the most, in the order to show
+  int64_t memory_limit = 0;                                         // 0: none to show
+  std::vector<std::pair<std::string, AreaChart>> memory_over_time;  // by the tier's name
 
   struct Time {
     std::string name;

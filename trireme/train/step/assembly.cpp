@@ -101,7 +101,7 @@ CompileOptions compile_options(const Assembly& assembly, const Parallel& paralle
 
 Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* pool) {
   const std::string& disk = assembly.options.parallel.tiers.disk.directory();
-  if (!disk.empty()) require_directory(disk, "parallel.disk", "make it, or name one that there is");
+  if (!disk.empty()) require_directory(disk, "parallel.disk", "name a directory that there is, or make one");
   JobGraphs graphs = graphs_of(assembly, world ? world->size() : 1);
   CompileOptions how = compile_options(assembly, graphs.parallel, world ? world->size() : 1, pool ? pool->size() : 1);
   return Session(std::move(graphs.step), std::move(graphs.evaluation),

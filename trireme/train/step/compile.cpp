@@ -302,6 +302,7 @@ void check_asked(const Compiled& compiled, const CompileOptions& options) {
   if (options.external_parameters) return;
   check_homes(compiled.graph, options.parallel.homes);
   check_host_rules(compiled.graph, options.parallel.on_host.rules);
+  check_prefetch_rules(compiled.graph, options.parallel.tier_ways.prefetch);
 }
 
 PassOptions pass_options(const Compiled& compiled, const CompileOptions& options) {
