@@ -200,8 +200,12 @@ Case case_in_chunks(uint32_t seed, Draw& draw) {
 
 // Of some numbers of micro-batches the least of which a few are enough to compile; 0: none of them.
 int64_t count_that_repeats(const PipelineParallel& pipeline) {
-  for (const int64_t count : {24, 32, 48, 64, 96}) {
-    if (shorter(timetable_of(pipeline, count))) return count;
+  for (const int64_t count : {24, 36, 48, 64, 96}) {
+    try {
+      if (shorter(timetable_of(pipeline, count))) return count;
+    } catch (const Error& e) {  // those that the schedule does not take
+      if (e.kind() != ErrorKind::kInvalidArgument) throw;
+    }
   }
   return 0;
 }
@@ -220,7 +224,8 @@ Case case_of_many(uint32_t seed, Draw& draw) {
   }
   out.interleave = draw.of({1, 1, 1, 2});
   count *= out.interleave;
-  out.graph = random_text_graph(draw, {.samples = 2 * count, .dropout = true});
+  // Of one position the gradients of queries would be rounding alone.
+  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = 2, .dropout = true});
   out.steps = std::min(steps_of(out.graph), 2);
   cut_text(out, {.crews = out.crews, .schedule = out.schedule}, count, draw);
   add_options(out, draw);
