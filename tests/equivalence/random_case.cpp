@@ -225,7 +225,7 @@ Case case_of_many(uint32_t seed, Draw& draw) {
   out.interleave = draw.of({1, 1, 1, 2});
   count *= out.interleave;
   // Of one position the gradients of queries would be rounding alone.
-  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = 2, .dropout = true});
+  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = 2, .parts = 2, .dropout = true});
   out.steps = std::min(steps_of(out.graph), 2);
   cut_text(out, {.crews = out.crews, .schedule = out.schedule}, count, draw);
   add_options(out, draw);

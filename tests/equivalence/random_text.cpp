@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tests/equivalence/random_updates.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
@@ -13,6 +15,7 @@ class RandomText {
  public:
   RandomText(Draw& draw, const TextSizes& sizes)
       : draw_(draw),
+        parts_(sizes.parts),
         drops_(sizes.dropout),
         real_(draw.of(std::vector<DType>{DType::kF32, DType::kF32, DType::kF64, DType::kBF16})),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
@@ -26,7 +29,7 @@ class RandomText {
     const int64_t vocabulary = draw_.of({5, 6, 8});
     const Tensor table = parameter({vocabulary, width_});
     made_.push_back(embedding(table, ids("x", vocabulary)));
-    const int64_t length = 1 + draw_.below(real_ == DType::kBF16 ? 2 : 4);
+    const int64_t length = 1 + draw_.below(std::min<int64_t>(parts_, real_ == DType::kBF16 ? 2 : 4));
     for (int64_t i = 1; i <= length; ++i) {
       graph_.set_scope(fmt::format("part{}", i));
       const Tensor x = draw_.chance(80) ? made_.back() : draw_.of(made_);
@@ -90,6 +93,7 @@ class RandomText {
   }
 
   Draw& draw_;
+  int64_t parts_;
   bool drops_;
   DType real_, stored_;  // computed in, and of inputs
   int64_t batch_, positions_, heads_, width_;

@@ -10,6 +10,7 @@ namespace trireme::equivalence {
 
 struct TextSizes {
   int64_t samples = 1, chunks = 1;  // numbers that the samples of a batch and their positions are multiples of
+  int64_t parts = 4;                // at most; rounding adds up over them
   bool dropout = false;             // whether some parts may have it
 };
 
