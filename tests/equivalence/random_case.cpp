@@ -25,17 +25,25 @@ int64_t devices_of(const Case& test) {
   return without_micro_batches(test.strategy.mesh).devices();
 }
 
-// Stages of the parts in their order; one may have no op at all.
-ScopeStages any_stages(const Graph& graph, int count, Draw& draw) {
-  ScopeStages out;
-  std::vector<std::string> scopes;
+std::vector<std::string> scopes_of(const Graph& graph) {
+  std::vector<std::string> out;
   for (const Node& node : graph.nodes()) {
     const std::string scope(graph.scope_of(node));
-    if (node.phase != Phase::kForward || scope.empty() || std::ranges::find(scopes, scope) != scopes.end()) continue;
-    scopes.push_back(scope);
+    if (node.phase != Phase::kForward || scope.empty() || std::ranges::find(out, scope) != out.end()) continue;
+    out.push_back(scope);
   }
+  return out;
+}
+
+// Stages of the parts in their order. One may have no op at all, unless `has_all`.
+ScopeStages any_stages(const Graph& graph, int count, Draw& draw, bool has_all = false) {
+  ScopeStages out;
+  const std::vector<std::string> scopes = scopes_of(graph);
   std::vector<int> numbers;
-  for (size_t i = 0; i < scopes.size(); ++i) numbers.push_back(static_cast<int>(draw.below(count)));
+  for (size_t i = 0; i < scopes.size(); ++i) {
+    const auto at = static_cast<int>(i);
+    numbers.push_back(has_all && at < count ? at : static_cast<int>(draw.below(count)));
+  }
   std::ranges::sort(numbers);
   for (size_t i = 0; i < scopes.size(); ++i) out[scopes[i]] = numbers[i];
   return out;
@@ -163,13 +171,14 @@ Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
 }
 
 // Cuts a model of text into stages, and over ranks, as is drawn, until something is cut that its schedule can run.
-void cut_text(Case& test, const PipelineParallel& pipeline, int64_t count, Draw& draw) {
+// `has_all`: no stage is without an op.
+void cut_text(Case& test, const PipelineParallel& pipeline, int64_t count, bool has_all, Draw& draw) {
   constexpr int kAttempts = 100;
   const auto stages_of_crews = static_cast<int>(
       pipeline.seq_chunks > 1 ? pipeline.crews : timetable_of(pipeline, count / test.interleave).stages);
   for (int attempt = 1;; ++attempt) {
     try {
-      const ScopeStages stages = any_stages(test.graph, stages_of_crews, draw);
+      const ScopeStages stages = any_stages(test.graph, stages_of_crews, draw, has_all);
       test.strategy = random_strategy_of_text(test.graph, draw, pipeline, count, stages);
       test.strategy.stages = stages;
       const CrewPrograms made = crew_programs(test, test.graph, partitioned(test), true);
@@ -193,7 +202,7 @@ Case case_in_chunks(uint32_t seed, Draw& draw) {
   const int64_t count = out.crews * draw.of({1, 1, 2});
   out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = chunks});
   out.steps = steps_of(out.graph);
-  cut_text(out, {.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks}, count, draw);
+  cut_text(out, {.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks}, count, false, draw);
   add_options(out, draw);
   return out;
 }
@@ -216,18 +225,23 @@ Case case_of_many(uint32_t seed, Draw& draw) {
       "1f1b", "1f1b", "interleaved", "interleaved-delayed", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min", "dualpipe-v"};
   Case out;
   out.seed = seed;
-  int64_t count = 0;
-  while (count == 0) {
+  int64_t count = 0, stages = 0;
+  while (count == 0 || stages > 4) {
     out.crews = draw.of({2, 2, 2, 3, 4});
     out.schedule = draw.of(kSchedules);
-    count = count_that_repeats({.crews = out.crews, .schedule = out.schedule});
+    const PipelineParallel pipeline{.crews = out.crews, .schedule = out.schedule};
+    count = count_that_repeats(pipeline);
+    if (count > 0) stages = timetable_of(pipeline, count).stages;
   }
   out.interleave = draw.of({1, 1, 1, 2});
   count *= out.interleave;
-  // Of one position the gradients of queries would be rounding alone.
-  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = 2, .parts = 2, .dropout = true});
+  // Of one position the gradients of queries would be rounding alone. Parts that nothing reads are gone.
+  const TextSizes sizes{.samples = 2 * count, .chunks = 2, .most_parts = 2, .least_parts = stages - 2, .dropout = true};
+  do {
+    out.graph = random_text_graph(draw, sizes);
+  } while (static_cast<int64_t>(scopes_of(out.graph).size()) < stages);
   out.steps = std::min(steps_of(out.graph), 2);
-  cut_text(out, {.crews = out.crews, .schedule = out.schedule}, count, draw);
+  cut_text(out, {.crews = out.crews, .schedule = out.schedule}, count, true, draw);
   add_options(out, draw);
   return out;
 }

@@ -15,8 +15,7 @@ class RandomText {
  public:
   RandomText(Draw& draw, const TextSizes& sizes)
       : draw_(draw),
-        parts_(sizes.parts),
-        drops_(sizes.dropout),
+        sizes_(sizes),
         real_(draw.of(std::vector<DType>{DType::kF32, DType::kF32, DType::kF64, DType::kBF16})),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
         batch_(sizes.samples * draw.of({1, 2})),
@@ -29,12 +28,13 @@ class RandomText {
     const int64_t vocabulary = draw_.of({5, 6, 8});
     const Tensor table = parameter({vocabulary, width_});
     made_.push_back(embedding(table, ids("x", vocabulary)));
-    const int64_t length = 1 + draw_.below(std::min<int64_t>(parts_, real_ == DType::kBF16 ? 2 : 4));
+    const int64_t most = std::min<int64_t>(sizes_.most_parts, real_ == DType::kBF16 ? 2 : 4);
+    const int64_t length = std::max(1 + draw_.below(most), sizes_.least_parts);
     for (int64_t i = 1; i <= length; ++i) {
       graph_.set_scope(fmt::format("part{}", i));
       const Tensor x = draw_.chance(80) ? made_.back() : draw_.of(made_);
       made_.push_back(draw_.chance(60) ? attended(x) : mapped(x));
-      if (drops_ && draw_.chance(30)) {
+      if (sizes_.dropout && draw_.chance(30)) {
         const Tensor step = schedule(graph_, "step", DType::kI64);
         made_.push_back(dropout(made_.back(), step, 0.25, 11, i));
       }
@@ -93,8 +93,7 @@ class RandomText {
   }
 
   Draw& draw_;
-  int64_t parts_;
-  bool drops_;
+  TextSizes sizes_;
   DType real_, stored_;  // computed in, and of inputs
   int64_t batch_, positions_, heads_, width_;
   Graph graph_{"text"};

@@ -10,8 +10,9 @@ namespace trireme::equivalence {
 
 struct TextSizes {
   int64_t samples = 1, chunks = 1;  // numbers that the samples of a batch and their positions are multiples of
-  int64_t parts = 4;                // at most; rounding adds up over them
-  bool dropout = false;             // whether some parts may have it
+  int64_t most_parts = 4;           // after the first; rounding adds up over them
+  int64_t least_parts = 1;
+  bool dropout = false;  // whether some parts may have it
 };
 
 // Its inputs are named as those of a random graph (random_graph.h).
