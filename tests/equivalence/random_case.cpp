@@ -236,7 +236,12 @@ Case case_of_many(uint32_t seed, Draw& draw) {
   out.interleave = draw.of({1, 1, 1, 2});
   count *= out.interleave;
   // Of one position the gradients of queries would be rounding alone. Parts that nothing reads are gone.
-  const TextSizes sizes{.samples = 2 * count, .chunks = 2, .most_parts = 2, .least_parts = stages - 2, .dropout = true};
+  const TextSizes sizes{.samples = 2 * count,
+                        .chunks = 2,
+                        .most_parts = 2,
+                        .least_parts = stages - 2,
+                        .narrow = DType::kF64,
+                        .dropout = true};
   do {
     out.graph = random_text_graph(draw, sizes);
   } while (static_cast<int64_t>(scopes_of(out.graph).size()) < stages);

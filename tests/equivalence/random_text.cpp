@@ -16,7 +16,7 @@ class RandomText {
   RandomText(Draw& draw, const TextSizes& sizes)
       : draw_(draw),
         sizes_(sizes),
-        real_(draw.of(std::vector<DType>{DType::kF32, DType::kF32, DType::kF64, DType::kBF16})),
+        real_(draw.of(std::vector<DType>{sizes.narrow, sizes.narrow, DType::kF64, DType::kBF16})),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
         batch_(sizes.samples * draw.of({1, 2})),
         positions_(sizes.chunks * draw.of({1, 2, 3})),

@@ -12,7 +12,8 @@ struct TextSizes {
   int64_t samples = 1, chunks = 1;  // numbers that the samples of a batch and their positions are multiples of
   int64_t most_parts = 4;           // after the first; rounding adds up over them
   int64_t least_parts = 1;
-  bool dropout = false;  // whether some parts may have it
+  DType narrow = DType::kF32;  // or kF64, where sums over a large batch would leave too few digits to compare
+  bool dropout = false;        // whether some parts may have it
 };
 
 // Its inputs are named as those of a random graph (random_graph.h).
