@@ -2,27 +2,16 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <sstream>
 
-#include "tests/equivalence/oracle.h"
-#include "tests/equivalence/random_graph.h"
-#include "tests/equivalence/random_strategy.h"
-#include "tests/equivalence/random_text.h"
+#include "tests/equivalence/draw.h"
 #include "tests/equivalence/shrink.h"
 #include "trireme/base/error.h"
-#include "trireme/exec/execution_plan.h"
-#include "trireme/exec/soundness.h"
 #include "trireme/op/registry.h"
-#include "trireme/parallel/parallel.h"
 #include "trireme/partition/by_hand.h"
-#include "trireme/partition/crews.h"
-#include "trireme/partition/micro_batches.h"
-#include "trireme/partition/partition.h"
-#include "trireme/train/step/invariant.h"
+#include "trireme/train/step/crew_stages.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -48,234 +37,10 @@ std::vector<int64_t> numbers_after(std::string_view line, std::string_view key) 
   return out;
 }
 
-int64_t devices_of(const Case& test) {
-  return without_micro_batches(test.strategy.mesh).devices();
-}
-
-// Stages of the parts in their order; one may have no op at all.
-ScopeStages any_stages(const Graph& graph, int count, Draw& draw) {
-  ScopeStages out;
-  std::vector<std::string> scopes;
-  for (const Node& node : graph.nodes()) {
-    const std::string scope(graph.scope_of(node));
-    if (node.phase != Phase::kForward || scope.empty() || std::ranges::find(scopes, scope) != scopes.end()) continue;
-    scopes.push_back(scope);
-  }
-  std::vector<int> numbers;
-  for (size_t i = 0; i < scopes.size(); ++i) numbers.push_back(static_cast<int>(draw.below(count)));
-  std::ranges::sort(numbers);
-  for (size_t i = 0; i < scopes.size(); ++i) out[scopes[i]] = numbers[i];
-  return out;
-}
-
-// How a training step is made, beside how it is cut.
-void add_options(Case& test, Draw& draw) {
-  test.bucket_bytes = draw.of({1, 200, 1000, 0});
-  test.passes = draw.chance(80);
-  test.all_to_all = draw.chance(80);
-  if (draw.chance(12)) {
-    static const std::vector<std::string> kTransports{"shm", "shm", "ucx", "mpi"};
-    test.transport = draw.of(kTransports);
-  }
-  test.evaluates = draw.chance(20) && !evaluation_of(test).outputs().empty();
-  if (draw.chance(30)) test.rates = draw.chance(60) ? "measured" : "named";
-  if (draw.chance(20)) {
-    static const std::vector<std::string> kSets{"baseline", "baseline", "avx2", "avx512"};
-    test.isa = draw.of(kSets);
-  }
-  if (draw.chance(20)) {
-    test.bucket_bytes = 0;
-    for (int64_t end = draw.below(3) + 1; end < 9; end += draw.below(3) + 1) test.bucket_ends.push_back(end);
-  }
-  if (Draw own(test.seed * 2246822519U + 9); own.chance(35)) {  // of its own: all else is as it was
-    static const std::vector<std::string> kFusions{"mixed", "off", "ids", "ids"};
-    test.fusion = own.of(kFusions);
-  }
-  if (Draw own(test.seed * 2246822519U + 11); own.chance(35)) test.reuse = own.of({2, 1000});
-  test.is_saved = draw.chance(15);
-  if (draw.chance(25)) {
-    static const std::array kRecompute{"rows", "rows", "blocks", "most", "local"};
-    test.recompute = kRecompute[test.seed % kRecompute.size()];
-  }
-  if (Draw own(test.seed * 2246822519U + 13); own.chance(15)) {
-    static const std::vector<std::string> kKept{"slices", "slices", "gathered", "all"};
-    test.recompute = own.of(kKept);
-  }
-  if (Draw own(test.seed * 2246822519U + 23); own.chance(40))
-    test.homes = std::array{"host", "mixed", "kept"}[static_cast<size_t>(own.below(3))];
-  if (Draw own(test.seed * 2246822519U + 41); own.chance(50)) test.home_tier = own.chance(60) ? "disk" : "both";
-  if (Draw own(test.seed * 2246822519U + 43); own.chance(60))
-    test.homed = std::array{"parameters", "gradients", "all", "all"}[static_cast<size_t>(own.below(4))];
-  if (Draw own(test.seed * 2246822519U + 47); own.chance(30))
-    test.on_host = std::array{"updates", "updates", "parts", "kinds", "all"}[static_cast<size_t>(own.below(5))];
-  if (Draw own(test.seed * 2246822519U + 53); own.chance(60)) test.update_part = own.of({32, 64, 200, 600});
-  if (Draw own(test.seed * 2246822519U + 59); own.chance(50)) test.prefetch = own.of({1, 2, 9});
-  if (test.numerics == Numerics::kInvariant) return;  // has threads of its own, and takes no loss in pieces
-  if (draw.chance(8)) test.threads = static_cast<int>(draw.of({2, 3}));
-  if (draw.chance(40)) test.loss_pieces = draw.of({2, 3});
-  const int64_t sums = draw.below(4);
-  if (computes_in_bf16(test.graph) && sums < 2) test.sums = sums == 0 ? "narrow" : "f32";
-}
-
-// Copies that are interleaved, from draws of their own.
-void add_interleave(Case& test) {
-  Draw draw(test.seed * 2246822519U + 5);
-  const int64_t count = micro_batches(test.strategy.mesh);
-  if (count == 1 || !draw.chance(25)) return;
-  test.interleave = count % 2 == 0 && draw.chance(60) ? 2 : count;
-}
-
-// Whether crews wait for each other for ever. The compiler refuses the schedule then (train/step/compile.cpp).
-bool is_stuck(const std::vector<Program>& crews, Numerics numerics) {
-  std::vector<ExecutionPlan> plans;
-  for (const Program& program : crews) {
-    plans.push_back(plan_execution(
-        program,
-        {.numerics = numerics, .crew = static_cast<int>(plans.size()), .crews = static_cast<int>(crews.size())}));
-  }
-  std::vector<const ExecutionPlan*> all;
-  for (const ExecutionPlan& plan : plans) all.push_back(&plan);
-  return !check_communication(std::span<const ExecutionPlan* const>(all)).empty();
-}
-
-// Stages of a pipeline, from draws of their own. What works on all micro-batches at once goes by gpipe.
-void add_pipeline(Case& test) {
-  Draw draw(test.seed * 2246822519U + 3);
-  const int64_t most = std::min<int64_t>(micro_batches(test.strategy.mesh) / test.interleave, 8 / devices_of(test));
-  if (test.by_hand || most < 2 || !draw.chance(85)) return;
-  static const std::vector<std::string> kSchedules{"gpipe",     "1f1b",  "1f1b", "interleaved", "interleaved-delayed",
-                                                   "zb-h1",     "zb-h2", "zb-v", "v-half",      "v-min",
-                                                   "dualpipe-v"};
-  constexpr int kAttempts = 6;
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    Case trial = test;
-    trial.crews = 2 + draw.below(most - 1);
-    trial.schedule = attempt == kAttempts ? "gpipe" : draw.of(kSchedules);
-    // Fits the fewest cases, so it is tried more often.
-    if (Draw own(test.seed * 2246822519U + 29); attempt == 1 && own.chance(12)) trial.schedule = "v-min";
-    try {
-      const Timetable timetable = timetable_for(trial, trial.graph, micro_batches(trial.strategy.mesh));
-      trial.strategy.stages = draw.chance(30) ? choose_stages(trial.graph, timetable.stages, {})
-                                              : any_stages(trial.graph, timetable.stages, draw);
-      stages_of(trial.graph, trial.strategy.stages);
-      const Program whole = in_micro_batches(partitioned(trial), {.interleave = trial.interleave});
-      if (is_stuck(in_crews(whole, timetable), trial.numerics)) continue;
-    } catch (const Error& e) {
-      // Too few modules, micro-batches that the schedule does not take, or all of them at once.
-      if (e.kind() != ErrorKind::kInvalidArgument) throw;
-      continue;
-    }
-    test = std::move(trial);
-    return;
-  }
-}
-
-int steps_of(const Graph& graph) {
-  const bool trains =
-      std::ranges::any_of(graph.outputs(), [](const Output& output) { return output.updates != kNoValue; });
-  return !trains ? 1 : computes_in_bf16(graph) ? 2 : 3;
-}
-
-Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
-  Case out;
-  out.seed = seed;
-  out.numerics = numerics;
-  out.graph = random_graph(draw, numerics);
-  out.strategy = random_strategy(out.graph, draw, numerics);
-  out.steps = steps_of(out.graph);
-  add_options(out, draw);
-  add_interleave(out);
-  add_pipeline(out);
-  return out;
-}
-
-// Cuts nothing: the graph is what each rank runs.
-Strategy as_by_hand(const Graph& graph, const Mesh& mesh) {
-  return semi_auto(graph, mesh.devices(), {.mesh = to_string(mesh), .dataset = "full_batch", .follow_requests = false});
-}
-
-// A model of text whose micro-batches go through the stages in chunks of positions.
-Case case_in_chunks(uint32_t seed, Draw& draw) {
-  Case out;
-  out.seed = seed;
-  out.crews = draw.of({2, 2, 2, 3, 4});
-  out.schedule = "seq-1f1b";
-  const int64_t chunks = draw.of({2, 2, 3, 4});
-  const int64_t count = out.crews * draw.of({1, 1, 2});
-  out.graph = random_text_graph(draw, 2 * count, chunks);
-  out.steps = steps_of(out.graph);
-  const PipelineParallel pipeline{.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks};
-  constexpr int kAttempts = 100;
-  for (int attempt = 1;; ++attempt) {
-    try {
-      const ScopeStages stages = any_stages(out.graph, static_cast<int>(out.crews), draw);
-      out.strategy = random_strategy_in_chunks(out.graph, draw, pipeline, count, stages);
-      out.strategy.stages = stages;
-      in_crews(in_micro_batches(partitioned(out)), timetable_for(out, out.graph, micro_batches(out.strategy.mesh)));
-      break;
-    } catch (const Error& e) {  // stages that go back, cuts that do not divide, or what needs all positions
-      if (e.kind() != ErrorKind::kInvalidArgument) throw;
-      if (attempt == kAttempts)
-        fail(ErrorKind::kInternal, "seq-1f1b refuses {} random cases, the last of them so: {}", kAttempts, e.what());
-    }
-  }
-  add_options(out, draw);
-  return out;
-}
-
-Case case_by_hand(uint32_t seed, Draw& draw) {
-  static const std::vector<std::string> kMeshes{"dp=2", "tp=2",      "dp=3",      "dp=4", "dp=2,tp=2",
-                                                "dp=6", "dp=3,tp=2", "dp=2,tp=4", "dp=8", "dp=2,tp=2,sp=2"};
-  const Mesh mesh = parse_mesh(draw.of(kMeshes));
-  Case out;
-  out.seed = seed;
-  out.by_hand = true;
-  out.graph = random_graph_by_hand(draw, mesh);
-  out.strategy = as_by_hand(out.graph, mesh);
-  out.steps = steps_of(out.graph);
-  add_options(out, draw);
-  out.sums = "own";
-  return out;
-}
-
-bool is_accepted(const Case& test) {
-  try {
-    require_invariant(test.graph, test.strategy);
-    require_invariant(partitioned(test));
-    if (!test.evaluates) return true;
-    const Graph evaluation = evaluation_of(test);
-    const Strategy strategy = evaluation_strategy(test, evaluation);
-    require_invariant(evaluation, strategy);
-    require_invariant(partitioned(test, evaluation, strategy));
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::kUnsupported) throw;
-    return false;
-  }
-  return true;
-}
-
-Case case_of(uint32_t seed) {
-  Draw draw(seed);
-  if (seed % 16 == 3) return case_by_hand(seed, draw);
-  if (seed % 32 == 9) return case_in_chunks(seed, draw);
-  if (seed % 8 != 5) return any_case(seed, Numerics::kFast, draw);
-  constexpr int kAttempts = 100;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    Case out = any_case(seed, Numerics::kInvariant, draw);
-    if (is_accepted(out)) return out;
-  }
-  fail(ErrorKind::kInternal, "numerics = 'invariant' refuses {} random cases", kAttempts);
-}
-
 }  // namespace
 
-Case random_case(uint32_t seed) {
-  Case out = case_of(seed);
-  Draw draw(seed * 2246822519U + 1);  // of its own: all else is as it is on the CPU
-  if (draw.chance(12)) out.device = "guarded";
-  if (Draw own(seed * 2246822519U + 17); own.chance(8)) out.lingers = true;
-  if (Draw own(seed * 2246822519U + 19); out.crews > 1 && own.chance(40)) out.slices = true;
-  return out;
+Strategy as_by_hand(const Graph& graph, const Mesh& mesh) {
+  return semi_auto(graph, mesh.devices(), {.mesh = to_string(mesh), .dataset = "full_batch", .follow_requests = false});
 }
 
 Graph evaluation_of(const Case& test) {
@@ -317,15 +82,18 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
   return cut();
 }
 
+Parallel parallel_of(const Case& test, int64_t count) {
+  const int64_t of_mesh = micro_batches(test.strategy.mesh), chunks = seq_chunks(test.strategy.mesh);
+  return {.accumulation = of_mesh / interleave_of(test, of_mesh) / chunks,
+          .interleave = interleave_of(test, count),
+          .pipeline = {.crews = test.crews,
+                       .schedule = test.schedule,
+                       .seq_chunks = chunks > 1 ? chunks : 0,
+                       .slice_crossings = test.slices ? SliceCrossings::kAlways : SliceCrossings::kNever}};
+}
+
 Timetable timetable_for(const Case& test, const Graph& graph, int64_t count) {
-  const int64_t of_mesh = micro_batches(test.strategy.mesh);
-  const int64_t chunks = seq_chunks(test.strategy.mesh);
-  const Timetable of_step =
-      timetable_of({.crews = test.crews, .schedule = test.schedule, .seq_chunks = chunks > 1 ? chunks : 0},
-                   of_mesh / interleave_of(test, of_mesh) / chunks);
-  const bool trains =
-      std::ranges::any_of(graph.nodes(), [](const Node& node) { return node.phase != Phase::kForward; });
-  return trains ? of_step : forward_only(of_step, count / interleave_of(test, count) / chunks);
+  return trireme::timetable_for(graph, parallel_of(test, count), count);
 }
 
 int64_t interleave_of(const Case& test, int64_t count) {

@@ -10,6 +10,7 @@
 #include "trireme/ir/program.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/numerics.h"
+#include "trireme/parallel/parallel.h"
 #include "trireme/parallel/strategy/strategy.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/step_times.h"
@@ -62,8 +63,12 @@ struct Case {
 };
 
 // The case of a seed: a random graph, mesh and strategy. One in eight is kInvariant, one in sixteen cut by hand, one in
-// 32 a pipeline of chunks of positions, one in eight runs on guarded, and one in twelve lingers.
+// 32 a pipeline of chunks of positions, one in 64 a pipeline of so many micro-batches that what the compiler makes of a
+// few is repeated; one in eight runs on guarded, and one in twelve lingers.
 Case random_case(uint32_t seed);
+
+// Cuts nothing: the graph is what each rank runs.
+Strategy as_by_hand(const Graph& graph, const Mesh& mesh);
 
 // The outputs of the forward part of the step, as a graph of its own, and how that is cut where parameters lie as the
 // step has them. Without outputs there is nothing to evaluate.
@@ -84,6 +89,8 @@ Program partitioned(const Case& test);
 // Of so many micro-batches, those that are interleaved.
 int64_t interleave_of(const Case& test, int64_t micro_batches);
 
+// What is asked of a graph of the case of so many micro-batches.
+Parallel parallel_of(const Case& test, int64_t micro_batches);
 // The order of work of the crews, for a graph of so many micro-batches: the step's, or the evaluation's.
 Timetable timetable_for(const Case& test, const Graph& graph, int64_t micro_batches);
 

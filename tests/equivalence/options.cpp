@@ -102,6 +102,43 @@ std::vector<std::pair<bool, std::string>> options_of_homes(const Case& test) {
           {has_homes && keeps_bits(test), "homes, invariant"}};
 }
 
+// Whether ranks that have a whole parameter share its state, or have parts of the parameter too.
+bool shares_state(const Case& test) {
+  const auto layout = [&](ValueId id) { return test.strategy.inputs[static_cast<size_t>(test.graph.value(id).index)]; };
+  const auto cuts = [&](const Layout& of) {
+    int64_t out = 1;
+    for (int dim = 0; dim < of.rank(); ++dim) out *= of.cuts(dim, test.strategy.mesh);
+    return out;
+  };
+  return std::ranges::any_of(test.graph.updates(), [&](const Update& update) {
+    return !update.states.empty() && cuts(layout(update.states.front())) > cuts(layout(update.parameter));
+  });
+}
+
+std::vector<std::string> options_of_repeated(const Case& test, int64_t micro_batches) {
+  if (micro_batches == 0) return {};
+  const bool cuts = test.strategy.mesh.devices() > 1;
+  const bool drops =
+      std::ranges::any_of(test.graph.nodes(), [](const Node& node) { return node.op->name == "dropout"; });
+  const bool trains = !test.graph.updates().empty();
+  const std::pair<bool, std::string> all[] = {{true, test.schedule},
+                                              {cuts, "ranks"},
+                                              {cuts && test.slices, "slices"},
+                                              {shares_state(test), "zero"},
+                                              {trains, "updates"},
+                                              {drops, "dropout"},
+                                              {test.interleave > 1, "interleave"},
+                                              {!test.passes, "no passes"},
+                                              {test.passes && test.recompute != "none", "recompute"},
+                                              {test.passes && test.homes != "device", "homes"},
+                                              {test.passes && test.on_host != "none", "on host"}};
+  std::vector<std::string> out{"option repeated"};
+  for (const auto& [is_on, name] : all) {
+    if (is_on) out.push_back("option repeated, " + name);
+  }
+  return out;
+}
+
 std::vector<std::string> options_of(const Case& test) {
   const bool has_own = std::ranges::any_of(
       test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });

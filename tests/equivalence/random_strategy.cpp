@@ -263,8 +263,8 @@ Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics) {
   }
 }
 
-Strategy random_strategy_in_chunks(const Graph& graph, Draw& draw, const PipelineParallel& pipeline,
-                                   int64_t micro_batches, const ScopeStages& stages) {
+Strategy random_strategy_of_text(const Graph& graph, Draw& draw, const PipelineParallel& pipeline,
+                                 int64_t micro_batches, const ScopeStages& stages) {
   // A mesh, and a cut of the batch over it.
   static const std::vector<std::pair<std::string, std::string>> kCuts{
       {"", "full_batch"},  {"dp=2", "[dp]"},      {"dp=2", "full_batch"},    {"tp=2", "full_batch"},

@@ -12,9 +12,9 @@ namespace trireme::equivalence {
 // Where bits must not depend on the cuts, those that a person or propagation asks for may be ones that are refused.
 Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics = Numerics::kFast);
 
-// As a person says it of a pipeline whose micro-batches' positions are cut in chunks. Throws kInvalidArgument for what
+// As a person says it of a pipeline for a model of text (random_text.h). Throws kInvalidArgument for what
 // is drawn and does not fit.
-Strategy random_strategy_in_chunks(const Graph& graph, Draw& draw, const PipelineParallel& pipeline,
-                                   int64_t micro_batches, const ScopeStages& stages);
+Strategy random_strategy_of_text(const Graph& graph, Draw& draw, const PipelineParallel& pipeline,
+                                 int64_t micro_batches, const ScopeStages& stages);
 
 }  // namespace trireme::equivalence

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "tests/equivalence/random_updates.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
@@ -11,12 +13,13 @@ namespace {
 
 class RandomText {
  public:
-  RandomText(Draw& draw, int64_t samples, int64_t chunks)
+  RandomText(Draw& draw, const TextSizes& sizes)
       : draw_(draw),
-        real_(draw.of(std::vector<DType>{DType::kF32, DType::kF32, DType::kF64, DType::kBF16})),
+        sizes_(sizes),
+        real_(draw.of(std::vector<DType>{sizes.narrow, sizes.narrow, DType::kF64, DType::kBF16})),
         stored_(real_ == DType::kBF16 ? DType::kF32 : real_),
-        batch_(samples * draw.of({1, 2})),
-        positions_(chunks * draw.of({1, 2, 3})),
+        batch_(sizes.samples * draw.of({1, 2})),
+        positions_(sizes.chunks * draw.of({1, 2, 3})),
         heads_(draw.of({1, 2, 4})),
         width_(heads_ * draw.of({2, 4})) {}
 
@@ -25,11 +28,16 @@ class RandomText {
     const int64_t vocabulary = draw_.of({5, 6, 8});
     const Tensor table = parameter({vocabulary, width_});
     made_.push_back(embedding(table, ids("x", vocabulary)));
-    const int64_t length = 1 + draw_.below(real_ == DType::kBF16 ? 2 : 4);
+    const int64_t most = std::min<int64_t>(sizes_.most_parts, real_ == DType::kBF16 ? 2 : 4);
+    const int64_t length = std::max(1 + draw_.below(most), sizes_.least_parts);
     for (int64_t i = 1; i <= length; ++i) {
       graph_.set_scope(fmt::format("part{}", i));
       const Tensor x = draw_.chance(80) ? made_.back() : draw_.of(made_);
       made_.push_back(draw_.chance(60) ? attended(x) : mapped(x));
+      if (sizes_.dropout && draw_.chance(30)) {
+        const Tensor step = schedule(graph_, "step", DType::kI64);
+        made_.push_back(dropout(made_.back(), step, 0.25, 11, i));
+      }
     }
     graph_.set_scope("loss");
     Tensor logits = normed(made_.back());
@@ -85,6 +93,7 @@ class RandomText {
   }
 
   Draw& draw_;
+  TextSizes sizes_;
   DType real_, stored_;  // computed in, and of inputs
   int64_t batch_, positions_, heads_, width_;
   Graph graph_{"text"};
@@ -94,8 +103,8 @@ class RandomText {
 
 }  // namespace
 
-Graph random_text_graph(Draw& draw, int64_t samples, int64_t chunks) {
-  return RandomText(draw, samples, chunks).build();
+Graph random_text_graph(Draw& draw, const TextSizes& sizes) {
+  return RandomText(draw, sizes).build();
 }
 
 }  // namespace trireme::equivalence

@@ -1,5 +1,6 @@
-// Random models of text: what can be cut in chunks of positions. Parts that treat each position by itself, or attend to
-// earlier ones, with skips from early parts to late ones and weights that several share.
+// Random models of text: what can be cut in chunks of positions, and in many micro-batches. Parts that treat each
+// position by itself, or attend to earlier ones, with skips from early parts to late ones and weights that several
+// share.
 #pragma once
 
 #include "tests/equivalence/draw.h"
@@ -7,7 +8,15 @@
 
 namespace trireme::equivalence {
 
-// Its inputs are named as those of a random graph (random_graph.h). Positions divide by `chunks`, samples by `samples`.
-Graph random_text_graph(Draw& draw, int64_t samples, int64_t chunks);
+struct TextSizes {
+  int64_t samples = 1, chunks = 1;  // numbers that the samples of a batch and their positions are multiples of
+  int64_t most_parts = 4;           // after the first; rounding adds up over them
+  int64_t least_parts = 1;
+  DType narrow = DType::kF32;  // or kF64, where sums over a large batch would leave too few digits to compare
+  bool dropout = false;        // whether some parts may have it
+};
+
+// Its inputs are named as those of a random graph (random_graph.h).
+Graph random_text_graph(Draw& draw, const TextSizes& sizes);
 
 }  // namespace trireme::equivalence

@@ -9,6 +9,7 @@
 #include "tests/equivalence/options.h"
 #include "tests/equivalence/oracle.h"
 #include "tests/equivalence/pass_options.h"
+#include "tests/equivalence/programs.h"
 #include "tests/equivalence/shrink.h"
 #include "tests/equivalence/used_isa.h"
 #include "trireme/backend/device.h"
@@ -22,11 +23,7 @@
 #include "trireme/op/conformance.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/parallel/propagate/propagate.h"
-#include "trireme/partition/crews.h"
-#include "trireme/partition/micro_batches.h"
-#include "trireme/partition/partition.h"
 #include "trireme/pass/passes.h"
-#include "trireme/pass/slice_crossings.h"
 #include "trireme/train/step/compile.h"
 
 namespace trireme::equivalence {
@@ -45,6 +42,7 @@ struct Built {
 
   std::vector<ExecutionPlan> plans;  // of the crews
   std::vector<Result> results;
+  int64_t repeated = 0;  // micro-batches that were not compiled, but are as others
 
   int64_t ranks_of_crew() const { return plans[0].mesh.devices(); }
   int64_t ranks() const { return ranks_of_crew() * static_cast<int64_t>(plans.size()); }
@@ -83,12 +81,6 @@ Case on_one_rank(const Case& test) {
   return out;
 }
 
-Program in_micro_batches(const Case& test, Program program) {
-  const int64_t interleave = interleave_of(test, micro_batches(program.mesh));
-  return in_micro_batches(std::move(program),
-                          {.sums_in_tree = keeps_bits(test) || test.seed % 2 == 0, .interleave = interleave});
-}
-
 // `beside`: the plans of the step, whose parameters it reads; null: it is the step.
 PassOptions passes_for(const Case& test, const std::vector<ExecutionPlan>* beside) {
   PassOptions out = pass_options(test);
@@ -100,14 +92,6 @@ PassOptions passes_for(const Case& test, const std::vector<ExecutionPlan>* besid
   }
   out.homes = std::move(homes);
   return out;
-}
-
-Program with_passes(const Case& test, Program program, const PassOptions& passes) {
-  return test.passes ? run_passes(std::move(program), passes) : std::move(program);
-}
-
-void refuse(const std::vector<std::string>& findings, std::string_view what) {
-  if (!findings.empty()) fail(ErrorKind::kInternal, "{}: {}", what, findings.front());
 }
 
 void check_texts(const Graph& graph, const Strategy& strategy, const std::vector<ExecutionPlan>& plans) {
@@ -127,35 +111,15 @@ std::vector<std::string> check_all_ranks(const std::vector<ExecutionPlan>& plans
   return check_communication(calls);
 }
 
-// A program for each crew.
-std::vector<Program> programs_of(const Case& test, const Graph& graph, const Program& whole,
-                                 const PassOptions& passes) {
-  Program all = in_micro_batches(test, whole);
-  refuse(verify(all), "program in micro-batches");
-  std::vector<Program> out;
-  if (test.crews > 1) {
-    const Timetable timetable = timetable_for(test, graph, all.micro_batches);
-    if (test.slices) all = slice_crossings(std::move(all), crews_of_stages(timetable));
-    refuse(verify(all), "program with slices");
-    out = in_crews(all, timetable);
-  } else {
-    out.push_back(std::move(all));
-  }
-  for (Program& program : out) {
-    refuse(verify(program), "program of a crew");
-    program = with_passes(test, std::move(program), passes);
-  }
-  return out;
-}
-
 Built build(const Case& test, const Device& device, const Graph& graph, const Strategy& strategy,
             const std::vector<ExecutionPlan>* beside) {
   Built out;
   refuse(verify(graph), "graph");
   const Program whole = partitioned(test, graph, strategy);
   refuse(verify(whole), "partitioned program");
-  const std::vector<Program> programs = programs_of(test, graph, whole, passes_for(test, beside));
-  for (const Program& program : programs) {
+  const Programs programs = programs_of(test, graph, whole, passes_for(test, beside));
+  out.repeated = programs.repeated;
+  for (const Program& program : programs.crews) {
     const auto crew = static_cast<int>(out.plans.size());
     const ExecutionPlan& plan =
         out.plans.emplace_back(plan_execution(program, {.threads = threads_of(test),
@@ -399,13 +363,15 @@ std::set<std::string> reached_by(const Case& test) {
   note(test, r.step, out);
   if (r.evaluation) note(test, *r.evaluation, out);
   for (std::string& option : options_of(test)) out.insert(std::move(option));
+  for (std::string& option : options_of_repeated(test, r.step.repeated)) out.insert(std::move(option));
+  if (r.evaluation && r.evaluation->repeated > 0) out.insert("option repeated, evaluation");
   return out;
 }
 
 std::string program_text(const Case& test) {
   try {
     std::string out;
-    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test), passes_for(test, nullptr)))
+    for (const Program& of_crew : programs_of(test, test.graph, partitioned(test), passes_for(test, nullptr)).crews)
       out += to_string(of_crew);
     return out;
   } catch (const std::exception& e) {

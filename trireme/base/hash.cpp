@@ -151,6 +151,24 @@ uint64_t hash64(std::string_view text, uint64_t seed) {
   return hash64(std::as_bytes(std::span(text)), seed);
 }
 
+struct TextHash::State {
+  XXH3_state_t of;
+};
+
+TextHash::TextHash() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(&state_->of);
+}
+
+TextHash::~TextHash() = default;
+
+void TextHash::add(std::string_view text) {
+  XXH3_64bits_update(&state_->of, text.data(), text.size());
+}
+
+uint64_t TextHash::value() const {
+  return XXH3_64bits_digest(&state_->of);
+}
+
 void Sha256::update(std::span<const std::byte> bytes) {
   size_t used = length_ % buffer_.size();
   length_ += bytes.size();

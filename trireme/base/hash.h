@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,22 @@ uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t crc = 0);
 
 uint64_t hash64(std::span<const std::byte> bytes, uint64_t seed = 0);  // XXH3, 64 bits
 uint64_t hash64(std::string_view text, uint64_t seed = 0);
+
+// Of a text that comes in parts, the hash64 of all of it.
+class TextHash {
+ public:
+  TextHash();
+  ~TextHash();
+  TextHash(const TextHash&) = delete;
+  TextHash& operator=(const TextHash&) = delete;
+
+  void add(std::string_view text);
+  uint64_t value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 class Sha256 {
  public:

@@ -86,5 +86,16 @@ TEST(Hash, Hash64IsXxh3) {
   EXPECT_NE(hash64(std::string_view("a")), hash64(std::string_view("a"), 1));
 }
 
+TEST(Hash, TextInPartsHasTheHashOfAll) {
+  std::string all;
+  TextHash in_parts;
+  for (int i = 0; i < 300; ++i) {
+    const std::string part(static_cast<size_t>(i % 7), static_cast<char>('a' + i % 26));
+    in_parts.add(part);
+    all += part;
+    ASSERT_EQ(in_parts.value(), hash64(std::string_view(all))) << i;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::hash_test

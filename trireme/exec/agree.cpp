@@ -38,9 +38,9 @@ std::string first_difference(std::string_view a, std::string_view b, int rank_of
 }  // namespace
 
 void agree(const std::vector<const ExecutionPlan*>& crews, comm::World& world) {
-  std::string text;
-  for (const ExecutionPlan* plan : crews) text += to_string(*plan);
-  uint64_t mine = hash64(text);
+  std::vector<uint64_t> of_crews;
+  for (const ExecutionPlan* plan : crews) of_crews.push_back(hash(*plan));
+  uint64_t mine = crews.size() == 1 ? of_crews[0] : hash64(std::as_bytes(std::span(of_crews)));
   std::vector<uint64_t> all(static_cast<size_t>(world.size()));
   const View in{reinterpret_cast<std::byte*>(&mine), {DType::kI64, {1}}};
   const View out{reinterpret_cast<std::byte*>(all.data()), {DType::kI64, {world.size()}}};
@@ -59,6 +59,8 @@ void agree(const std::vector<const ExecutionPlan*>& crews, comm::World& world) {
           "the ranks would compute with different instructions, so copies of a value on several ranks would differ: "
           "rank {} is '{}', rank 0 is '{}'; set TRIREME_ISA on all ranks to a set that each of them has",
           others[0], other_bits, bits);
+  std::string text;
+  for (const ExecutionPlan* plan : crews) text += to_string(*plan);
   const std::string first = text_of(0, text, world);
   const std::string other = text_of(others[0], text, world);
   fail(

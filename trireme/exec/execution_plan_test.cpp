@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hash.h"
 #include "trireme/exec/memory_plan.h"
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"
@@ -256,6 +257,13 @@ TEST(PlanText, reads_back_identical) {
   const std::string text = to_string(small_plan());
   EXPECT_EQ(to_string(parse_plan(text)), text);
   EXPECT_EQ(hash(parse_plan(text)), hash(small_plan()));
+}
+
+TEST(PlanText, has_the_hash_of_a_plan_of_any_length) {
+  ExecutionPlan plan = small_plan();
+  EXPECT_EQ(hash(plan), hash64(std::string_view(to_string(plan))));
+  plan.buffers.resize(5000, plan.buffers[0]);
+  EXPECT_EQ(hash(plan), hash64(std::string_view(to_string(plan))));
 }
 
 TEST(PlanText, any_other_number_in_it_is_another_hash) {

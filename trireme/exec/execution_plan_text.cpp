@@ -16,6 +16,8 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <iterator>
+#include <unordered_map>
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
@@ -31,12 +33,6 @@ constexpr std::array<std::string_view, kLanes> kLaneNames{"compute", "comm", "me
                                                           "out",     "load", "store",   "host"};
 constexpr std::array<std::string_view, kHoldings> kHoldingNames{"parameter",  "state",    "data",
                                                                 "activation", "gradient", "scratch"};
-
-std::string list(std::span<const int> items) {
-  std::string out = "[";
-  for (size_t i = 0; i < items.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(items[i]);
-  return out + "]";
-}
 
 std::string list(const std::vector<TensorType>& types) {
   std::string out = "[";
@@ -314,15 +310,126 @@ std::string text_of(const PlanCall& c) {
   return fmt::format("call {} in={} out={} attrs={}\n", c.op->name, list(c.in), list(c.out), c.attrs.text());
 }
 
-// What an action's line says of its op: all, or the call that says it.
-struct SaidOfAction {
-  std::string what, attrs;
-};
+// Writes the records of a plan to the end of a text. What many values share is written once, and then copied.
+class PlanWriter {
+ public:
+  PlanWriter(const ExecutionPlan& plan, std::string& out) : plan_(plan), out_(out) {}
 
-SaidOfAction said_of(const Action& a, bool by_call) {
-  if (by_call) return {fmt::format("call={}", a.call), ""};
-  return {fmt::format("{} kernel={}", a.op->name, quote(a.kernel)), fmt::format(" attrs={}", a.attrs.text())};
-}
+  // `after`: is called after some records, and may take the text away.
+  template <class After>
+  void write(After after) {
+    head();
+    for (const Buffer& b : plan_.buffers) {
+      add("buffer {} {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), to_string(b.tier), b.bytes, b.offset,
+          b.first, b.last);
+      after();
+    }
+    for (const PlanValue& v : plan_.values) {
+      value(v);
+      after();
+    }
+    for (const PlanInput& in : plan_.inputs) {
+      add("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value, to_string(in.init));
+    }
+    for (const PlanCall& c : plan_.calls) out_ += text_of(c);
+    for (const Action& a : plan_.actions) {
+      action(a, a.call >= 0);
+      after();
+    }
+    for (const PlanOutput& o : plan_.outputs) add("output {} value={} updates={}\n", quote(o.name), o.value, o.updates);
+  }
+
+  // `by_call`: says its call instead of its op.
+  void action(const Action& a, bool by_call) {
+    out_ += "action ";
+    out_ += to_string(a.lane);
+    if (by_call) {
+      add(" call={}", a.call);
+    } else {
+      add(" {} kernel=", a.op->name);
+      add_quoted(a.kernel);
+    }
+    numbers(" in=[", a.in);
+    numbers(" out=[", a.out);
+    numbers(" waits=[", a.waits);
+    add(" scratch={} scope=", a.scratch);
+    add_quoted(a.scope);
+    if (!by_call) {
+      out_ += " attrs=";
+      out_ += a.attrs.text();
+    }
+    out_ += '\n';
+  }
+
+ private:
+  template <class... Args>
+  void add(fmt::format_string<Args...> text, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), text, std::forward<Args>(args)...);
+  }
+
+  void head() {
+    add("plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}", quote(plan_.name),
+        to_string(plan_.mesh), plan_.crew, plan_.crews, plan_.threads, quote(plan_.bits), plan_.micro_batches,
+        plan_.by_hand);
+    const bool has_blocks = plan_.disk_blocks != DiskBlocks();
+    if (plan_.device != "cpu" || plan_.seq_chunks > 1 || has_blocks)
+      add(" device={} alignment={}", quote(plan_.device), plan_.alignment);
+    if (plan_.seq_chunks > 1 || has_blocks) add(" seq_chunks={}", plan_.seq_chunks);
+    if (has_blocks) add(" disk_block={} disk_queue={}", plan_.disk_blocks.bytes, plan_.disk_blocks.under_way);
+    out_ += '\n';
+    for (const Tier tier : kEveryTier) {
+      const Arena& arena = plan_.arena(tier);
+      if (arena.bytes == 0) continue;
+      add("arena {} bytes={} persistent={} lower_bound={}\n", to_string(tier), arena.bytes, arena.persistent,
+          arena.lower_bound);
+    }
+  }
+
+  void value(const PlanValue& v) {
+    add("value {} layout=\"", to_string(v.type));
+    out_ += shared(&*v.layout, [&] { return to_string(v.layout, plan_.mesh); });
+    out_ += "\" whole=";
+    out_ += shared(&*v.whole, [&] { return to_string(v.whole); });
+    add(" buffer={} micro_batch={}", v.buffer, v.part_of ? v.part_of->micro_batch : -1);
+    if (v.part_of) {
+      const PartOf& part = *v.part_of;
+      out_ += shared(&part, [&] {
+        const Mesh all = with_micro_batches(plan_.mesh, plan_.micro_batches, plan_.seq_chunks);
+        return fmt::format(" of_layout=\"{}\" of_whole={}", to_string(part.layout, all), to_string(part.whole));
+      });
+    }
+    if (v.offset > 0) add(" offset={}", v.offset);
+    out_ += '\n';
+  }
+
+  void numbers(std::string_view name, std::span<const int> all) {
+    out_ += name;
+    for (const int each : all) {
+      const fmt::format_int digits(each);
+      out_.append(digits.data(), digits.size());
+      out_ += ',';
+    }
+    if (all.empty())
+      out_ += ']';
+    else
+      out_.back() = ']';
+  }
+
+  void add_quoted(std::string_view text) {
+    out_ += shared(text.data(), [&] { return quote(text); });
+  }
+
+  template <class Make>
+  const std::string& shared(const void* at, Make make) {
+    const auto [known, is_new] = shared_.try_emplace(at);
+    if (is_new) known->second = make();
+    return known->second;
+  }
+
+  const ExecutionPlan& plan_;
+  std::string& out_;
+  std::unordered_map<const void*, std::string> shared_;  // by where it lies
+};
 
 }  // namespace
 
@@ -334,61 +441,22 @@ std::string_view to_string(Holding holding) {
 }
 
 std::string to_string(const ExecutionPlan& plan) {
-  std::string out = fmt::format("plan 2 {} mesh=\"{}\" crew={} crews={} threads={} bits={} micro_batches={} by_hand={}",
-                                quote(plan.name), to_string(plan.mesh), plan.crew, plan.crews, plan.threads,
-                                quote(plan.bits), plan.micro_batches, plan.by_hand);
-  const bool has_blocks = plan.disk_blocks != DiskBlocks();
-  if (plan.device != "cpu" || plan.seq_chunks > 1 || has_blocks)
-    out += fmt::format(" device={} alignment={}", quote(plan.device), plan.alignment);
-  if (plan.seq_chunks > 1 || has_blocks) out += fmt::format(" seq_chunks={}", plan.seq_chunks);
-  if (has_blocks)
-    out += fmt::format(" disk_block={} disk_queue={}", plan.disk_blocks.bytes, plan.disk_blocks.under_way);
-  out += '\n';
-  for (const Tier tier : kEveryTier) {
-    const Arena& arena = plan.arena(tier);
-    if (arena.bytes == 0) continue;
-    out += fmt::format("arena {} bytes={} persistent={} lower_bound={}\n", to_string(tier), arena.bytes,
-                       arena.persistent, arena.lower_bound);
-  }
-  for (const Buffer& b : plan.buffers) {
-    out += fmt::format("buffer {} {} bytes={} offset={} live=[{},{}]\n", to_string(b.holding), to_string(b.tier),
-                       b.bytes, b.offset, b.first, b.last);
-  }
-  for (const PlanValue& v : plan.values) {
-    out += fmt::format("value {} layout=\"{}\" whole={} buffer={} micro_batch={}", to_string(v.type),
-                       to_string(v.layout, plan.mesh), to_string(v.whole), v.buffer,
-                       v.part_of ? v.part_of->micro_batch : -1);
-    if (v.part_of) {
-      out +=
-          fmt::format(" of_layout=\"{}\" of_whole={}",
-                      to_string(v.part_of->layout, with_micro_batches(plan.mesh, plan.micro_batches, plan.seq_chunks)),
-                      to_string(v.part_of->whole));
-    }
-    out += v.offset > 0 ? fmt::format(" offset={}\n", v.offset) : "\n";
-  }
-  for (const PlanInput& in : plan.inputs) {
-    out += fmt::format("input {} {} value={} init=\"{}\"\n", to_string(in.role), quote(in.name), in.value,
-                       to_string(in.init));
-  }
-  for (const PlanCall& c : plan.calls) out += text_of(c);
-  for (const Action& a : plan.actions) {
-    const SaidOfAction said = said_of(a, a.call >= 0);
-    out += fmt::format("action {} {} in={} out={} waits={} scratch={} scope={}{}\n", to_string(a.lane), said.what,
-                       list(a.in), list(a.out), list(a.waits), a.scratch, quote(a.scope), said.attrs);
-  }
-  for (const PlanOutput& o : plan.outputs) {
-    out += fmt::format("output {} value={} updates={}\n", quote(o.name), o.value, o.updates);
-  }
+  std::string out;
+  PlanWriter(plan, out).write([] {});
   return out;
 }
 
 int64_t bytes_saved_by_calls(const ExecutionPlan& plan) {
-  const auto bytes = [](const SaidOfAction& said) {
-    return static_cast<int64_t>(said.what.size() + said.attrs.size());
+  std::string text;
+  PlanWriter writer(plan, text);
+  const auto bytes = [&](const Action& action, bool by_call) {
+    text.clear();
+    writer.action(action, by_call);
+    return static_cast<int64_t>(text.size());
   };
   int64_t out = 0;
   for (const Action& a : plan.actions) {
-    if (a.call >= 0) out += bytes(said_of(a, false)) - bytes(said_of(a, true));
+    if (a.call >= 0) out += bytes(a, false) - bytes(a, true);
   }
   for (const PlanCall& c : plan.calls) out -= static_cast<int64_t>(text_of(c).size());
   return out;
@@ -417,7 +485,16 @@ ExecutionPlan parse_plan(std::string_view text) {
 }
 
 uint64_t hash(const ExecutionPlan& plan) {
-  return hash64(std::string_view(to_string(plan)));
+  constexpr size_t kRoom = 1 << 16;  // bytes of text at a time
+  TextHash out;
+  std::string room;
+  PlanWriter(plan, room).write([&] {
+    if (room.size() < kRoom) return;
+    out.add(room);
+    room.clear();
+  });
+  out.add(room);
+  return out.value();
 }
 
 }  // namespace trireme

@@ -10,7 +10,8 @@ Timetable make_interleaved(const ScheduleRequest& request, bool delayed) {
   const int crews = request.crews;
   const int per_crew = request.stages_per_crew;
   require(request.micro_batches % crews == 0,
-          "schedule '{}': {} micro-batches do not go in groups of {}, the number of crews; give a multiple",
+          "schedule '{}': {} micro-batches do not go in groups of {}, the number of crews; give a multiple "
+          "(--micro-batches)",
           delayed ? "interleaved-delayed" : "interleaved", request.micro_batches, crews);
   const int units = request.micro_batches * per_crew;
   Timetable out{.stages = crews * per_crew, .micro_batches = request.micro_batches};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -29,6 +30,18 @@ constexpr std::array kSchedules{
     PipelineSchedule{"dualpipe-v", "two stages a crew in a V, forward passes beside backward passes", 2, false,
                      schedule::dual_pipe_v},
 };
+
+bool takes(const PipelineSchedule& schedule, int stages_per_crew) {
+  return schedule.stages_per_crew == stages_per_crew || (schedule.stages_per_crew == 0 && stages_per_crew > 1);
+}
+
+std::string of_whole_positions(int stages_per_crew) {
+  std::vector<std::string> names;
+  for (const PipelineSchedule& schedule : kSchedules) {
+    if (takes(schedule, stages_per_crew) && !schedule.cuts_positions) names.emplace_back(schedule.name);
+  }
+  return quoted_list(names);
+}
 
 }  // namespace
 
@@ -60,14 +73,13 @@ Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest reque
               static_cast<double>(kMostUnits),
           "schedule '{}': {} crews x {} stages x {} micro-batches x {} chunks are more than {} units; take fewer",
           schedule.name, crews, per_crew, micro_batches, seq_chunks, kMostUnits);
-  if (schedule.stages_per_crew == 0) {
-    require(per_crew >= 2, "schedule '{}': {} stages a crew; it is for 2 or more", schedule.name, per_crew);
-  } else {
-    require(per_crew == schedule.stages_per_crew, "schedule '{}': {} stages a crew; it is for {}", schedule.name,
-            per_crew, schedule.stages_per_crew);
-  }
-  require(seq_chunks == 1 || (schedule.cuts_positions && seq_chunks > 1), "schedule '{}': {} chunks of positions; {}",
-          schedule.name, seq_chunks, schedule.cuts_positions ? "it takes 1 or more" : "only seq-1f1b cuts them");
+  require(takes(schedule, per_crew), "schedule '{}': {} a crew (--virtual-stages); it takes {}; use that, or {}",
+          schedule.name, counted(per_crew, "stage"),
+          schedule.stages_per_crew == 0 ? "2 or more" : std::to_string(schedule.stages_per_crew),
+          of_whole_positions(per_crew));
+  require(seq_chunks == 1 || (schedule.cuts_positions && seq_chunks > 1),
+          "schedule '{}': {} chunks of positions (--seq-chunks); {}", schedule.name, seq_chunks,
+          schedule.cuts_positions ? "it takes 1 or more" : "only seq-1f1b cuts them");
   Timetable out = schedule.make(request);
   out.name = schedule.name;
   check(out);
@@ -94,12 +106,7 @@ std::string of_whole_positions(const ScheduleSpec& instead_of) {
   const Timetable* given = instead_of.given();
   const int per_crew =
       given ? given->stages / static_cast<int>(given->crews.size()) : instead_of.schedule().stages_per_crew;
-  std::vector<std::string> names;
-  for (const PipelineSchedule& schedule : kSchedules) {
-    const bool fits = schedule.stages_per_crew == per_crew || (schedule.stages_per_crew == 0 && per_crew > 1);
-    if (fits && !schedule.cuts_positions) names.emplace_back(schedule.name);
-  }
-  return quoted_list(names);
+  return of_whole_positions(per_crew);
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
@@ -141,9 +142,9 @@ UnitSet units_of(const Timetable& timetable, std::vector<int>& crew_of) {
   for (size_t crew = 0; crew < timetable.crews.size(); ++crew) {
     for (const Unit& unit : timetable.crews[crew]) {
       if (!is_within(unit, timetable)) {
-        refuse_timetable(timetable,
-                         "crew {} has {}, but there are {} stages, {} micro-batches and {} chunks of positions", crew,
-                         text_of(unit, timetable), timetable.stages, timetable.micro_batches, timetable.seq_chunks);
+        refuse_timetable(timetable, "crew {} has {}, but there are {}, {} and {} of positions", crew,
+                         text_of(unit, timetable), counted(timetable.stages, "stage"),
+                         counted(timetable.micro_batches, "micro-batch"), counted(timetable.seq_chunks, "chunk"));
       }
       if (!out.insert(unit))
         refuse_timetable(timetable, "{} stands twice, the second time in crew {}", text_of(unit, timetable), crew);

@@ -229,11 +229,17 @@ TEST(Timetable, contracts_9_5_what_a_schedule_does_not_take_is_refused) {
     return error_of([&] { make_timetable(name, request); });
   };
   EXPECT_THAT(problem("1f1b", {.crews = 4, .micro_batches = 3}), HasSubstr("give at least 4"));
-  EXPECT_THAT(problem("1f1b", {.crews = 4, .stages_per_crew = 2, .micro_batches = 8}), HasSubstr("it is for 1"));
-  EXPECT_THAT(problem("zb-v", {.crews = 4, .stages_per_crew = 3, .micro_batches = 8}), HasSubstr("it is for 2"));
+  EXPECT_THAT(
+      problem("1f1b", {.crews = 4, .stages_per_crew = 2, .micro_batches = 8}),
+      HasSubstr("schedule '1f1b': 2 stages a crew (--virtual-stages); it takes 1; use that, or 'interleaved', "));
+  EXPECT_THAT(problem("zb-v", {.crews = 4, .stages_per_crew = 3, .micro_batches = 8}),
+              HasSubstr("it takes 2; use that, or 'interleaved' or 'interleaved-delayed'"));
+  EXPECT_THAT(problem("interleaved", {.crews = 2, .stages_per_crew = 1, .micro_batches = 8}),
+              HasSubstr("1 stage a crew (--virtual-stages); it takes 2 or more; use that, or 'gpipe', '1f1b'"));
   EXPECT_THAT(problem("interleaved", {.crews = 4, .stages_per_crew = 2, .micro_batches = 6}),
-              HasSubstr("give a multiple"));
-  EXPECT_THAT(problem("gpipe", {.crews = 2, .micro_batches = 2, .seq_chunks = 2}), HasSubstr("only seq-1f1b"));
+              HasSubstr("give a multiple (--micro-batches)"));
+  EXPECT_THAT(problem("gpipe", {.crews = 2, .micro_batches = 2, .seq_chunks = 2}),
+              HasSubstr("2 chunks of positions (--seq-chunks); only seq-1f1b"));
   EXPECT_THAT(problem("zigzag", {.crews = 2, .micro_batches = 2}), HasSubstr("there are gpipe, 1f1b"));
 }
 
