@@ -157,15 +157,16 @@ extern "C" __global__ void rms_norm_grad(const T* x, const S* gamma, const S* rs
   EACH(i, size) dx[i] = As<T>::of(rstd * (load(dy[i]) * gamma[i] - load(x[i]) * rstd * sum_gn / size));
 }
 
-// dgamma = sum dy n and dbeta = sum dy over all lines, of 32 columns by a block of 32 x 32 threads. Without means the
-// norm is rms_norm's.
-extern "C" __global__ void norm_parameters_grad(const T* x, const S* means, const S* rstds, const T* dy, S* dgamma,
-                                                S* dbeta, i64 lines, int size) {
+// dgamma = sum dy n and dbeta = sum dy over a part of the lines, of 32 columns by a block [columns, part] of 32 x 32
+// threads, into sums[2][part][size]. Without means the norm is rms_norm's.
+extern "C" __global__ void norm_parameters_grad(const T* x, const S* means, const S* rstds, const T* dy, W* sums,
+                                                i64 lines, int size, i64 part) {
   __shared__ W of_gamma[32][33], of_beta[32][33];
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32, column = blockIdx.x * 32 + lane;
+  const i64 first = blockIdx.y * part, end = first + part < lines ? first + part : lines;
   W sum_gamma = 0, sum_beta = 0;
   if (column < size) {
-    for (i64 line = row; line < lines; line += 32) {
+    for (i64 line = first + row; line < end; line += 32) {
       const W d = load(dy[line * size + column]);
       const W mean = means == 0 ? 0 : means[line];
       sum_gamma += d * (load(x[line * size + column]) - mean) * rstds[line], sum_beta += d;
@@ -175,6 +176,16 @@ extern "C" __global__ void norm_parameters_grad(const T* x, const S* means, cons
   __syncthreads();
   if (row > 0 || column >= size) return;
   for (int other = 1; other < 32; ++other) sum_gamma += of_gamma[other][lane], sum_beta += of_beta[other][lane];
+  sums[(i64)blockIdx.y * size + column] = sum_gamma;
+  sums[((i64)gridDim.y + blockIdx.y) * size + column] = sum_beta;
+}
+
+extern "C" __global__ void join_norm_parameters(const W* sums, S* dgamma, S* dbeta, int size, int parts) {
+  const int column = blockIdx.x * blockDim.x + threadIdx.x;
+  if (column >= size) return;
+  W sum_gamma = 0, sum_beta = 0;
+  for (int part = 0; part < parts; ++part)
+    sum_gamma += sums[(i64)part * size + column], sum_beta += sums[((i64)parts + part) * size + column];
   dgamma[column] = sum_gamma;
   if (dbeta != 0) dbeta[column] = sum_beta;
 }
@@ -273,31 +284,49 @@ void run_rms_norm(const KernelArgs& args) {
 
 constexpr int kColumnsTogether = 32, kColumnThreads = 32 * 32;
 
-CudaStream::Grid columns_each(const Lines& lines) {
-  return {.blocks = (lines.size + kColumnsTogether - 1) / kColumnsTogether, .threads = kColumnThreads};
+// In how many parts the lines are summed: enough blocks for a GPU, each with a few lines a thread.
+int line_parts(const TensorType& x) {
+  constexpr int64_t kLinesOfPart = 256, kMostParts = 64;
+  return static_cast<int>(std::clamp<int64_t>(lines_of(x).lines / kLinesOfPart, 1, kMostParts));
+}
+
+int64_t norm_grad_scratch(const TypeArgs& args) {
+  const TensorType& x = args.in[0];
+  return int64_t{2} * line_parts(x) * lines_of(x).size * (x.dtype == DType::kF64 ? 8 : 4);
+}
+
+// Of the operands: x, means (or null), rstds, dy; dbeta may be null.
+void sum_norm_parameters(const KernelArgs& args, const std::byte* means, const std::byte* rstds, const std::byte* dy,
+                         std::byte* dgamma, std::byte* dbeta) {
+  CudaStream& stream = CudaStream::of(args);
+  const Lines lines = lines_of(args.in[0].type);
+  const int parts = line_parts(args.in[0].type);
+  const int64_t part = (lines.lines + parts - 1) / parts;
+  std::byte* const sums = args.scratch.data();
+  stream.run(
+      row_function(args, "norm_parameters_grad"),
+      {.blocks = (lines.size + kColumnsTogether - 1) / kColumnsTogether, .threads = kColumnThreads, .blocks_y = parts},
+      {&args.in[0].data, &means, &rstds, &dy, &sums, &lines.lines, &lines.size, &part});
+  stream.run(row_function(args, "join_norm_parameters"),
+             {.blocks = (lines.size + kLineThreads - 1) / kLineThreads, .threads = kLineThreads},
+             {&sums, &dgamma, &dbeta, &lines.size, &parts});
 }
 
 // First what reads x and dy, over which dx may be written.
 void run_layer_norm_grad(const KernelArgs& args) {
-  CudaStream& stream = CudaStream::of(args);
   const Lines lines = lines_of(args.in[0].type);
-  stream.run(row_function(args, "norm_parameters_grad"), columns_each(lines),
-             {&args.in[0].data, &args.in[2].data, &args.in[3].data, &args.in[4].data, &args.out[1].data,
-              &args.out[2].data, &lines.lines, &lines.size});
-  stream.run(row_function(args, "layer_norm_grad"), block_each(lines),
-             {&args.in[0].data, &args.in[1].data, &args.in[2].data, &args.in[3].data, &args.in[4].data,
-              &args.out[0].data, &lines.size});
+  sum_norm_parameters(args, args.in[2].data, args.in[3].data, args.in[4].data, args.out[1].data, args.out[2].data);
+  CudaStream::of(args).run(row_function(args, "layer_norm_grad"), block_each(lines),
+                           {&args.in[0].data, &args.in[1].data, &args.in[2].data, &args.in[3].data, &args.in[4].data,
+                            &args.out[0].data, &lines.size});
 }
 
 void run_rms_norm_grad(const KernelArgs& args) {
-  CudaStream& stream = CudaStream::of(args);
   const Lines lines = lines_of(args.in[0].type);
-  const std::byte* const none = nullptr;
-  stream.run(row_function(args, "norm_parameters_grad"), columns_each(lines),
-             {&args.in[0].data, &none, &args.in[2].data, &args.in[3].data, &args.out[1].data, &none, &lines.lines,
-              &lines.size});
-  stream.run(row_function(args, "rms_norm_grad"), block_each(lines),
-             {&args.in[0].data, &args.in[1].data, &args.in[2].data, &args.in[3].data, &args.out[0].data, &lines.size});
+  sum_norm_parameters(args, nullptr, args.in[2].data, args.in[3].data, args.out[1].data, nullptr);
+  CudaStream::of(args).run(
+      row_function(args, "rms_norm_grad"), block_each(lines),
+      {&args.in[0].data, &args.in[1].data, &args.in[2].data, &args.in[3].data, &args.out[0].data, &lines.size});
 }
 
 std::string why_no_lines(const TypeArgs& args) {
@@ -325,9 +354,9 @@ std::span<const CudaKernel> rows_kernels() {
       {"cross_entropy", "lines", run_cross_entropy, why_no_lines},
       {"cross_entropy_grad", "lines", run_cross_entropy_grad, why_no_lines},
       {"layer_norm", "lines", run_layer_norm, why_no_lines},
-      {"layer_norm_grad", "lines", run_layer_norm_grad, why_no_lines},
+      {"layer_norm_grad", "lines", run_layer_norm_grad, why_no_lines, norm_grad_scratch},
       {"rms_norm", "lines", run_rms_norm, why_no_lines},
-      {"rms_norm_grad", "lines", run_rms_norm_grad, why_no_lines},
+      {"rms_norm_grad", "lines", run_rms_norm_grad, why_no_lines, norm_grad_scratch},
   };
   return kernels;
 }
