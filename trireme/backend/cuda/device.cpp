@@ -59,8 +59,7 @@ class CudaDevice : public Device {
     check(status, "taking memory");
     auto* const data = reinterpret_cast<std::byte*>(at);
     return {{data, static_cast<size_t>(bytes)}, std::shared_ptr<void>(data, [&gpu = gpu_](void* p) {
-              gpu.use();
-              driver().release(address(p));
+              if (gpu.try_use()) driver().release(address(p));
             })};
   }
   std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CudaStream>(gpu_); }

@@ -27,6 +27,9 @@ class Gpu {
   // Makes it the calling thread's GPU. What calls the driver does that first, for any thread may call it.
   void use() const { check(driver().context_set(context_), "choosing the GPU"); }
 
+  // For destructors, which have nobody to throw to.
+  bool try_use() const noexcept { return driver().context_set(context_) == 0; }
+
   // The kernel of this name in this source, which is compiled when it is first asked for. With more shared memory than
   // 48 KiB, that must be said here.
   Handle function(const std::string& source, const std::string& name, int shared_bytes = 0);

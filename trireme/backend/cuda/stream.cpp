@@ -65,7 +65,7 @@ CudaStream::CudaStream(Gpu& gpu) : gpu_(gpu), own_(std::make_shared<Findings>(gp
 
 // What was put in is done first: it is somebody's to wait for.
 CudaStream::~CudaStream() {
-  gpu_.use();
+  if (!gpu_.try_use()) return;  // the driver has ended
   driver().stream_synchronize(handle_);
   if (blas_ != nullptr) cuda::blas().destroy(blas_);
   driver().stream_destroy(handle_);
