@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 39> kStandard{
     "limits: numeric_limits",
     "list: list initializer_list size",
     "map: initializer_list less map move pair size",
-    "memory: addressof allocator construct_at make_shared make_unique shared_ptr unique_ptr",
+    "memory: addressof allocator construct_at make_shared make_unique shared_ptr static_pointer_cast unique_ptr",
     "memory_resource: pmr::memory_resource pmr::new_delete_resource",
     "mutex: lock_guard mutex unique_lock",
     "optional: nullopt optional",

@@ -104,8 +104,6 @@ std::shared_ptr<Device> gpu_of_host() {
   }
 }
 
-using DeviceWalkOnCuda = DeviceWalk;
-
 void expect_on_gpu_what_the_cpu_computes(Device& gpu, const OpDef& op, const std::vector<Example>& examples) {
   for (const Example& example : examples) {
     const std::vector<HostTensor> operands = conformance::operands_of(example, 1);
@@ -129,10 +127,10 @@ void expect_on_gpu_what_the_cpu_computes(Device& gpu, const OpDef& op, const std
   }
 }
 
-TEST_P(DeviceWalkOnCuda, an_op_computes_what_its_reference_does) {
+TEST(OpsOnCuda, compute_what_their_references_do) {
   const std::shared_ptr<Device> gpu = gpu_of_host();
   if (gpu == nullptr) GTEST_SKIP() << "this host has no GPU";
-  expect_on_gpu_what_the_cpu_computes(*gpu, *GetParam(), GetParam()->examples());
+  for (const OpDef* const op : ops_with_kernels()) expect_on_gpu_what_the_cpu_computes(*gpu, *op, op->examples());
 }
 
 // Sizes from which on other kernels are taken than for the small examples of ops.
@@ -158,9 +156,6 @@ TEST(ExecutorOnCuda, long_attention_and_long_sums_are_what_the_cpu_computes) {
         {{{tall}, Attrs::of(ReduceAttrs{{0}, false})}, {{{dtype, {2, 70000}}}, Attrs::of(ReduceAttrs{{1}, false})}});
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Ops, DeviceWalkOnCuda, testing::ValuesIn(ops_with_kernels()),
-                         [](const auto& test) { return std::string(test.param->name); });
 
 // -- steps ----------------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 #include "trireme/backend/cuda/element_code.h"
 #include "trireme/backend/cuda/kernels.h"
 #include "trireme/base/error.h"
-#include "trireme/ops/elementwise/elementwise.h"
 
 namespace trireme::cuda {
 namespace {
@@ -18,13 +17,15 @@ Read read_of(const TensorType& operand, const Shape& shape) {
   return operand.elements() == shape.elements() ? Read::kInOrder : Read::kByCoordinates;
 }
 
-// "i0 * 6 + i2": the operand's element for coordinates of the shape.
+// "i0 * 6 + i2": the operand's element for coordinates of the shape. Its dimensions are the last of the shape's; those
+// of size 1 are repeated.
 std::string offset_text(const Shape& operand, const Shape& shape) {
-  const auto strides = broadcast_strides(operand, shape);
+  const auto strides = operand.strides();
+  const int missing = shape.rank() - operand.rank();
   std::string out = "0";
-  for (int dim = 0; dim < shape.rank(); ++dim) {
-    const int64_t stride = strides[static_cast<size_t>(dim)];
-    if (stride != 0) out += fmt::format(" + (i64)i{} * {}", dim, stride);
+  for (int dim = missing; dim < shape.rank(); ++dim) {
+    if (operand[dim - missing] != 1)
+      out += fmt::format(" + (i64)i{} * {}", dim, strides[static_cast<size_t>(dim - missing)]);
   }
   return out;
 }

@@ -15,8 +15,10 @@
 #include "trireme/op/registry.h"
 #include "trireme/tensor/host_tensor.h"
 
-namespace trireme::cuda {
+namespace trireme::cuda_test {
 namespace {
+
+using namespace cuda;  // NOLINT: what it tests
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -136,4 +138,4 @@ TEST(Cuda, ops_on_elements_compile_for_the_types_of_their_examples) {
 }
 
 }  // namespace
-}  // namespace trireme::cuda
+}  // namespace trireme::cuda_test

@@ -49,7 +49,7 @@ class CudaDevice : public Device {
   DeviceMemory allocate(int64_t bytes) override {
     gpu_.use();
     DevicePtr at = 0;
-    const Status status = driver().allocate(&at, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+    const CuResult status = driver().allocate(&at, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
     if (status == kOutOfMemory) {
       size_t free = 0, all = 0;
       check(driver().memory_info(&free, &all), "asking for free memory");

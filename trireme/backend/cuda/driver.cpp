@@ -45,7 +45,7 @@ Driver load_driver() {
   const Handle library = opened({"libcuda.so.1"}, "NVIDIA's driver (libcuda.so.1)");
   Driver out{};
   TRIREME_CUDA_DRIVER(TRIREME_CUDA_FIND)
-  const Status status = out.init(0);
+  const CuResult status = out.init(0);
   const char* why = "";
   if (status != 0) out.error_text(status, &why);
   if (status != 0) fail(ErrorKind::kUnsupported, "the device 'cuda' finds no GPU: {}; use --device cpu", why);
@@ -85,7 +85,7 @@ const Blas& blas() {
   return loaded;
 }
 
-void check(Status status, const char* what) {
+void check(CuResult status, const char* what) {
   if (status == 0) [[likely]]
     return;
   const char *name = "an unknown error", *text = "";
@@ -94,14 +94,14 @@ void check(Status status, const char* what) {
   fail(ErrorKind::kIo, "cuda: {} fails: {} ({})", what, text, name);
 }
 
-void check_blas(Status status, const char* what) {
+void check_blas(CuResult status, const char* what) {
   if (status != 0) fail(ErrorKind::kIo, "cuda: {} fails: status {} of cuBLAS", what, status);
 }
 
 std::string compiled(const std::string& source, const std::string& name, const std::string& capability) {
   const Compiler& nvrtc = compiler();
   Handle program = nullptr;
-  Status status = nvrtc.create(&program, source.c_str(), name.c_str(), 0, nullptr, nullptr);
+  CuResult status = nvrtc.create(&program, source.c_str(), name.c_str(), 0, nullptr, nullptr);
   invariant(status == 0, "cuda: NVRTC makes no program of {}: status {}", name, status);
   const std::string target = "--gpu-architecture=sm_" + capability;
   const std::vector<const char*> options = {target.c_str(), "--std=c++17"};

@@ -1,8 +1,8 @@
 // What the device cuda calls of NVIDIA's libraries: the driver, the compiler NVRTC and the products of cuBLAS. They are
 // loaded when a device is made, and declared here, so the program is built without CUDA and runs without a GPU.
 //
-// Names, numbers and types are those of cuda.h, nvrtc.h and cublas_v2.h, whose binary interface NVIDIA keeps from
-// release to release (a `_v2` at the end of a name says which one).
+// Names, numbers and types are those of the headers of CUDA, whose binary interface NVIDIA keeps from release to
+// release (a `_v2` at the end of a name says which one).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace trireme::cuda {
 
 using DevicePtr = unsigned long long;  // CUdeviceptr; with unified addressing also an address of the host
 using Handle = void*;  // CUcontext, CUstream, CUevent, CUmodule, CUfunction, nvrtcProgram, cublasHandle_t
-using Status = int;    // 0: well
+using CuResult = int;  // 0: well
 
 constexpr int kMajor = 75, kMinor = 76, kMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_*
 constexpr int kMaxDynamicShared = 8;                            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -24,8 +24,8 @@ constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OU
 // One line a function: its place in the table, the name in the library, what it takes.
 #define TRIREME_CUDA_DRIVER(X)                                                                                        \
   X(init, "cuInit", (unsigned))                                                                                       \
-  X(error_name, "cuGetErrorName", (Status, const char**))                                                             \
-  X(error_text, "cuGetErrorString", (Status, const char**))                                                           \
+  X(error_name, "cuGetErrorName", (CuResult, const char**))                                                           \
+  X(error_text, "cuGetErrorString", (CuResult, const char**))                                                         \
   X(device_count, "cuDeviceGetCount", (int*))                                                                         \
   X(device_get, "cuDeviceGet", (int*, int))                                                                           \
   X(device_name, "cuDeviceGetName", (char*, int, int))                                                                \
@@ -53,7 +53,7 @@ constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OU
      unsigned shared_bytes, Handle stream, void** parameters, void** extra))
 
 #define TRIREME_CUDA_COMPILER(X)                                                                          \
-  X(error_text_of, "nvrtcGetErrorString", (Status))                                                       \
+  X(error_text_of, "nvrtcGetErrorString", (CuResult))                                                     \
   X(create, "nvrtcCreateProgram",                                                                         \
     (Handle*, const char* source, const char* name, int headers, const char* const*, const char* const*)) \
   X(destroy, "nvrtcDestroyProgram", (Handle*))                                                            \
@@ -81,7 +81,7 @@ constexpr int kSumF32 = 68, kSumF64 = 70;
      int a_type, int lda, const void* const* b, int b_type, int ldb, const void* beta, void* const* c, int c_type, \
      int ldc, int batches, int sums, int algorithm))
 
-#define TRIREME_CUDA_MEMBER(member, name, arguments) Status(*member) arguments;
+#define TRIREME_CUDA_MEMBER(member, name, arguments) CuResult(*member) arguments;
 struct Driver {
   TRIREME_CUDA_DRIVER(TRIREME_CUDA_MEMBER)
 };
@@ -99,8 +99,8 @@ const Compiler& compiler();
 const Blas& blas();
 
 // Throws kIo for what failed, with the driver's name for the reason; `what` is what was tried.
-void check(Status status, const char* what);
-void check_blas(Status status, const char* what);
+void check(CuResult status, const char* what);
+void check_blas(CuResult status, const char* what);
 
 // Machine code for a GPU of this compute capability, "90"; what it is called in messages. Throws kInternal with the
 // compiler's own text.

@@ -8,18 +8,18 @@
 
 namespace trireme::cuda {
 
-#define CUDA_KERNELS(file) std::span<const CudaKernel> file##_kernels();
+#define KERNELS(file) std::span<const CudaKernel> file##_kernels();
 #include "trireme/backend/cuda/kernels.def"
-#undef CUDA_KERNELS
+#undef KERNELS
 
 namespace {
 
 const std::vector<CudaKernel>& all_cuda_kernels() {
   static const std::vector<CudaKernel> all = [] {
     std::vector<CudaKernel> out;
-#define CUDA_KERNELS(file) std::ranges::copy(file##_kernels(), std::back_inserter(out));
+#define KERNELS(file) std::ranges::copy(file##_kernels(), std::back_inserter(out));
 #include "trireme/backend/cuda/kernels.def"
-#undef CUDA_KERNELS
+#undef KERNELS
     return out;
   }();
   return all;

@@ -12,6 +12,6 @@ std::string reduction_source(DType dtype);  // reductions.cpp
 std::string table_source(DType dtype);      // tables.cpp
 std::string score_source(DType dtype);      // attention_products.cpp
 std::string attention_source(DType dtype, int64_t head_size);
-std::string move_source();  // movement.cpp
+std::string move_source();  // stream.cpp
 
 }  // namespace trireme::cuda

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "trireme/backend/cuda/kernels.h"
-#include "trireme/backend/cuda/movement.h"
+#include "trireme/backend/cuda/sources.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 
@@ -145,12 +145,93 @@ void CudaStream::copy(const View& from, const View& to) {
   move(address(to.data), address(from.data), from.bytes());
 }
 
+namespace {
+
+constexpr int kMoveThreads = 256;
+
+// Dimensions that are walked alike on both sides are one; `size` and steps from the outermost to the innermost.
+struct Moved {
+  int32_t rank = 0;
+  int32_t unused = 0;
+  int64_t size[Shape::kMaxRank] = {};
+  int64_t from[Shape::kMaxRank] = {};
+  int64_t to[Shape::kMaxRank] = {};
+};
+
+Moved joined(const Steps& from, const Steps& to, const Shape& size) {
+  Moved out;
+  for (int dim = 0; dim < size.rank(); ++dim) {
+    const auto d = static_cast<size_t>(dim);
+    if (size[dim] == 1) continue;
+    if (out.rank > 0 && out.from[out.rank - 1] == size[dim] * from.step[d] &&
+        out.to[out.rank - 1] == size[dim] * to.step[d]) {
+      out.size[out.rank - 1] *= size[dim];
+      out.from[out.rank - 1] = from.step[d];
+      out.to[out.rank - 1] = to.step[d];
+      continue;
+    }
+    out.size[out.rank] = size[dim];
+    out.from[out.rank] = from.step[d];
+    out.to[out.rank] = to.step[d];
+    ++out.rank;
+  }
+  return out;
+}
+
+constexpr std::string_view kMoveSource = R"cuda(
+struct Moved { int rank, unused; long long size[8], from[8], to[8]; };
+template <class E, class Index> __device__ void move(const E* from, E* to, long long n, const Moved& moved) {
+  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n; i += (long long)gridDim.x * blockDim.x) {
+    Index rest = (Index)i;
+    long long at = 0, there = 0;
+    for (int dim = moved.rank - 1; dim >= 0; --dim) {
+      const Index size = (Index)moved.size[dim], here = rest % size;
+      rest /= size;
+      at += here * moved.from[dim];
+      there += here * moved.to[dim];
+    }
+    to[there] = from[at];
+  }
+}
+#define MOVE(bytes, E)                                                                                     \
+  extern "C" __global__ void move##bytes(const E* from, E* to, long long n, Moved moved) {                 \
+    if (n < 1ll << 31) move<E, unsigned>(from, to, n, moved);                                              \
+    else move<E, unsigned long long>(from, to, n, moved);                                                  \
+  }
+MOVE(1, unsigned char)
+MOVE(2, unsigned short)
+MOVE(4, unsigned)
+MOVE(8, unsigned long long)
+)cuda";
+
+}  // namespace
+
+std::string move_source() {
+  return std::string(kMoveSource);
+}
+
+void CudaStream::move_elements(const View& from, const Steps& from_steps, const View& to, const Steps& to_steps,
+                               const Shape& size) {
+  const int64_t n = size.elements(), bytes = size_of(from.type.dtype);
+  if (n == 0) return;
+  const Moved moved = joined(from_steps, to_steps, size);
+  const std::byte* const source = from.data + from_steps.first * bytes;
+  std::byte* const target = to.data + to_steps.first * bytes;
+  if (moved.rank == 0 || (moved.rank == 1 && moved.from[0] == 1 && moved.to[0] == 1))
+    return move(address(target), address(source), n * bytes);
+  const char* const name = bytes == 1 ? "move1" : bytes == 2 ? "move2" : bytes == 4 ? "move4" : "move8";
+  const Handle function = gpu_.function({name}, move_source);
+  const int64_t blocks = std::min<int64_t>((n + kMoveThreads - 1) / kMoveThreads, 16 * gpu_.multiprocessors());
+  run(function, {.blocks = blocks, .threads = kMoveThreads},
+      std::initializer_list<const void*>{&source, &target, &n, &moved});
+}
+
 void CudaStream::copy_region(const View& from, const Box& from_box, const View& to, const Box& to_box,
                              const Box& region) {
   detail::check_region(from_box, to_box, region);
   gpu_.use();
   const auto from_steps = from_box.size.strides(), to_steps = to_box.size.strides();
-  move_elements(*this, from, {detail::offset_in(from_box, region.start), from_steps}, to,
+  move_elements(from, {detail::offset_in(from_box, region.start), from_steps}, to,
                 {detail::offset_in(to_box, region.start), to_steps}, region.size);
 }
 

@@ -1,14 +1,18 @@
 // Streams and events of the device cuda, and what its kernels put into a stream.
 #pragma once
 
+#include <array>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/backend/cuda/gpu.h"
 #include "trireme/backend/device.h"
+#include "trireme/tensor/shape.h"
 
 namespace trireme::cuda {
 
@@ -52,6 +56,12 @@ class CudaEvent : public DeviceEvent {
   std::set<std::shared_ptr<Findings>> findings;  // of what it stands after
 };
 
+// A box of a tensor to walk in row-major order: the element it starts at and the steps in each dimension.
+struct Steps {
+  int64_t first = 0;
+  std::array<int64_t, Shape::kMaxRank> step{};
+};
+
 class CudaStream : public DeviceStream {
  public:
   explicit CudaStream(Gpu& gpu);
@@ -85,6 +95,9 @@ class CudaStream : public DeviceStream {
     run(function, grid, std::span<const void* const>(parameters.begin(), parameters.size()));
   }
   void move(DevicePtr to, DevicePtr from, int64_t bytes);
+  // Copies `size` elements; the two have one element type and do not overlap.
+  void move_elements(const View& from, const Steps& from_steps, const View& to, const Steps& to_steps,
+                     const Shape& size);
   void clear(DevicePtr at, int64_t bytes, unsigned char with = 0);
   // Of a kernel that may find something wrong in this call.
   struct Check {
