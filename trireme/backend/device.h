@@ -27,7 +27,7 @@ class DeviceEvent {
 // Work for the device, done in the order in which it is put in. The calls may return before it is done: what they are
 // given views of, and what the arguments point to, stays until synchronize(). One thread at a time puts work
 // into a stream. Errors of the work come out of the next synchronize(), of that stream or of one that waited for it;
-// until then the rest of the work is left out.
+// until then the rest of the work is left out, or works on what the failed piece has left.
 class DeviceStream {
  public:
   virtual ~DeviceStream() = default;

@@ -16,15 +16,6 @@ constexpr int kScoreThreads = 256;
 constexpr std::string_view kScoreSource = R"cuda(
 struct Rows { int s, t, seen; i64 head_step; };  // of lse and delta, from one key head's to the next
 __device__ int keys_for(const Rows& n, int i) { return n.seen == 1 ? i + n.t - n.s + 1 : n.seen == 0 ? n.t : 0; }
-template <class F> __device__ W over_block(W mine, F join, W* room) {
-  for (int step = 16; step > 0; step /= 2) mine = join(mine, __shfl_xor_sync(~0u, mine, step));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = mine;
-  __syncthreads();
-  W all = room[0];
-  for (int warp = 1; warp < blockDim.x / 32; ++warp) all = join(all, room[warp]);
-  return all;
-}
 struct Sum { __device__ W operator()(W a, W b) const { return a + b; } };
 struct Max { __device__ W operator()(W a, W b) const { return b > a ? b : a; } };
 

@@ -60,6 +60,33 @@ template <> struct As<bf16> {
 };
 )cuda";
 
+// For what is written by hand, after the types of a call.
+constexpr std::string_view kShared = R"cuda(
+// The same in every thread of the block; `room` is shared.
+template <class F> __device__ W over_block(W mine, F join, W* room) {
+  for (int step = 16; step > 0; step /= 2) mine = join(mine, __shfl_xor_sync(~0u, mine, step));
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = mine;
+  __syncthreads();
+  W all = room[0];
+  for (int warp = 1; warp < blockDim.x / 32; ++warp) all = join(all, room[warp]);
+  return all;
+}
+
+// i32 or i64.
+struct Numbers { const void* at; int bytes; __device__ i64 operator[](i64 i) const {
+  return bytes == 4 ? (i64)((const int*)at)[i] : ((const i64*)at)[i]; } };
+
+// Whether it is from 0 to the limit; the first of a stream that is not is noted (Findings in stream.h). The same in every
+// thread of the block.
+__device__ inline bool is_below(i64 number, i64 limit, i64 position, i64* finding, i64 call) {
+  if (number >= 0 && number < limit) return true;
+  if (threadIdx.x == 0 && atomicCAS((unsigned long long*)finding, 0ull, 1ull) == 0ull)
+    finding[1] = call, finding[2] = number, finding[3] = position;
+  return false;
+}
+)cuda";
+
 }  // namespace
 
 const CudaKernel* kernel_for(const OpDef& op, const TypeArgs& args) {
@@ -93,7 +120,7 @@ std::string no_float(const TypeArgs& args) {
 
 std::string prelude(DType dtype) {
   const auto with = [](std::string_view t, std::string_view w) {
-    return fmt::format("{}typedef {} T;\ntypedef {} W;\ntypedef {} S;\n", kPrelude, t, w, w);
+    return fmt::format("{}typedef {} T;\ntypedef {} W;\ntypedef {} S;\n{}", kPrelude, t, w, w, kShared);
   };
   switch (dtype) {
     case DType::kF32:

@@ -32,8 +32,17 @@ bool is_own(KernelFn* kernel);
 std::string no_float(const TypeArgs& args);
 
 // What kernels written in CUDA begin with: names for the types of a call with elements of this type (T: as they are
-// stored; W: as they are computed with; S: of statistics), load and store.
+// stored; W: as they are computed with; S: of statistics), load and store, and what several of them call.
 std::string prelude(DType dtype);
+
+// i32 or i64, as kernels take them.
+struct Numbers {
+  const std::byte* at = nullptr;
+  int bytes = 8;
+};
+inline Numbers numbers_of(const View& view) {
+  return {view.data, static_cast<int>(size_of(view.type.dtype))};
+}
 
 // Of a call of attention_grad: delta[b,h,i] = dout . out, in the type that is computed with (attention.cpp).
 void run_attention_delta(const KernelArgs& args, std::byte* delta);

@@ -11,16 +11,6 @@ namespace {
 constexpr int kLineThreads = 256;
 
 constexpr std::string_view kRowSource = R"cuda(
-// The same in every thread of the block; `room` is shared.
-template <class F> __device__ W over_block(W mine, F join, W* room) {
-  for (int step = 16; step > 0; step /= 2) mine = join(mine, __shfl_xor_sync(~0u, mine, step));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = mine;
-  __syncthreads();
-  W all = room[0];
-  for (int warp = 1; warp < blockDim.x / 32; ++warp) all = join(all, room[warp]);
-  return all;
-}
 struct Sum { __device__ W operator()(W a, W b) const { return a + b; } };
 struct Max { __device__ W operator()(W a, W b) const { return b > a || b != b ? b : a; } };
 #define EACH(i, size) for (int i = threadIdx.x; i < size; i += blockDim.x)
@@ -59,21 +49,11 @@ extern "C" __global__ void softmax_grad(const T* y, const T* dy, T* dx, int size
   }
 }
 
-struct Labels { const void* at; int bytes; __device__ i64 operator[](i64 i) const {
-  return bytes == 4 ? (i64)((const int*)at)[i] : ((const i64*)at)[i]; } };
-
-__device__ bool is_class(i64 label, i64 classes, i64 position, i64* finding, i64 call) {
-  if (label >= 0 && label < classes) return true;
-  if (threadIdx.x == 0 && atomicCAS((unsigned long long*)finding, 0ull, 1ull) == 0ull)
-    finding[1] = call, finding[2] = label, finding[3] = position;
-  return false;
-}
-
-extern "C" __global__ void cross_entropy(const T* x, Labels labels, S* loss, int size, i64 ignored, W smoothing,
+extern "C" __global__ void cross_entropy(const T* x, Numbers labels, S* loss, int size, i64 ignored, W smoothing,
                                          i64* finding, i64 call) {
   __shared__ W room[32];
   const i64 line = blockIdx.x, label = labels[line];
-  if (label == ignored || !is_class(label, size, line, finding, call)) {
+  if (label == ignored || !is_below(label, size, line, finding, call)) {
     if (threadIdx.x == 0) loss[line] = 0;
     return;
   }
@@ -87,12 +67,12 @@ extern "C" __global__ void cross_entropy(const T* x, Labels labels, S* loss, int
   if (threadIdx.x == 0) loss[line] = (1 - smoothing) * (max + normaliser - load(x[label])) + rest;
 }
 
-extern "C" __global__ void cross_entropy_grad(const T* x, Labels labels, const S* dloss, T* dx, int size, i64 ignored,
+extern "C" __global__ void cross_entropy_grad(const T* x, Numbers labels, const S* dloss, T* dx, int size, i64 ignored,
                                               W smoothing, i64* finding, i64 call) {
   __shared__ W room[32];
   const i64 line = blockIdx.x, label = labels[line];
   x += line * size, dx += line * size;
-  if (label == ignored || !is_class(label, size, line, finding, call)) {
+  if (label == ignored || !is_below(label, size, line, finding, call)) {
     EACH(i, size) dx[i] = As<T>::of((W)0);
     return;
   }
@@ -235,18 +215,13 @@ void run_softmax_grad(const KernelArgs& args) {
                            {&args.in[0].data, &args.in[1].data, &args.out[0].data, &lines.size, &logarithm});
 }
 
-struct Labels {
-  const std::byte* at;
-  int bytes;
-};
-
 constexpr const char* kNoClass = "cross_entropy: label {} at position {} of {} classes; use 0 to {}";
 
 void run_cross_entropy(const KernelArgs& args) {
   CudaStream& stream = CudaStream::of(args);
   const auto& attrs = args.attrs.as<CrossEntropyAttrs>();
   const Lines lines = lines_of(args.in[0].type);
-  const Labels labels{args.in[1].data, static_cast<int>(size_of(args.in[1].type.dtype))};
+  const Numbers labels = numbers_of(args.in[1]);
   const WideNumber smoothing(attrs.label_smoothing, args.in[0].type.dtype);
   const auto check = stream.check_in_call(kNoClass, lines.size);
   stream.run(row_function(args, "cross_entropy"), block_each(lines),
@@ -258,7 +233,7 @@ void run_cross_entropy_grad(const KernelArgs& args) {
   CudaStream& stream = CudaStream::of(args);
   const auto& attrs = args.attrs.as<CrossEntropyAttrs>();
   const Lines lines = lines_of(args.in[0].type);
-  const Labels labels{args.in[1].data, static_cast<int>(size_of(args.in[1].type.dtype))};
+  const Numbers labels = numbers_of(args.in[1]);
   const WideNumber smoothing(attrs.label_smoothing, args.in[0].type.dtype);
   const auto check = stream.check_in_call(kNoClass, lines.size);
   stream.run(row_function(args, "cross_entropy_grad"), block_each(lines),

@@ -10,27 +10,17 @@ namespace {
 constexpr int kTableThreads = 256;
 
 constexpr std::string_view kTableSource = R"cuda(
-struct Ids { const void* at; int bytes; __device__ i64 operator[](i64 i) const {
-  return bytes == 4 ? (i64)((const int*)at)[i] : ((const i64*)at)[i]; } };
-
-__device__ bool is_row(i64 id, i64 vocabulary, i64 token, i64* finding, i64 call) {
-  if (id >= 0 && id < vocabulary) return true;
-  if (threadIdx.x == 0 && atomicCAS((unsigned long long*)finding, 0ull, 1ull) == 0ull)
-    finding[1] = call, finding[2] = id, finding[3] = token;
-  return false;
-}
-
 // A block each token; rows of other pieces of the table give zeros.
-extern "C" __global__ void embedding(const T* table, Ids ids, T* y, int width, i64 vocabulary, i64 start, i64 rows,
+extern "C" __global__ void embedding(const T* table, Numbers ids, T* y, int width, i64 vocabulary, i64 start, i64 rows,
                                      i64* finding, i64 call) {
   const i64 token = blockIdx.x, id = ids[token];
-  const bool here = is_row(id, vocabulary, token, finding, call) && id >= start && id < start + rows;
+  const bool here = is_below(id, vocabulary, token, finding, call) && id >= start && id < start + rows;
   for (int i = threadIdx.x; i < width; i += blockDim.x)
     y[token * width + i] = here ? table[(id - start) * width + i] : As<T>::of((W)0);
 }
 
 // The sum of the rows of dy whose id is this one, from `token` on in their order, into `to`, by the whole block.
-__device__ void sum_tokens(Ids ids, i64 id, i64 token, i64 tokens, const T* dy, T* to, int width) {
+__device__ void sum_tokens(Numbers ids, i64 id, i64 token, i64 tokens, const T* dy, T* to, int width) {
   __shared__ unsigned masks[8];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   for (int first = 0; first < width; first += 4 * 256) {
@@ -58,29 +48,29 @@ __device__ void sum_tokens(Ids ids, i64 id, i64 token, i64 tokens, const T* dy, 
   }
 }
 
-__device__ bool is_first(Ids ids, i64 id, i64 token) {
+__device__ bool is_first(Numbers ids, i64 id, i64 token) {
   int seen = 0;
   for (i64 other = threadIdx.x; other < token; other += blockDim.x) seen |= ids[other] == id;
   return __syncthreads_or(seen) == 0;
 }
 
 // A block each token: the first of an id adds up all of that id. The table is zero before.
-extern "C" __global__ void embedding_grad(Ids ids, const T* dy, T* table, int width, i64 tokens, i64 vocabulary,
+extern "C" __global__ void embedding_grad(Numbers ids, const T* dy, T* table, int width, i64 tokens, i64 vocabulary,
                                           i64 start, i64 rows, i64* finding, i64 call) {
   const i64 token = blockIdx.x, id = ids[token];
-  if (!is_row(id, vocabulary, token, finding, call) || id < start || id >= start + rows) return;
+  if (!is_below(id, vocabulary, token, finding, call) || id < start || id >= start + rows) return;
   if (is_first(ids, id, token)) sum_tokens(ids, id, token, tokens, dy, table + (id - start) * width, width);
 }
 
 // Whether each token is the first of its id.
-extern "C" __global__ void first_tokens(Ids ids, int* first, i64 vocabulary, i64* finding, i64 call) {
+extern "C" __global__ void first_tokens(Numbers ids, int* first, i64 vocabulary, i64* finding, i64 call) {
   const i64 token = blockIdx.x, id = ids[token];
-  const bool is_one = is_row(id, vocabulary, token, finding, call) && is_first(ids, id, token);
+  const bool is_one = is_below(id, vocabulary, token, finding, call) && is_first(ids, id, token);
   if (threadIdx.x == 0) first[token] = is_one;
 }
 
 // The same as a list in the order of ids; its numbers are -1 and its rows zero before.
-extern "C" __global__ void embedding_grad_rows(Ids ids, const T* dy, const int* first, i64* numbers, T* rows, int width,
+extern "C" __global__ void embedding_grad_rows(Numbers ids, const T* dy, const int* first, i64* numbers, T* rows, int width,
                                                i64 tokens) {
   __shared__ int smaller;
   const i64 token = blockIdx.x, id = ids[token];
@@ -114,7 +104,7 @@ extern "C" __global__ void add_zero(const T* x, T* y, i64 n) {
 }
 
 // A thread each pair.
-extern "C" __global__ void rotary(const T* x, T* y, i64 pairs, int half, int heads, i64 positions, i64 start, Ids at,
+extern "C" __global__ void rotary(const T* x, T* y, i64 pairs, int half, int heads, i64 positions, i64 start, Numbers at,
                                   double theta, int inverse) {
   const i64 pair = blockIdx.x * (i64)blockDim.x + threadIdx.x;
   if (pair >= pairs) return;
@@ -132,17 +122,9 @@ Handle table_function(const KernelArgs& args, DType dtype, const char* name) {
   return CudaStream::of(args).gpu().function({name, dtype}, [&] { return table_source(dtype); });
 }
 
-struct Ids {
-  const std::byte* at = nullptr;
-  int bytes = 8;
-};
-Ids ids_of(const View& view) {
-  return {view.data, static_cast<int>(size_of(view.type.dtype))};
-}
-
 void run_embedding(const KernelArgs& args) {
   CudaStream& stream = CudaStream::of(args);
-  const Ids ids = ids_of(args.in[1]);
+  const Numbers ids = numbers_of(args.in[1]);
   const int64_t vocabulary = args.in_whole(0)[0], start = args.in_start(0, 0), rows = args.in[0].type.shape[0];
   const int width = static_cast<int>(args.in[0].type.shape[1]);
   const auto check =
@@ -154,7 +136,7 @@ void run_embedding(const KernelArgs& args) {
 
 void run_embedding_grad(const KernelArgs& args) {
   CudaStream& stream = CudaStream::of(args);
-  const Ids ids = ids_of(args.in[0]);
+  const Numbers ids = numbers_of(args.in[0]);
   const int64_t tokens = args.in[0].elements(), vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
   const int64_t start = args.out_start(0, 0), rows = args.out[0].type.shape[0];
   const int width = static_cast<int>(args.out[0].type.shape[1]);
@@ -168,7 +150,7 @@ void run_embedding_grad(const KernelArgs& args) {
 
 void run_embedding_grad_rows(const KernelArgs& args) {
   CudaStream& stream = CudaStream::of(args);
-  const Ids ids = ids_of(args.in[0]);
+  const Numbers ids = numbers_of(args.in[0]);
   const int64_t tokens = args.in[0].elements(), vocabulary = args.attrs.as<EmbeddingGradRowsAttrs>().vocabulary;
   const int width = static_cast<int>(args.out[1].type.shape[1]);
   const std::byte* const first = args.scratch.data();
@@ -219,7 +201,7 @@ void run_rotary(const KernelArgs& args) {
   const Shape& shape = args.in[0].type.shape;
   const int half = static_cast<int>(shape[3] / 2), heads = static_cast<int>(shape[2]), inverse = attrs.inverse ? 1 : 0;
   const int64_t pairs = args.in[0].elements() / 2, positions = shape[1], start = args.in_start(0, 1);
-  const Ids at = args.in.size() > 1 ? ids_of(args.in[1]) : Ids();
+  const Numbers at = args.in.size() > 1 ? numbers_of(args.in[1]) : Numbers();
   CudaStream::of(args).run(
       table_function(args, args.in[0].type.dtype, "rotary"),
       {.blocks = (pairs + kTableThreads - 1) / kTableThreads, .threads = kTableThreads},
