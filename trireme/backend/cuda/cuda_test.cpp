@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "trireme/backend/cuda/chain.h"
 #include "trireme/backend/cuda/element_code.h"
 #include "trireme/backend/cuda/kernels.h"
+#include "trireme/backend/cuda/products.h"
 #include "trireme/backend/cuda/sources.h"
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -59,6 +61,30 @@ TEST(Cuda, a_host_without_a_gpu_is_told_so) {
   if (gpu_or_null(why) != nullptr) GTEST_SKIP() << "this host has a GPU";
   EXPECT_THAT(why, testing::AnyOf(HasSubstr("the device 'cuda' needs"), HasSubstr("the device 'cuda' finds no GPU")));
   EXPECT_THAT(why, HasSubstr("use --device cpu"));
+}
+
+// Its scratch lies where that of a larger one lay; behind it are somebody's bytes.
+TEST(Cuda, a_product_keeps_to_its_own_scratch_after_one_with_more) {
+  std::string why;
+  const std::shared_ptr<Device> gpu = gpu_or_null(why);
+  if (gpu == nullptr) GTEST_SKIP() << why;
+  constexpr int64_t kSmall = int64_t{1} << 20, kSum = 1 << 14, kSide = 64;
+  const DeviceMemory scratch = gpu->allocate(kLargeWorkspace), operands = gpu->allocate(4 * kSide * (2 * kSum + kSide));
+  const std::unique_ptr<DeviceStream> stream = gpu->stream();
+  auto& on_gpu = dynamic_cast<CudaStream&>(*stream);
+  on_gpu.clear(address(operands.bytes.data()), static_cast<int64_t>(operands.bytes.size()));
+  std::byte* const at = operands.bytes.data();
+  const Matrix a{at, DType::kF32, kSum, 0, false}, b{at + 4 * kSide * kSum, DType::kF32, kSide, 0, false};
+  const Matrix c{at + 8 * kSide * kSum, DType::kF32, kSide, 0, false};
+  const Multiply how{.m = kSide, .n = kSide, .k = kSum};
+  multiply(on_gpu, scratch.bytes, how, a, b, c);
+  on_gpu.clear(address(scratch.bytes.data()), kLargeWorkspace, 0xab);
+  multiply(on_gpu, scratch.bytes.first(kSmall), how, a, b, c);
+  const HostTensor behind(TensorType{DType::kU8, {kLargeWorkspace - kSmall}});
+  on_gpu.move(address(behind.view().data), address(scratch.bytes.data() + kSmall), kLargeWorkspace - kSmall);
+  on_gpu.synchronize();
+  const std::span<const uint8_t> bytes(behind.view().as<uint8_t>());
+  EXPECT_EQ(std::ranges::count(bytes, 0xab), kLargeWorkspace - kSmall);
 }
 
 TEST(Cuda, a_chain_reads_what_is_broadcast_by_its_coordinates_and_scalars_once) {

@@ -76,9 +76,10 @@ Handle CudaStream::blas(std::span<std::byte> workspace) {
     check_blas(cuda::blas().create(&blas_), "starting cuBLAS");
     check_blas(cuda::blas().set_stream(blas_, handle_), "giving cuBLAS a stream");
   }
-  if (workspace.data() != workspace_)
+  // Scratch at one place has another size in another action.
+  if (workspace.data() != workspace_.data() || workspace.size() != workspace_.size())
     check_blas(cuda::blas().set_workspace(blas_, workspace.data(), workspace.size()), "giving cuBLAS its scratch");
-  workspace_ = workspace.data();
+  workspace_ = workspace;
   return blas_;
 }
 

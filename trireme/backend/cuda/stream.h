@@ -81,7 +81,7 @@ class CudaStream : public DeviceStream {
   static CudaStream& of(const KernelArgs& args) { return static_cast<CudaStream&>(*args.stream); }
   Gpu& gpu() { return gpu_; }
   Handle handle() const { return handle_; }
-  // cuBLAS, working in this stream. The scratch of one action has one size in all its calls.
+  // cuBLAS, working in this stream and in no more than this scratch.
   Handle blas(std::span<std::byte> workspace);
   struct Grid {
     int64_t blocks = 1;
@@ -112,7 +112,7 @@ class CudaStream : public DeviceStream {
   Gpu& gpu_;
   Handle handle_ = nullptr;
   Handle blas_ = nullptr;
-  const std::byte* workspace_ = nullptr;  // of cuBLAS, given last
+  std::span<std::byte> workspace_;  // of cuBLAS, given last
   std::shared_ptr<Findings> own_;
   std::set<std::shared_ptr<Findings>> awaited_;  // its own, and those of streams it has waited for
   const std::string* what_ = nullptr;            // the call under way
