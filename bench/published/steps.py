@@ -21,18 +21,21 @@ PRODUCTS = ("matmul", "multi_linear", "multi_linear_input_grad", "multi_linear_w
 
 
 def attention_rates(device, system, shape):
-    """Shares of the peak that attention's arithmetic, as Trireme counts it (the half that the mask leaves), reaches."""
+    """Shares of the peak that attention's arithmetic, as Trireme counts it (the half that the mask leaves), reaches. Where scores are
+    stored, products write or read them, and those whose result is as wide as a head are computed in tiles of 64 columns."""
     heads, size = shape["heads"] / shape["TP"], shape["h"] / shape["heads"]
     scores = shape["mbs"] * heads * shape["seq"] ** 2
-    causal_flops = 2 * scores * size
+    causal_flops, product_flops = 2 * scores * size, 2 * scores * size
+    wide = -(-size // 64) * 64 / size
+    forward, backward = 1 + wide, 1 + 3 * wide  # scores, values; and the gradients of scores, values, queries, keys
     out = {}
-    for op, flops, dense, moved in (("attention_grad", 2.5, 4, SCORE_BYTES_BACKWARD), ("attention", 1, 2, SCORE_BYTES_FORWARD)):
+    for op, flops, products, moved in (("attention_grad", 2.5, backward, SCORE_BYTES_BACKWARD), ("attention", 1, forward, SCORE_BYTES_FORWARD)):
         if system.attention != "stored":
             out[op] = device.flash[system.attention][0 if op == "attention" else 1]
             continue
-        again = SCORE_BYTES_FORWARD if op == "attention_grad" and shape["again_scores"] else 0
-        products = dense + (2 if again else 0)
-        takes = products * 2 * scores * size / (device.flops * device.products) + scores * (moved + again) / (device.memory * device.streams)
+        if op == "attention_grad" and shape["again_scores"]:
+            products, moved = products + forward, moved + SCORE_BYTES_FORWARD
+        takes = products * product_flops / (device.flops * device.products) + scores * moved / (device.memory * device.streams)
         out[op] = flops * causal_flops / device.flops / takes
     return out
 
