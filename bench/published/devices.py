@@ -6,8 +6,8 @@ import re
 # Of one device: peak of bf16 products without sparsity and the memory's rate (data sheets); `products`: the share of the
 # peak that the largest products reach whose tiles fill whole rounds of the device's multiprocessors (`units`); `streams`:
 # the share of the memory's rate that streaming kernels reach; `flash`: the shares of the peak of attention on the chip,
-# forward and backward, by implementation; the rate of links inside a host and, for each device, between hosts.
-Device = collections.namedtuple("Device", "flops products units memory streams flash bytes host_link host_devices net_link")
+# forward and backward, by implementation; sums inside a host; and, for each device, the rate of links between hosts.
+Device = collections.namedtuple("Device", "flops products units memory streams flash bytes sums host_devices net_link")
 
 # The largest product measured of each device, "maximum achievable matmul FLOPS" of S. Bekman, Machine Learning Engineering,
 # chapter Accelerators: A100 SXM 267.9, H100 SXM 792.1, GH200 821.0 TFLOPS. The shapes that reach them have a whole number of
@@ -21,20 +21,23 @@ TILE = (256, 128)
 FLASH_A100 = {"flash-1": (0.40, 0.30), "flash-2": (0.70, 0.60)}
 FLASH_H100 = {"flash-1": (0.40 * 1.5 * 312 / 989, 0.30 * 1.5 * 312 / 989), "flash-2": (0.34, 0.30)}
 
-# NCCL on NVLink: its protocol takes about 20 % of the line's rate (S. Jeaugey, NVIDIA/nccl-tests issue 212: 370 of 450 GB/s
-# on H100; NVIDIA/nccl issue 583: about 235 of 300 on A100). On InfiniBand 84.8 GB/s on average and 96 at most of the 100 of
-# four HDR adapters (NVIDIA/nccl-tests issue 119).
-NVLINK_SHARE, NET_SHARE = 0.8, 0.9
-# What NCCL's own model (tuning.cc) gives a ring with the protocol Simple: a kernel, a step over NVLink, one between hosts.
-NCCL_KERNEL_S, NCCL_STEP_S, NCCL_NET_STEP_S = 8.4e-6, 3.4e-6, 9.6e-6
+# Sums over ranks of a host by NCCL, as a start and a rate on the bus, by how many ranks: lines through its times of 32 and 256
+# MiB. A100: vTrain's tables of its hosts (VIA-Research/vTrain, trace/a100/AR_GPU*_LUT). H100: 370 GB/s of 450, for the protocol
+# takes about 20 % (S. Jeaugey, NVIDIA/nccl-tests issue 212), and starts as on A100.
+SUMS_A100 = {2: (55e-6, 192e9), 4: (49e-6, 214e9), 8: (100e-6, 228e9)}
+SUMS_H100 = {2: (55e-6, 370e9), 4: (49e-6, 370e9), 8: (100e-6, 370e9)}
+SUMS_GH200 = {2: (55e-6, 123e9), 4: (49e-6, 123e9)}
+# Between hosts NCCL reaches 84.8 GB/s on average and 96 at most of the 100 of four HDR adapters (NVIDIA/nccl-tests issue 119); a step
+# takes 9.6 us (NCCL's tuning.cc, ring, protocol Simple).
+NET_SHARE, NET_STEP_S = 0.9, 9.6e-6
 
 # Memory that programs can have, by what PyTorch says of devices: 79.15 GiB of an A100 or H100 of 80 GB, 39.59 GiB of an
 # A100 of 40 GB, less half a GiB for the driver's context.
 GIB = 2**30
-A100_80 = Device(312e12, A100_PRODUCTS, 108, 2.039e12, 0.85, FLASH_A100, 78.65 * GIB, 300e9, 8, 25e9)
+A100_80 = Device(312e12, A100_PRODUCTS, 108, 2.039e12, 0.85, FLASH_A100, 78.65 * GIB, SUMS_A100, 8, 25e9)
 A100_40 = A100_80._replace(memory=1.555e12, bytes=39.09 * GIB)
-H100 = Device(989e12, H100_PRODUCTS, 132, 3.35e12, 0.85, FLASH_H100, 78.65 * GIB, 450e9, 8, 50e9)
-GH200 = Device(989e12, GH200_PRODUCTS, 132, 4.0e12, 0.85, FLASH_H100, 94.0 * GIB, 150e9, 4, 25e9)
+H100 = Device(989e12, H100_PRODUCTS, 132, 3.35e12, 0.85, FLASH_H100, 78.65 * GIB, SUMS_H100, 8, 50e9)
+GH200 = Device(989e12, GH200_PRODUCTS, 132, 4.0e12, 0.85, FLASH_H100, 94.0 * GIB, SUMS_GH200, 4, 25e9)
 LAUNCH_S = 4e-6  # of a kernel
 
 # By how a row's `hw` begins; the first that fits counts.

@@ -7,7 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from .devices import LAUNCH_S, NCCL_KERNEL_S, NCCL_NET_STEP_S, NCCL_STEP_S, NET_SHARE, NVLINK_SHARE, TILE, device_of
+from .devices import LAUNCH_S, NET_SHARE, NET_STEP_S, TILE, device_of
 from .rows import Skipped, layer_parameters, padded_vocabulary, shape_to_time, system_of
 
 # Bytes an element of the scores moves where they are stored in two bytes: forward (written; softmax reads and writes;
@@ -40,9 +40,10 @@ def attention_rates(device, system, shape):
     return out
 
 
-def ring_latency_s(ranks):
-    """Of a sum over ranks of a host by NCCL's ring: what its source (tuning.cc, protocol Simple) gives a kernel and each of its steps."""
-    return NCCL_KERNEL_S + 2 * (ranks - 1) * NCCL_STEP_S
+def sum_line(device, ranks):
+    """The start and the rate of a sum over so many ranks of a host: those of the next larger number that was measured."""
+    ranks = min(ranks, device.host_devices)
+    return next(line for number, line in sorted(device.sums.items()) if number >= ranks)
 
 
 def machine_text(device, system, shape, memory_bytes):
@@ -54,12 +55,12 @@ def machine_text(device, system, shape, memory_bytes):
         ops += (f'[[device.op]]\nops = "{op}"\nachievable = {device.products:.4f}\nlaunch_s = {LAUNCH_S}\ntile_rows = {TILE[0]}\n'
                 f'tile_columns = {TILE[1]}\n\n')
     ops += f'[[device.op]]\nops = "*"\nachievable = {device.streams}\nlaunch_s = {LAUNCH_S}\n\n'
-    ranks = max(2, min(shape["TP"], device.host_devices))  # whose sums are the most; Trireme counts a logarithm of rounds
-    latency_s = ring_latency_s(ranks) / (2 * math.ceil(math.log2(ranks)))
-    levels = (f'[[level]]\nname = "host"\ndevices = {device.host_devices}\nlatency_s = {latency_s:.3g}\n'
-              f'bytes_per_s = {device.host_link * NVLINK_SHARE:.0f}\n')
+    ranks = max(2, min(shape["TP"], device.host_devices))  # whose sums are the most
+    start_s, rate = sum_line(device, ranks)
+    latency_s = start_s / (2 * math.ceil(math.log2(ranks)))  # Trireme counts a logarithm of rounds
+    levels = f'[[level]]\nname = "host"\ndevices = {device.host_devices}\nlatency_s = {latency_s:.3g}\nbytes_per_s = {rate:.0f}\n'
     if hosts > 1:
-        levels += (f'\n[[level]]\nname = "net"\ndevices = {hosts * device.host_devices}\nlatency_s = {NCCL_NET_STEP_S}\n'
+        levels += (f'\n[[level]]\nname = "net"\ndevices = {hosts * device.host_devices}\nlatency_s = {NET_STEP_S}\n'
                    f'bytes_per_s = {device.net_link * NET_SHARE:.0f}\n')
     return (f'name = "row"\nhosts = {hosts}\ndevices_per_host = {device.host_devices}\n\n[device]\nunits = {device.units}\n'
             f'memory_bytes = {int(memory_bytes)}\nmemory_bytes_per_s = {device.memory:.0f}\nachievable = {device.products:.4f}\n\n'
@@ -67,11 +68,16 @@ def machine_text(device, system, shape, memory_bytes):
 
 
 def all_reduce_s(device, ranks, payload_bytes, ranks_of_host):
-    """Of a ring (NCCL) of so many ranks, of which so many are in each host: between hosts they share their adapters."""
+    """Of so many ranks, of which so many are in each host: a ring, of which hosts share their adapters; or a tree between two hosts, which
+    sends the payload between them once (S. Jeaugey, NVIDIA/nccl-tests issue 196)."""
     if ranks < 2:
         return 0
-    rate = device.host_link * NVLINK_SHARE if ranks <= ranks_of_host else device.net_link * NET_SHARE * ranks_of_host
-    return ring_latency_s(min(ranks, ranks_of_host)) + 2 * (ranks - 1) / ranks * payload_bytes / min(rate, device.host_link * NVLINK_SHARE)
+    start_s, rate = sum_line(device, min(ranks, max(2, ranks_of_host)))
+    sent = 2 * (ranks - 1) / ranks * payload_bytes
+    if ranks <= ranks_of_host:
+        return start_s + sent / rate
+    between = payload_bytes if ranks == 2 * ranks_of_host else sent
+    return start_s + max(sent / rate, between / (device.net_link * NET_SHARE * ranks_of_host))
 
 
 def layer_extra_s(device, system, shape):
@@ -89,6 +95,10 @@ def layer_extra_s(device, system, shape):
         out += flops / (device.flops * device.products) + sum_s + moved / 2 * hidden_bytes / (t if shape["sp"] else 1) / stream
     if system.waits:
         out += 2 * sum_s
+    if shape["sp"] and shape["mbs"] > 1:
+        # Trireme's values begin with the samples, so that pieces of positions are packed; Megatron-LM's begin with the positions. Six of eight
+        # gathers and scatters are waited for.
+        out -= 6 * 2 * (t - 1) / t * hidden_bytes / device.memory
     if system.add_bytes is not None:
         own = OWN_ADD_BYTES * (shape["m"] - 1) / shape["m"]
         out += (system.add_bytes - own) * layer_parameters(shape) / t / stream
@@ -100,7 +110,8 @@ def message_s(device, shape):
     section 4.1)."""
     part = 2 * shape["mbs"] * shape["seq"] * shape["h"] / shape["TP"]
     gathered = 0 if shape["sp"] else (shape["TP"] - 1) * part
-    return NCCL_NET_STEP_S + part / (device.net_link * NET_SHARE) + gathered / (device.host_link * NVLINK_SHARE)
+    start_s, rate = sum_line(device, shape["TP"])
+    return NET_STEP_S + part / (device.net_link * NET_SHARE) + (start_s / 2 + gathered / rate if gathered else 0)
 
 
 def step_extra_s(device, system, shape):
