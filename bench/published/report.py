@@ -125,24 +125,28 @@ def report(answers):
         sizes[f"{source_of(answer.row)}, {answer.row['hw']}"].append((answer.row, answer.bytes, answer.measured_bytes))
     lines = ["# How near predictions are to published runs", "",
              "Written by `bench/planner_accuracy --runs TABLE`; nothing here is typed by hand. TABLE has published, measured training runs, a",
-             "row each; it is not part of the repository. Nothing is fitted to its rows: devices are those of data sheets (`DEVICES` in the script),",
-             "and what the systems that were measured do otherwise than Trireme is said by a profile of each, from papers and manuals:", ""]
+             "row each; it is not part of the repository. Nothing is fitted to its rows: devices are those of data sheets and of published measurements",
+             "(`bench/published/devices.py`), and what the systems that were measured do otherwise than Trireme is said by a profile of each, from papers,",
+             "manuals and their sources (`bench/published/systems.py`):", ""]
     used = {system_of(answer.row).name: system_of(answer.row).source for answer in timed + sized}
     lines += [f"- {name}: {source}" for name, source in sorted(used.items())]
     head = "| source | rows | mean error | mean of signed errors | worst |"
     lines += ["", "## Step time", "",
               "Each row is compiled for all of its ranks and its step modelled in virtual time (`trireme simulate`). With more than twice as many",
-              "micro-batches as stages, two numbers of micro-batches are compiled and the line through them is taken. The mean of the signed errors",
-              "says what data sheets leave out: kernels that reach less than large products do, stragglers, data and logs. The order is right where of",
-              "two ways to train one model, whose steps differ by more than 5 %, the shorter one is predicted to be the shorter.", ""]
+              "micro-batches as stages, two numbers of micro-batches are compiled and the line through them is taken. What the system does otherwise is",
+              "added (`bench/published/steps.py`): passes of its optimizer and loss, gradients that a kernel of its own adds, what a full recompute runs",
+              "although nothing reads it, sums and messages that it waits for. The mean of the signed errors says what that leaves out: stragglers, data,",
+              "logs. The order is right where of two ways to train one model, whose steps differ by more than 5 %, the shorter one is predicted to be the",
+              "shorter.", ""]
     lines += table(head + " order right |", summary(times))
     lines += ["", f"Of {len(answers)} rows of the table the steps of {len(timed)} are modelled. The others:", ""]
     lines += reasons([answer for answer in answers if answer.step_s is None], lambda answer: answer.why_no_time)
     lines += plan_lines(answers)
     lines += ["", "## Memory", "",
-              "Published systems keep other bytes than Trireme, so that what is compared here are the profiles: their bytes of a parameter and the",
-              "activations of Korthikanti et al. (2022), of the ranks of the first stage. What an allocator, kernels and communication take is not in",
-              "them. What Trireme itself takes is known to the byte (`trireme explain --stage memory`).", ""]
+              "Published systems keep other bytes than Trireme, so that what is compared here are the profiles (`bench/published/memory.py`): their bytes of a",
+              "parameter, the activations of Korthikanti et al. (2022), logits, and a workspace, of the stage whose rank tells its memory. What an allocator",
+              "keeps beside, kernels and communication take is not in them. What Trireme itself takes is known to the byte (`trireme explain --stage memory`).",
+              ""]
     lines += table(head, without_last(summary(sizes)))
     lines += [""] + fits_lines(answers)
     lines += ["", f"Of {len(answers)} rows the memory of {len(sized)} is predicted and was measured. The others:", ""]
