@@ -17,9 +17,10 @@ TILE = (256, 128)
 
 # Attention on the chip. FlashAttention-2 reaches up to 225 TFLOPS on an A100 and 335 on an H100 (Dao, 2023, sections 1 and
 # 4.1), about 1.5 times as much; FlashAttention 1 reaches 30 to 50 % of an A100's peak forward and 25 to 35 % backward
-# (section 1 there), of which the middle is taken; on the H100 the same kernels, 1.5 times that.
+# (section 1 there), of which the middle is taken; on the H100 the same kernels, 1.5 times that. cuDNN's reaches 518 TFLOPS forward on an
+# H100 with heads of 128 and 4,096 positions (Shah et al., 2024, figure 5); that it reaches four fifths of that backward is assumed.
 FLASH_A100 = {"flash-1": (0.40, 0.30), "flash-2": (0.70, 0.60)}
-FLASH_H100 = {"flash-1": (0.40 * 1.5 * 312 / 989, 0.30 * 1.5 * 312 / 989), "flash-2": (0.34, 0.30)}
+FLASH_H100 = {"flash-1": (0.40 * 1.5 * 312 / 989, 0.30 * 1.5 * 312 / 989), "flash-2": (0.34, 0.30), "cudnn": (518 / 989, 0.8 * 518 / 989)}
 
 # Sums over ranks of a host by NCCL, as a start and a rate on the bus, by how many ranks: lines through its times of 32 and 256
 # MiB. A100: vTrain's tables of its hosts (VIA-Research/vTrain, trace/a100/AR_GPU*_LUT). H100: 370 GB/s of 450, for the protocol

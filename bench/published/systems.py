@@ -52,8 +52,8 @@ GOLDEN = MEGATRON._replace(
     "called dracooci are older; vocabularies, CUBLAS_WORKSPACE_CONFIG, no gradient_accumulation_fusion); memory is logged by the last "
     "rank")
 CORE_H100 = MEGATRON._replace(
-    name="Megatron Core on H100", attention="flash-2", dropout=0.0, late_sums=False, sum_bytes=4, update_bytes=4 + 8 + 28 + 6, logit_bytes=None,
-    source="Megatron Core's README and performance guide: fused attention, distributed optimizer with overlapped reduction and gathers, "
+    name="Megatron Core on H100", attention="cudnn", dropout=0.0, late_sums=False, sum_bytes=4, update_bytes=4 + 8 + 28 + 6, logit_bytes=None,
+    source="Megatron Core's README and performance guide: attention of cuDNN by Transformer Engine, distributed optimizer with overlapped reduction and gathers, "
     "gradient_accumulation_fusion")
 BLOOM = MEGATRON_2021._replace(
     name="Megatron-DeepSpeed (BLOOM)", vocabulary=250880, recompute="full", dropout=0.0, bytes={"fp16": (4, 16), "bf16": (8, 12)},
