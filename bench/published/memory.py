@@ -15,9 +15,10 @@ def layer_activations(system, shape):
         return 2 * s * b * h / (t if shape["sp"] else 1)
     scores = 5 * a * s / h if system.attention == "stored" and not shape["again_scores"] else 0
     fewer = 4 * (1 - shape["kv"] / shape["heads"])
+    masks = 2 if system.dropout else 0  # of dropout, after attention and the feed-forward layer
     if shape["sp"]:
-        return s * b * h / t * (34 - fewer + scores)
-    return s * b * h * (10 + (24 - fewer + scores) / t)
+        return s * b * h / t * (32 + masks - fewer + scores)
+    return s * b * h * (8 + masks + (24 - fewer + scores) / t)
 
 
 def bytes_of_parameter(row, system):

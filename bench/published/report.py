@@ -61,20 +61,21 @@ def reasons(answers, why):
     return [f"- {count}: {reason}" for reason, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))]
 
 
+def told(answer, device):
+    return (f"{answer.row['model']}, {answer.row['n']} ranks, tp {answer.row['TP']}, micro-batch {answer.row['mbs']} "
+            f"({answer.bytes / 1e9:.1f} GB of {device.bytes / 1e9:.1f})")
+
+
 def fits_lines(answers):
-    """Whether rows that trained are predicted to fit."""
-    fit, too_large = 0, []
-    for answer in answers:
-        device = device_of(answer.row)
-        if answer.bytes is None or device is None or answer.row["oom"].strip():
-            continue
-        if answer.bytes <= device.bytes:
-            fit += 1
-        else:
-            too_large.append(f"{answer.row['model']}, {answer.row['n']} ranks, tp {answer.row['TP']}, micro-batch {answer.row['mbs']} "
-                             f"({answer.bytes / 1e9:.1f} GB of {device.bytes / 1e9:.0f})")
-    lines = [f"Of {fit + len(too_large)} rows that trained, on devices whose memory is known, {fit} are predicted to fit."]
-    return lines + (["The others:", ""] + [f"- {each}" for each in too_large] if too_large else [])
+    """Whether rows that trained are predicted to fit, and those that ran out of memory not to."""
+    known = [(answer, device_of(answer.row)) for answer in answers if answer.bytes is not None and device_of(answer.row)]
+    trained = [(answer, device) for answer, device in known if not answer.row["oom"].strip()]
+    ran_out = [(answer, device) for answer, device in known if answer.row["oom"].strip()]
+    too_large = [told(answer, device) for answer, device in trained if answer.bytes > device.bytes]
+    missed = [told(answer, device) for answer, device in ran_out if answer.bytes <= device.bytes]
+    lines = [f"Of {len(trained)} rows that trained, on devices whose memory is known, {len(trained) - len(too_large)} are predicted to fit; "
+             f"of {len(ran_out)} that ran out of memory, {len(ran_out) - len(missed)} are predicted not to."]
+    return lines + (["The others:", ""] + [f"- {each}" for each in too_large + missed] if too_large + missed else [])
 
 
 def cut_of_plan(keys):
