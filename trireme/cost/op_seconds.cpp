@@ -26,7 +26,9 @@ double most_sent(const OpDef& op, const TypeArgs& types, int64_t ranks) {
   return static_cast<double>(most);
 }
 
-int64_t parts(int64_t extent, int64_t part) { return (extent + part - 1) / part; }
+int64_t parts(int64_t extent, int64_t part) {
+  return (extent + part - 1) / part;
+}
 
 // How many times their share of the device's units tiles of the results take, at least 1.
 double rounds_over_share(std::span<const TensorType> results, int64_t rows, int64_t columns, int64_t units) {
@@ -43,9 +45,9 @@ double rounds_over_share(std::span<const TensorType> results, int64_t rows, int6
   return static_cast<double>(parts(tiles, units) * units) * static_cast<double>(rows * columns) / elements;
 }
 
-// The same for the tile that suits the results best: that of the rate either way around or, where its tiles leave half of
-// the units without one, half of it, down to 64 x 64. What is smaller than that is divided along the sum (split-K), and
-// only what tiles have beyond the results counts.
+// The same for the tile that suits the results best: that of the rate either way around or, where its tiles leave half
+// of the units without one, half of it, down to 64 x 64. What is smaller than that is divided along the sum (split-K),
+// and only what tiles have beyond the results counts.
 double tile_rounding(std::span<const TensorType> results, const OpRate& rate, int64_t units) {
   constexpr int64_t kSmallest = 64;
   constexpr double kHalfUsed = 2;

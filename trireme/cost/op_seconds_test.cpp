@@ -78,10 +78,10 @@ TEST(OpSeconds, results_in_tiles_take_whole_rounds_of_the_devices_units) {
   EXPECT_DOUBLE_EQ(seconds(1280, 1024), 10 * tile_s);
   EXPECT_DOUBLE_EQ(seconds(1024, 1152), 9 * tile_s);
   EXPECT_DOUBLE_EQ(seconds(1024, 1032), 9 * tile_s);
-  EXPECT_DOUBLE_EQ(seconds(1152, 1024), 9 * tile_s);          // 128 x 256
-  EXPECT_DOUBLE_EQ(seconds(256, 128), tile_s / 4);            // in tiles of 64 x 128: one for each unit
-  EXPECT_DOUBLE_EQ(seconds(64, 64), tile_s / 4 / 8);          // along the sum
-  EXPECT_DOUBLE_EQ(seconds(64, 16), tile_s / 4 / 8);          // of a tile of 64 x 64
+  EXPECT_DOUBLE_EQ(seconds(1152, 1024), 9 * tile_s);  // 128 x 256
+  EXPECT_DOUBLE_EQ(seconds(256, 128), tile_s / 4);    // in tiles of 64 x 128: one for each unit
+  EXPECT_DOUBLE_EQ(seconds(64, 64), tile_s / 4 / 8);  // along the sum
+  EXPECT_DOUBLE_EQ(seconds(64, 16), tile_s / 4 / 8);  // of a tile of 64 x 64
   machine.units = 5;
   EXPECT_DOUBLE_EQ(seconds(1024, 1024), 7 * tile_s * 5 / 4);  // 32 in rounds of 5
   machine.memory_bytes_per_s = 1e12;

@@ -30,9 +30,10 @@ struct ScratchRule {
 };
 
 // What calls of an op that the pattern names take: `launch_s`, and the longer of arithmetic and bytes at the device's
-// rates divided by `achievable`, which is more than 1 where operands come from a cache. With a tile, results are computed
-// in tiles of so many rows and columns, or the other way around, one on each of the device's units at a time: the last
-// round takes as long as a full one (wave quantisation), and tiles are written after their arithmetic. 0: no tile.
+// rates divided by `achievable`, which is more than 1 where operands come from a cache. With a tile, results are
+// computed in tiles of so many rows and columns, or the other way around, one on each of the device's units at a time:
+// the last round takes as long as a full one (wave quantisation), and tiles are written after their arithmetic. 0: no
+// tile.
 struct OpRate {
   std::string ops;
   double achievable = 1;
