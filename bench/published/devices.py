@@ -43,7 +43,6 @@ LAUNCH_S = 4e-6  # of a kernel
 # By how a row's `hw` begins; the first that fits counts.
 DEVICES = [
     (r"A100 \(80GB from memory\)", A100_80._replace(net_link=12.5e9)),  # hosts with four HDR adapters for eight devices
-    (r"A100.*JeanZay|A100.*Jean Zay", A100_80._replace(net_link=6.25e9)),  # four Omni-Path adapters of 100 Gbit/s
     (r"A100-80GB", A100_80),
     (r"A100-40GB", A100_40),
     (r"H100", H100),
@@ -51,6 +50,14 @@ DEVICES = [
 ]
 
 
+# Hosts of BLOOM's cluster, Jean Zay, have four Omni-Path adapters of 100 Gbit/s (Le Scao et al., 2022, section 3.4.1).
+NET_LINKS = [(r"(?i).*bloom|bigscience", 6.25e9)]  # by how a row's source begins
+
+
 def device_of(row):
     """None where nothing is known of it."""
-    return next((device for pattern, device in DEVICES if re.match(pattern, row["hw"])), None)
+    device = next((device for pattern, device in DEVICES if re.match(pattern, row["hw"])), None)
+    if device is None:
+        return None
+    net_link = next((rate for pattern, rate in NET_LINKS if re.match(pattern, row["source"])), device.net_link)
+    return device._replace(net_link=net_link)

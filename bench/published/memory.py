@@ -44,7 +44,7 @@ def predicted_bytes(row):
     system = attention_of(row, system_of(row))
     s, b, h, t, p, d, v = (shape[key] for key in ("seq", "mbs", "h", "TP", "PP", "DP", "V"))
     last = system.largest_rank == "last"
-    vocabulary, layers = padded_vocabulary(shape), shape["L"] // p
+    vocabulary, layers = padded_vocabulary(shape), shape["L"] // p - shape["ends_as_layers"]
     parameters = layers * layer_parameters(shape) / t
     if p == 1 or last:  # the head's
         parameters += vocabulary * h / t

@@ -55,6 +55,9 @@ def shape_of(row):
         out["V"] = out["L"] // out["PP"] // int(virtual.split("=")[1])
     else:
         out["V"] = int(virtual) if virtual else 1
+    # An embedding and a head that each take the place of a layer (BLOOM: Bekman, The Technology Behind BLOOM Training).
+    out["ends_as_layers"] = system.ends_as_layers and out["V"] == 1 and out["L"] % out["PP"] != 0 and (out["L"] + 2) % out["PP"] == 0
+    out["L"] += 2 * out["ends_as_layers"]
     if out["L"] % (out["PP"] * out["V"]) or "uneven" in row["source"]:
         raise Skipped("uneven stages")
     out["zero"] = 3 if row["zero"].startswith("3") else 1 if row["zero"].startswith(("distopt", "1")) else 0

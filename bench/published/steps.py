@@ -12,8 +12,8 @@ from .products import product_shares
 from .rows import Skipped, layer_parameters, padded_vocabulary, shape_to_time, system_of
 
 # Bytes an element of the scores moves where they are stored in two bytes: forward (written; softmax reads and writes;
-# dropout reads, writes and writes its mask; read by the product with the values), and backward.
-SCORE_BYTES_FORWARD, SCORE_BYTES_BACKWARD = 13, 19
+# dropout reads, writes and writes its mask; read by the product with the values), and backward; and without dropout.
+SCORE_BYTES, SCORE_BYTES_NO_DROPOUT = (13, 19), (8, 14)
 # What Trireme moves of an f32 parameter: where gradients of a micro-batch are added, and in a step (Adam, norm, cast to bf16); of a
 # logit in its loss; and of a gradient between ranks.
 OWN_ADD_BYTES, OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 12, 28 + 4 + 6, 6, 4
@@ -27,13 +27,14 @@ def attention_rates(device, system, shape):
     causal_flops, product_flops = 2 * scores * size, 2 * scores * size
     wide = -(-size // 64) * 64 / size
     forward, backward = 1 + wide, 1 + 3 * wide  # scores, values; and the gradients of scores, values, queries, keys
+    moved_forward, moved_backward = SCORE_BYTES if system.dropout else SCORE_BYTES_NO_DROPOUT
     out = {}
-    for op, flops, products, moved in (("attention_grad", 2.5, backward, SCORE_BYTES_BACKWARD), ("attention", 1, forward, SCORE_BYTES_FORWARD)):
+    for op, flops, products, moved in (("attention_grad", 2.5, backward, moved_backward), ("attention", 1, forward, moved_forward)):
         if system.attention != "stored":
             out[op] = device.flash[system.attention][0 if op == "attention" else 1]
             continue
         if op == "attention_grad" and shape["again_scores"]:
-            products, moved = products + forward, moved + SCORE_BYTES_FORWARD
+            products, moved = products + forward, moved + moved_forward
         takes = products * product_flops / (device.flops * device.products) + scores * moved / (device.memory * device.streams)
         out[op] = flops * causal_flops / device.flops / takes
     return out
@@ -139,9 +140,10 @@ def extra_s(device, system, shape):
 
 
 def model_flags(system, shape):
+    vocabulary = 128 * shape["TP"] if shape["ends_as_layers"] else -(-shape["vocab"] // 128) * 128  # they are counted as layers
     out = []
-    for key, value in (("layers", shape["L"]), ("width", shape["h"]), ("heads", shape["heads"]),
-                       ("vocabulary", -(-shape["vocab"] // 128) * 128), ("dropout", system.dropout)):
+    for key, value in (("layers", shape["L"]), ("width", shape["h"]), ("heads", shape["heads"]), ("vocabulary", vocabulary),
+                       ("dropout", system.dropout)):
         out += ["--set", f"model.{key}={value}"]
     return out + ["--set", f"data.seq={shape['seq']}"]
 
