@@ -64,7 +64,7 @@ def shape_of(row):
     text = row["recompute"] or system.recompute
     out["recompute"] = "full" if text.startswith("full") else "none"
     out["again_scores"] = text.startswith("selective")
-    out["sp"] = "SP" in text or "sequence_parallel" in row["source"]
+    out["sp"] = "SP" in text or "sequence_parallel" in row["source"] or system.sp and out["TP"] > 1
     out["untied"] = "untie" in row["source"] or "memory_speed" in row["source"]
     return out
 

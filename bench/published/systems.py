@@ -19,10 +19,11 @@ import re
 #   logit_bytes    that the loss (and metrics) move of a logit, forward and backward; None: as Trireme
 #   loss_bytes     of a logit that are kept at the same time while the loss is computed
 #   ends_as_layers the embedding and the head may each take the place of a layer in the stages
+#   sp             sequence parallel, where the row does not say
 #   largest_rank   whose memory is told: "first" or "last" of the pipeline's stages
 System = collections.namedtuple(
     "System", "name attention on_chip late_sums dropout bytes shards recompute vocabulary add_bytes update_bytes sum_bytes waits logit_bytes "
-    "loss_bytes largest_rank ends_as_layers source")
+    "loss_bytes largest_rank ends_as_layers sp source")
 
 # Weights and gradients of two bytes; or bf16 with gradients of four (Megatron Core, page on the distributed optimizer).
 MIXED = {"fp16": (4, 16), "bf16": (6, 12)}
@@ -33,7 +34,7 @@ MIXED = {"fp16": (4, 16), "bf16": (6, 12)}
 PASSES = 8 + 4 + 8 + 28 + 6
 MEGATRON_UPDATE, MEGATRON_2021_UPDATE = PASSES + 4, PASSES + 8
 MEGATRON = System(
-    "Megatron-LM", "stored", None, True, 0.1, MIXED, False, "none", 51200, 4, MEGATRON_UPDATE, 2, False, None, 6, "first", False,
+    "Megatron-LM", "stored", None, True, 0.1, MIXED, False, "none", 51200, 4, MEGATRON_UPDATE, 2, False, None, 6, "first", False, False,
     "Korthikanti et al., 2022 (sections 4 and 5); bytes of a parameter: Megatron Core's page on the distributed optimizer; its source "
     "(release 3): a full recompute runs all of a layer, products of weights' gradients add them (gradient_accumulation_fusion) while "
     "gradients of inputs are summed, and the optimizer's step is several passes")
@@ -53,8 +54,10 @@ GOLDEN = MEGATRON._replace(
     "called dracooci are older; vocabularies, CUBLAS_WORKSPACE_CONFIG, no gradient_accumulation_fusion); memory is logged by the last "
     "rank")
 CORE_H100 = MEGATRON._replace(
-    name="Megatron Core on H100", attention="cudnn", dropout=0.0, late_sums=False, sum_bytes=4, update_bytes=4 + 8 + 28 + 6, logit_bytes=None,
-    source="Megatron Core's README and performance guide: attention of cuDNN by Transformer Engine, distributed optimizer with overlapped reduction and gathers, "
+    name="Megatron Core on H100", attention="cudnn", dropout=0.0, late_sums=False, sp=True, sum_bytes=4,
+    update_bytes=4 + 8 + 28 + 6, logit_bytes=None,
+    source="Megatron Core's README and performance guide: attention of cuDNN by Transformer Engine, sequence parallel, "
+    "distributed optimizer with overlapped reduction and gathers, "
     "gradient_accumulation_fusion")
 # Gradients of bf16 are added to those of f32: 2 + 4 read, 4 written, and 2 by the product.
 BLOOM = MEGATRON_2021._replace(
@@ -70,7 +73,7 @@ SAILOR = MEGATRON_2021._replace(name="Megatron-DeepSpeed as Sailor ran it",
 TORCH_LOSS, COMPOSER_METRICS = 6 + 8 + 4 + 12 + 6, 2 * 14
 FSDP = System(
     "PyTorch FSDP with flash attention", "flash-1", None, False, 0.0, {"bf16": (0, 16)}, True, "none", 50368, None, None, 4, False,
-    TORCH_LOSS + COMPOSER_METRICS, 6, "first", False,
+    TORCH_LOSS + COMPOSER_METRICS, 6, "first", False, False,
     "Zhao et al., 2023 (full sharding: weights, gradients and Adam's moments of f32); the benchmark's submit_benchmarks.py (attention in "
     "Triton, that is FlashAttention 1: Dao, 2023, section 1) and model (torch's cross entropy, two metrics of training)")
 
