@@ -26,6 +26,43 @@ double most_sent(const OpDef& op, const TypeArgs& types, int64_t ranks) {
   return static_cast<double>(most);
 }
 
+int64_t parts(int64_t extent, int64_t part) {
+  return (extent + part - 1) / part;
+}
+
+// How many times their share of the device's units tiles of the results take, at least 1.
+double rounds_over_share(std::span<const TensorType> results, int64_t rows, int64_t columns, int64_t units) {
+  int64_t tiles = 0;
+  double elements = 0;
+  for (const TensorType& result : results) {
+    const int last = result.shape.rank() - 1;
+    if (last < 1 || result.elements() == 0) continue;
+    const int64_t width = result.shape[last];
+    tiles += parts(result.elements() / width, rows) * parts(width, columns);
+    elements += static_cast<double>(result.elements());
+  }
+  if (tiles == 0) return 1;
+  return static_cast<double>(parts(tiles, units) * units) * static_cast<double>(rows * columns) / elements;
+}
+
+// The same for the tile that suits the results best: that of the rate either way around or, where its tiles leave half
+// of the units without one, half of it, down to 64 x 64. What is smaller than that is divided along the sum (split-K),
+// and only what tiles have beyond the results counts.
+double tile_rounding(std::span<const TensorType> results, const OpRate& rate, int64_t units) {
+  constexpr int64_t kSmallest = 64;
+  constexpr double kHalfUsed = 2;
+  int64_t rows = rate.tile_rows, columns = rate.tile_columns;
+  const auto over_share = [&](int64_t n) {
+    return std::min(rounds_over_share(results, rows, columns, n), rounds_over_share(results, columns, rows, n));
+  };
+  double out = over_share(units);
+  while (out >= kHalfUsed && (rows > kSmallest || columns > kSmallest)) {
+    (rows >= columns ? rows : columns) /= 2;
+    out = std::min(out, over_share(units));
+  }
+  return out < kHalfUsed ? out : over_share(1);
+}
+
 }  // namespace
 
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
@@ -35,7 +72,13 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
   const double flops_s = cost.flops / machine.flops_of(to_string(dtype));
   const double bytes_s = cost.bytes / machine.memory_bytes_per_s;
   for (const OpRate& rate : machine.op_rates) {
-    if (matches(rate.ops, op.name)) return rate.launch_s + std::max(flops_s, bytes_s) / rate.achievable;
+    if (!matches(rate.ops, op.name)) continue;
+    double products_s = flops_s;
+    if (rate.tile_rows != 0) {
+      products_s *= tile_rounding(types.out, rate, machine.units);
+      products_s += static_cast<double>(bytes_of(types.out)) / machine.memory_bytes_per_s;
+    }
+    return rate.launch_s + std::max(products_s, bytes_s) / rate.achievable;
   }
   return std::max(flops_s / machine.achievable, bytes_s);
 }

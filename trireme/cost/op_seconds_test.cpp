@@ -58,6 +58,36 @@ TEST(OpSeconds, the_first_rate_that_names_an_op_counts_and_others_go_by_the_whol
   EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), bytes_s);
 }
 
+// 4 units compute tiles of 256 x 128: 1024 x 1024 has 32 of them, 8 full rounds; 1280 x 1024 has 40, 10 rounds; 1024 x
+// 1152 has 36, 9 rounds; 1024 x 1032 takes as many tiles as 1024 x 1152.
+TEST(OpSeconds, results_in_tiles_take_whole_rounds_of_the_devices_units) {
+  Machine machine = Machine::this_host();
+  machine.flops_per_s = {{"f32", 1e12}};
+  machine.memory_bytes_per_s = 1e30;
+  machine.units = 4;
+  machine.op_rates = {{"matmul", 1, 0, 256, 128}};
+  const OpDef& op = *find_op("matmul");
+  const Attrs attrs = op.parse_attrs("{}");
+  const auto seconds = [&](int64_t rows, int64_t columns) {
+    const std::vector<TensorType> in{{DType::kF32, {rows, 512}}, {DType::kF32, {512, columns}}};
+    const std::vector<TensorType> out{{DType::kF32, {rows, columns}}};
+    return compute_seconds(op, {in, out, attrs}, machine);
+  };
+  const double tile_s = 2.0 * 512 * 256 * 128 / 1e12 * 4;  // with all four units' rate
+  EXPECT_DOUBLE_EQ(seconds(1024, 1024), 8 * tile_s);
+  EXPECT_DOUBLE_EQ(seconds(1280, 1024), 10 * tile_s);
+  EXPECT_DOUBLE_EQ(seconds(1024, 1152), 9 * tile_s);
+  EXPECT_DOUBLE_EQ(seconds(1024, 1032), 9 * tile_s);
+  EXPECT_DOUBLE_EQ(seconds(1152, 1024), 9 * tile_s);  // 128 x 256
+  EXPECT_DOUBLE_EQ(seconds(256, 128), tile_s / 4);    // in tiles of 64 x 128: one for each unit
+  EXPECT_DOUBLE_EQ(seconds(64, 64), tile_s / 4 / 8);  // along the sum
+  EXPECT_DOUBLE_EQ(seconds(64, 16), tile_s / 4 / 8);  // of a tile of 64 x 64
+  machine.units = 5;
+  EXPECT_DOUBLE_EQ(seconds(1024, 1024), 7 * tile_s * 5 / 4);  // 32 in rounds of 5
+  machine.memory_bytes_per_s = 1e12;
+  EXPECT_DOUBLE_EQ(seconds(1024, 1024), 7 * tile_s * 5 / 4 + 1024 * 1024 * 4 / 1e12);  // written afterwards
+}
+
 TEST(Price, of_an_op_is_the_longer_of_arithmetic_and_bytes) {
   const TensorType square{DType::kF32, {64, 64}};
   const TensorType large{DType::kF32, {8192, 8192}};

@@ -87,10 +87,11 @@ const std::vector<std::string>& element_types() {
 }
 
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
-  const Reader device(
-      table, where, "device.",
-      {"memory_bytes", "memory_bytes_per_s", "host_memory_bytes", "to_host_bytes_per_s", "from_host_bytes_per_s",
-       "disk_bytes", "disk_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
+  const Reader device(table, where, "device.",
+                      {"units", "memory_bytes", "memory_bytes_per_s", "host_memory_bytes", "to_host_bytes_per_s",
+                       "from_host_bytes_per_s", "disk_bytes", "disk_bytes_per_s", "achievable", "alignment",
+                       "flops_per_s", "scratch", "op"});
+  if (device.has("units")) out.units = device.integer("units");
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
   if (device.has("host_memory_bytes")) out.host_memory_bytes = device.integer("host_memory_bytes");
@@ -110,8 +111,11 @@ void read_device(const toml::table& table, const std::string& where, Machine& ou
   }
   if (device.has("op")) {
     for (const toml::node& node : device.tables("op")) {
-      const Reader rate(*node.as_table(), where, "device.op.", {"ops", "achievable", "launch_s"});
-      out.op_rates.push_back({rate.text("ops"), rate.number("achievable"), rate.number("launch_s")});
+      const Reader rate(*node.as_table(), where, "device.op.",
+                        {"ops", "achievable", "launch_s", "tile_rows", "tile_columns"});
+      out.op_rates.push_back({rate.text("ops"), rate.number("achievable"), rate.number("launch_s"),
+                              rate.has("tile_rows") ? rate.integer("tile_rows") : 0,
+                              rate.has("tile_columns") ? rate.integer("tile_columns") : 0});
     }
   }
   const toml::table& rates = device.table("flops_per_s");
@@ -187,6 +191,26 @@ static void check_beside(const Machine& machine, std::string_view where) {
     require(std::isfinite(value) && value >= 0, "{}: 'device.{}' is {}; it must be 0 or more", where, key, value);
 }
 
+static void check_op_rates(const Machine& machine, std::string_view where) {
+  constexpr int64_t kMostUnits = 1 << 20;
+  require(machine.units >= 1 && machine.units <= kMostUnits, "{}: 'device.units' is {}; it must be from 1 to 2^20",
+          where, machine.units);
+  for (const OpRate& rate : machine.op_rates) {
+    constexpr double kMostAchievable = 1e3, kMostLaunch = 1;
+    require(
+        !rate.ops.empty() && rate.achievable > 0 && rate.achievable <= kMostAchievable && rate.launch_s >= 0 &&
+            rate.launch_s <= kMostLaunch,
+        "{}: a 'device.op' of '{}' has achievable = {}, launch_s = {}; it must name ops, achieve more than 0 and at "
+        "most 1000 times the device's rates, and be launched in 0 to 1 s",
+        where, rate.ops, rate.achievable, rate.launch_s);
+    constexpr int64_t kLargestTile = 1 << 16;
+    const auto is_side = [](int64_t side) { return side >= 0 && side <= kLargestTile; };
+    require(is_side(rate.tile_rows) && is_side(rate.tile_columns) && (rate.tile_rows == 0) == (rate.tile_columns == 0),
+            "{}: a 'device.op' of '{}' has tile_rows = {}, tile_columns = {}; they must be from 1 to 65536, or both 0",
+            where, rate.ops, rate.tile_rows, rate.tile_columns);
+  }
+}
+
 void check(const Machine& machine, std::string_view where) {
   const auto positive = [&](std::string_view key, double value) {
     require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be more than 0", where, key, value);
@@ -214,15 +238,7 @@ void check(const Machine& machine, std::string_view where) {
             "its figures must be from 0 to the device's memory and to 1e6",
             where, rule.ops, rule.bytes, rule.of_operands, rule.of_results);
   }
-  for (const OpRate& rate : machine.op_rates) {
-    constexpr double kMostAchievable = 1e3, kMostLaunch = 1;
-    require(
-        !rate.ops.empty() && rate.achievable > 0 && rate.achievable <= kMostAchievable && rate.launch_s >= 0 &&
-            rate.launch_s <= kMostLaunch,
-        "{}: a 'device.op' of '{}' has achievable = {}, launch_s = {}; it must name ops, achieve more than 0 and at "
-        "most 1000 times the device's rates, and be launched in 0 to 1 s",
-        where, rate.ops, rate.achievable, rate.launch_s);
-  }
+  check_op_rates(machine, where);
   require(machine.flops_per_s.contains("f32"), "{}: the key 'device.flops_per_s.f32' is missing", where);
   for (const auto& [dtype, rate] : machine.flops_per_s) {
     positive("device.flops_per_s." + dtype, rate);
@@ -280,6 +296,7 @@ std::string to_string(const Machine& machine) {
                                 machine.devices_per_host);
   out += fmt::format("\n[device]\nmemory_bytes = {}\nmemory_bytes_per_s = {}\nachievable = {}\n", machine.memory_bytes,
                      machine.memory_bytes_per_s, machine.achievable);
+  if (machine.units != 1) out += fmt::format("units = {}\n", machine.units);
   if (machine.host_memory_bytes != 0) out += fmt::format("host_memory_bytes = {}\n", machine.host_memory_bytes);
   if (machine.to_host_bytes_per_s != 0) out += fmt::format("to_host_bytes_per_s = {}\n", machine.to_host_bytes_per_s);
   if (machine.from_host_bytes_per_s != 0)
@@ -293,6 +310,8 @@ std::string to_string(const Machine& machine) {
   for (const OpRate& rate : machine.op_rates) {
     out += fmt::format("\n[[device.op]]\nops = {}\nachievable = {}\nlaunch_s = {}\n", quoted(rate.ops), rate.achievable,
                        rate.launch_s);
+    if (rate.tile_rows != 0)
+      out += fmt::format("tile_rows = {}\ntile_columns = {}\n", rate.tile_rows, rate.tile_columns);
   }
   for (const ScratchRule& rule : machine.scratch) {
     out += fmt::format("\n[[device.scratch]]\nops = {}\nbytes = {}\nof_operands = {}\nof_results = {}\n",

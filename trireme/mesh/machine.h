@@ -30,11 +30,15 @@ struct ScratchRule {
 };
 
 // What calls of an op that the pattern names take: `launch_s`, and the longer of arithmetic and bytes at the device's
-// rates divided by `achievable`, which is more than 1 where operands come from a cache.
+// rates divided by `achievable`, which is more than 1 where operands come from a cache. With a tile, results are
+// computed in tiles of so many rows and columns, or the other way around, one on each of the device's units at a time:
+// the last round takes as long as a full one (wave quantisation), and tiles are written after their arithmetic. 0: no
+// tile.
 struct OpRate {
   std::string ops;
   double achievable = 1;
   double launch_s = 0;
+  int64_t tile_rows = 0, tile_columns = 0;
   friend bool operator==(const OpRate&, const OpRate&) = default;
 };
 
@@ -42,6 +46,7 @@ struct Machine {
   std::string name;
   int64_t hosts = 1;
   int64_t devices_per_host = 1;
+  int64_t units = 1;              // of one device that compute tiles at the same time: a GPU's multiprocessors
   int64_t memory_bytes = 0;       // of one device
   double memory_bytes_per_s = 0;  // of one device
   double disk_bytes_per_s = 1e9;  // of the disk of a device's rank, read or written in large blocks

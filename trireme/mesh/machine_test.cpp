@@ -158,13 +158,17 @@ TEST(Machine, what_a_device_has_beside_it_is_read_and_written_and_must_be_possib
 
 TEST(Machine, rates_of_ops_are_read_and_written_and_must_be_possible) {
   Machine machine = parse_machine(kText);
-  machine.op_rates = {{"matmul", 0.85, 2e-6}, {"*", 3, 0}};
+  machine.units = 108;
+  machine.op_rates = {{"matmul", 0.85, 2e-6, 256, 128}, {"*", 3, 0}};
   EXPECT_EQ(parse_machine(to_string(machine)), machine);
   machine.op_rates[1].achievable = 0;
   EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }),
               testing::HasSubstr("m.toml: a 'device.op' of '*' has achievable = 0, launch_s = 0; it must name ops"));
   machine.op_rates[1] = {"*", 1, -1};
   EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }), testing::HasSubstr("launch_s = -1"));
+  machine.op_rates[1] = {"*", 1, 0, 256, 0};
+  EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }), testing::HasSubstr("tile_rows = 256, tile_columns = 0"));
+  EXPECT_EQ(error_with("achievable = 0.5", "units = 0"), "m.toml: 'device.units' is 0; it must be from 1 to 2^20");
 }
 
 TEST(Machine, is_written_to_and_read_from_a_file) {

@@ -1,0 +1,69 @@
+"""The most bytes that programs have allocated on a rank of a published run, by the profile of its system."""
+
+import re
+
+from .rows import Skipped, layer_parameters, padded_vocabulary, shape_of, system_of
+
+CUBLAS_BYTES = 8 * 4096 * 1024  # a workspace by CUBLAS_WORKSPACE_CONFIG=:4096:8, and of Transformer Engine
+
+
+def layer_activations(system, shape):
+    """Bytes that a layer keeps of a micro-batch (Korthikanti et al., 2022, table 2), less what keys and values of fewer heads save; without
+    scores where attention keeps them on the chip (Dao, 2023) or they are computed again."""
+    s, b, h, a, t = shape["seq"], shape["mbs"], shape["h"], shape["heads"], shape["TP"]
+    if shape["recompute"] == "full":
+        return 2 * s * b * h / (t if shape["sp"] else 1)
+    scores = 5 * a * s / h if system.attention == "stored" and not shape["again_scores"] else 0
+    fewer = 4 * (1 - shape["kv"] / shape["heads"])
+    masks = 2 if system.dropout else 0  # of dropout, after attention and the feed-forward layer
+    if shape["sp"]:
+        return s * b * h / t * (32 + masks - fewer + scores)
+    return s * b * h * (8 + masks + (24 - fewer + scores) / t)
+
+
+def bytes_of_parameter(row, system):
+    """Of every data parallel rank, and divided among them."""
+    precision = "bf16" if "bf16" in row["prec"] else "fp16" if row["prec"] in ("", "fp16") else ""
+    if precision in system.bytes:
+        return system.bytes[precision]
+    if len(system.bytes) == 1:
+        return next(iter(system.bytes.values()))
+    raise Skipped("no bytes of the precision")
+
+
+def attention_of(row, system):
+    if re.match(system.on_chip or "$", row["source"]):
+        return system._replace(attention="flash-2")
+    return system
+
+
+def predicted_bytes(row):
+    """Of the rank whose memory is told: parameters, activations of micro-batches in flight, and the more of what the loss and the recompute
+    of one layer need."""
+    shape = shape_of(row)
+    system = attention_of(row, system_of(row))
+    s, b, h, t, p, d, v = (shape[key] for key in ("seq", "mbs", "h", "TP", "PP", "DP", "V"))
+    last = system.largest_rank == "last"
+    vocabulary, layers = padded_vocabulary(shape), shape["L"] // p - shape["ends_as_layers"]
+    parameters = layers * layer_parameters(shape) / t
+    if p == 1 or last:  # the head's
+        parameters += vocabulary * h / t
+    if p == 1 and shape["untied"] or p > 1 and not last:  # the embedding's
+        parameters += vocabulary * h / t
+    if p == 1 or not last:  # of positions
+        parameters += s * h
+    everywhere, divided = bytes_of_parameter(row, system)
+    kept = parameters * (everywhere + divided / (d if shape["zero"] or system.shards else 1))
+    if v > 1:  # in chunks of virtual stages (Narayanan et al., 2021, section 2.2)
+        chunks = (v - 1) * p + 1 + (0 if last else 2 * (p - 1))
+        in_flight = min(chunks, shape["m"] * v) * layers / v
+    else:
+        in_flight = layers * (1 if last else min(p, shape["m"]))
+    again = layer_activations(system, {**shape, "recompute": "none"}) if shape["recompute"] == "full" else 0
+    if system.shards:  # of weights of two layers, gathered
+        again += 2 * 2 * layer_parameters(shape)
+    loss = 0
+    if p == 1 or last:  # logits, and the gradient of the head's weight before it is added; the last norm and the head's operand
+        loss = system.loss_bytes * s * b * vocabulary / t + 2 * vocabulary * h / t + 4 * s * b * h / (t if shape["sp"] else 1)
+    embedding = s * b * h * min(p, shape["m"]) if not last or p == 1 else 0  # dropout's mask of the embedding
+    return kept + in_flight * layer_activations(system, shape) + embedding + max(again, loss) + CUBLAS_BYTES
