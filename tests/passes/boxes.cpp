@@ -196,7 +196,7 @@ Result search_box(Case& test) {
                       strategy_text(graph, found.strategy), step.price.time_ps, step.moved_ps, step.price.bytes)};
 }
 
-// "h.* = again; h.*/matmul = memory"; rows, where nothing is said.
+// "h.* = again; h.*/matmul = device"; rows, where nothing is said.
 Recompute recompute_asked(Case& test) {
   Recompute out;
   std::string text = test.take("keep");
@@ -211,7 +211,7 @@ Recompute recompute_asked(Case& test) {
     out.rules.push_back({.pattern = std::string(trimmed(std::string_view(rule).substr(0, equals))),
                          .keep = keep == "again"    ? Keep::kAgain
                                  : keep == "slices" ? Keep::kSlice
-                                                    : Keep::kMemory});
+                                                    : Keep::kDevice});
   }
   return out;
 }
