@@ -141,8 +141,7 @@ Program partitioned(const Case& test, const Graph& graph, const Strategy& strate
   const Strategy& cuts = test.is_saved ? saved : strategy;
   if (test.by_hand) return by_hand(graph, cuts);
   PartitionOptions options = partition_options(test, graph, cuts.mesh);
-  if (test.numerics == Numerics::kInvariant)
-    options.costs.sum_before_micro_batches = axes_within_micro_batches(cuts);
+  if (test.numerics == Numerics::kInvariant) options.costs.sum_before_micro_batches = axes_within_micro_batches(cuts);
   return partition(graph, cuts, options);
 }
 

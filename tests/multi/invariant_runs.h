@@ -110,7 +110,8 @@ struct How {
   PassOptions passes = {};
 };
 
-inline Trained train(const std::string& model, Parallel parallel, comm::World* world, int threads, const How& how = {}) {
+inline Trained train(const std::string& model, Parallel parallel, comm::World* world, int threads,
+                     const How& how = {}) {
   ThreadPool pool(threads);
   Session session(step_of(model, how.numerics), std::nullopt,
                   {.world = world,

@@ -310,8 +310,9 @@ TEST(ParallelConfig, text_that_stands_for_nothing_is_refused_with_its_key) {
       {"layerwise = [\"w = tp\"]", "configuration: parallel.layerwise: 'tp' is not a layout"},
       {"stages = [\"h.0 = first\"]", "configuration: parallel.stages: 'h.0 = first' is not \"scope = stage\""},
       {"keep = [\"h.* = never\"]", "configuration: parallel.keep: 'h.* = never': after '=' stands 'device'"},
-      {"keep = [\"h.* = memory\"]", "configuration: parallel.keep: 'h.* = memory': what is kept in the device's memory "
-                                    "is 'device', as in parallel.home"}};
+      {"keep = [\"h.* = memory\"]",
+       "configuration: parallel.keep: 'h.* = memory': what is kept in the device's memory "
+       "is 'device', as in parallel.home"}};
   for (const auto& [line, message] : kWrong)
     EXPECT_THAT(error_of([&] { with(std::string(line) + "\n"); }), testing::StartsWith(message)) << line;
 }

@@ -76,11 +76,12 @@ Recompute::Rule read_keep_rule(const std::string& text) {
   const Parted rule = text.find('=') == std::string::npos ? Parted{text, ""} : part(text);
   const auto found = std::ranges::find(kKeeps, rule.asked, &NameOf<Keep>::name);
   require(rule.asked != "memory", "'{}': what is kept in the device's memory is 'device', as in parallel.home", text);
-  require(found != std::end(kKeeps),
-          "'{}': after '=' stands 'device', for what is kept in its memory, 'slices', for what ranks that have the same "
-          "keep slices of, 'host' or 'disk', for what is kept in the host's memory or on the disk, or 'again', for "
-          "what is computed again",
-          text);
+  require(
+      found != std::end(kKeeps),
+      "'{}': after '=' stands 'device', for what is kept in its memory, 'slices', for what ranks that have the same "
+      "keep slices of, 'host' or 'disk', for what is kept in the host's memory or on the disk, or 'again', for "
+      "what is computed again",
+      text);
   return {.pattern = rule.pattern, .keep = found->value};
 }
 std::string print_keep_rule(const Recompute::Rule& rule) {

@@ -101,9 +101,8 @@ std::vector<int> axes_within_micro_batches(const Strategy& strategy) {
   for (const FactorCuts& cuts : strategy.nodes) {
     for (const std::vector<int>& axes : cuts.axes) {
       const auto first = std::ranges::find_if(axes, is_of_parts);
-      std::copy_if(first, axes.end(), std::back_inserter(out), [&](int axis) {
-        return !is_of_parts(axis) && std::ranges::count(out, axis) == 0;
-      });
+      std::copy_if(first, axes.end(), std::back_inserter(out),
+                   [&](int axis) { return !is_of_parts(axis) && std::ranges::count(out, axis) == 0; });
     }
   }
   return out;
