@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "trireme/train/step/invariant.h"
-
 namespace trireme::equivalence {
 
 bool keeps_bits(const Case& test) {
@@ -146,7 +144,7 @@ std::vector<std::string> options_of(const Case& test) {
       test.graph.inputs(), [](const Input& input) { return input.role == Role::kParameter && !input.piece.empty(); });
   const bool is_elsewhere = test.device != "cpu";
   const std::string device = "device " + test.device;
-  const bool shares_uneven = shares_uneven_state(test), cuts_finer = !axes_within_micro_batches(test.strategy).empty();
+  const bool shares_uneven = shares_uneven_state(test);
   const std::pair<bool, std::string> all[] = {
       {shares_uneven, "uneven state"},
       {shares_uneven && keeps_bits(test), "uneven state, invariant"},
@@ -184,7 +182,6 @@ std::vector<std::string> options_of(const Case& test) {
       {test.interleave > 1 && keeps_bits(test), "interleave, invariant"},
       {test.crews > 1, "pipeline " + test.schedule},
       {test.crews > 1 && keeps_bits(test), "pipeline, invariant"},
-      {cuts_finer && keeps_bits(test), "finer than micro-batches, invariant"},
       {test.crews > 1 && test.slices && test.strategy.mesh.devices() > 1, "pipeline, slices"},
       {test.crews > 1 && test.evaluates, "pipeline, evaluation"},
       {seq_chunks(test.strategy.mesh) > 1 && test.evaluates, "pipeline seq-1f1b, evaluation"},

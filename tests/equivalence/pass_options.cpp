@@ -21,7 +21,7 @@ Recompute recompute_of(const Case& test) {
   using Keep = Recompute::Rule::Keep;
   Recompute out{.rules = {{"part*"}}, .communication = test.recompute != "local", .fewest_bytes = 1};
   if (test.recompute == "most")
-    out.rules.insert(out.rules.end(), {{"part*/matmul", Keep::kDevice}, {"loss"}, {"*/add"}});
+    out.rules.insert(out.rules.end(), {{"part*/matmul", Keep::kMemory}, {"loss"}, {"*/add"}});
   if (test.recompute == "most" && !test.by_hand) out.rules.push_back({"*", Keep::kSlice});
   if (test.recompute == "all")
     out.rules = {

@@ -105,7 +105,7 @@ TEST(Recompute, a_module_inside_another_may_be_kept) {
 
 TEST(Recompute, rules_of_the_configuration_win) {
   using Keep = ::trireme::Recompute::Rule::Keep;
-  const Compiled compiled = unfused(step_of(3, recompute_all), {.rules = {{"blocks.2", Keep::kDevice}}});
+  const Compiled compiled = unfused(step_of(3, recompute_all), {.rules = {{"blocks.2", Keep::kMemory}}});
   EXPECT_EQ(times(compiled, "relu", true), 2);
 }
 

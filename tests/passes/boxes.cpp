@@ -211,7 +211,7 @@ Recompute recompute_asked(Case& test) {
     out.rules.push_back({.pattern = std::string(trimmed(std::string_view(rule).substr(0, equals))),
                          .keep = keep == "again"    ? Keep::kAgain
                                  : keep == "slices" ? Keep::kSlice
-                                                    : Keep::kDevice});
+                                                    : Keep::kMemory});
   }
   return out;
 }

@@ -79,7 +79,7 @@ Recompute with_requests(const Graph& graph, Recompute options) {
   std::vector<Recompute::Rule> rules;
   for (const RecomputeRequest& request : graph.recompute_requests()) {
     rules.push_back({.pattern = request.scope,
-                     .keep = request.again ? Recompute::Rule::Keep::kAgain : Recompute::Rule::Keep::kDevice,
+                     .keep = request.again ? Recompute::Rule::Keep::kAgain : Recompute::Rule::Keep::kMemory,
                      .communication = request.mp_comm,
                      .optimizer_communication = request.optimizer_comm,
                      .slice = request.slice});

@@ -25,8 +25,8 @@ struct Recompute {
   int64_t blocks = 0;  // again: modules that have a number, "h.0": so many, from 0 on; -1: all of them
   // For a module, "h.*", or its ops of a name, "h.*/matmul"; the last that matches counts.
   struct Rule {
-    // kDevice: in the device's memory, whatever else says; kHost, kDisk: in that tier (homes.cpp).
-    enum class Keep { kAgain, kDevice, kSlice, kHost, kDisk };
+    // kMemory: in the device's, whatever else says; kHost, kDisk: in that tier (homes.cpp).
+    enum class Keep { kAgain, kMemory, kSlice, kHost, kDisk };
     std::string pattern;
     Keep keep = Keep::kAgain;
     // Of a module that is computed again, as below.

@@ -55,12 +55,12 @@ void apply(const Recompute::Rule& rule, std::string_view op, std::string_view sc
   const std::string_view found = matched_scope(parts.scope, scope);
   using Keep = Recompute::Rule::Keep;
   const bool is_elsewhere = rule.keep == Keep::kHost || rule.keep == Keep::kDisk;
-  if (rule.keep == Keep::kDevice) out.home = Tier::kDevice;
+  if (rule.keep == Keep::kMemory) out.home = Tier::kDevice;
   if (is_elsewhere) out.home = rule.keep == Keep::kHost ? Tier::kHost : Tier::kDisk;
   if (is_elsewhere) return;
   out.slice = rule.slice || rule.keep == Keep::kSlice;
   if (rule.keep == Keep::kSlice) return;
-  out.kept = rule.keep == Keep::kDevice;
+  out.kept = rule.keep == Keep::kMemory;
   out.by_op = of_op && !out.kept;
   if (of_op) return;
   out.module = out.kept ? std::string_view() : found;

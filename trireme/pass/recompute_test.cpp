@@ -71,7 +71,7 @@ TEST(RecomputeRows, that_nothing_is_computed_again_is_said) {
             "the backward pass reads");
   EXPECT_EQ(said(layers(smooth, 1), {.blocks = -1}),
             "recompute: nothing is computed again; no module with a number (h.0) makes what the backward pass reads");
-  EXPECT_EQ(said(layers(smooth, 1), {.rules = {{"", Recompute::Rule::Keep::kDevice}}}), "");
+  EXPECT_EQ(said(layers(smooth, 1), {.rules = {{"", Recompute::Rule::Keep::kMemory}}}), "");
 }
 
 TEST(RecomputeBlocks, more_than_there_are_are_refused) {

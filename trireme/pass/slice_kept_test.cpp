@@ -99,7 +99,7 @@ TEST(SliceKept, rules_choose_modules) {
   const int two = count(sliced(before, {.rules = {{"h.1", Keep::kSlice}, {"h.2", Keep::kSlice}}}), "all_gather");
   EXPECT_EQ(two, 4);
   EXPECT_LT(two, all);
-  EXPECT_EQ(count(sliced(before, {.rules = {{"h.1", Keep::kSlice}, {"h.*", Keep::kDevice}}}), "all_gather"), 0);
+  EXPECT_EQ(count(sliced(before, {.rules = {{"h.1", Keep::kSlice}, {"h.*", Keep::kMemory}}}), "all_gather"), 0);
 }
 
 TEST(SliceKept, a_program_that_is_cut_by_hand_is_refused) {

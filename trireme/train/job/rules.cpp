@@ -67,7 +67,7 @@ std::string print_stage_rule(const StageRule& rule) {
 
 using Keep = Recompute::Rule::Keep;
 constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain},
-                                   {"device", Keep::kDevice},
+                                   {"device", Keep::kMemory},
                                    {"slices", Keep::kSlice},
                                    {"host", Keep::kHost},
                                    {"disk", Keep::kDisk}};

@@ -293,7 +293,7 @@ TEST(
   EXPECT_LT(of_step({.blocks = -1}), of_step({.blocks = 5}));
   EXPECT_LT(of_step({.blocks = 5}), 0.8 * kept);
   for (const Recompute& how : {Recompute{.blocks = -1}, Recompute{.blocks = 1},
-                               Recompute{.rules = {{"h.*"}, {"h.1/gelu", Recompute::Rule::Keep::kDevice}}}}) {
+                               Recompute{.rules = {{"h.*"}, {"h.1/gelu", Recompute::Rule::Keep::kMemory}}}}) {
     const TrainedGpt plain = train_gpt({}, DType::kF32, 8);
     const TrainedGpt again = train_gpt({.recompute = how}, DType::kF32, 8);
     EXPECT_EQ(again.losses, plain.losses);
