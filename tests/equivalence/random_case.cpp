@@ -233,7 +233,8 @@ Case case_of_many(uint32_t seed, Draw& draw) {
     count = count_that_repeats(pipeline);
     if (count > 0) stages = timetable_of(pipeline, count).stages;
   }
-  if (Draw own(seed * 2246822519U + 61); own.chance(20)) {  // of its own: all else is as it was
+  constexpr uint32_t kOfCi = 6000;  // these cases, by which coverage.txt and seeds of defects go, are as they were
+  if (Draw own(seed * 2246822519U + 61); seed > kOfCi && own.chance(20)) {
     out.crews = stages = 1;
     out.schedule = "1f1b";
   }

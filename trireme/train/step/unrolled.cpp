@@ -38,8 +38,7 @@ CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_re
   const std::optional<ShorterTimetable> fewer = may_repeat ? shorter_for(out, options) : std::nullopt;
   if (fewer) {
     out.repeated = fewer->left_out;
-    made.repeats.of_each =
-        static_cast<int>(micro_batches(mesh) / (fewer->timetable.micro_batches + fewer->left_out));
+    made.repeats.of_each = static_cast<int>(micro_batches(mesh) / (fewer->timetable.micro_batches + fewer->left_out));
     how.first = int64_t{fewer->timetable.micro_batches} * made.repeats.of_each;
     for (const ShorterTimetable::Crew& crew : fewer->crews) {
       Unit at = crew.at;
