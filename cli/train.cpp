@@ -16,6 +16,7 @@
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/execution_plan.h"
+#include "trireme/parallel/asked/stages.h"
 #include "trireme/parallel/without_effect.h"
 #include "trireme/train/checkpoints/warm_start.h"
 #include "trireme/train/infer/generate.h"
@@ -145,9 +146,12 @@ std::string sizes_that_divide(int64_t batch, int64_t parts) {
   return below > 0 ? fmt::format("{} or {}", below, below + parts) : fmt::format("{}", parts);
 }
 
-// The configuration and its batch, over so many ranks.
+// The configuration and its batch, over so many ranks. The schedule comes first: a batch is for micro-batches that it
+// takes.
 void check_fits(const JobConfig& config, int ranks) {
-  const int64_t micro_batches = micro_batches_of(parallel_of(config, ranks)) * config.parallel.interleave;
+  const Parallel parallel = parallel_of(config, ranks);
+  const int64_t micro_batches = micro_batches_of(parallel) * config.parallel.interleave;
+  if (parallel.pipeline.crews > 1) timetable_of(parallel.pipeline, micro_batches_of(parallel));
   const int64_t parts = data_parallel_degree(config, ranks);
   const bool whole = micro_batches == 1;
   const std::string_view others =

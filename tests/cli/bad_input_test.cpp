@@ -176,6 +176,8 @@ TEST_F(BadInputTest, RanksThatCannotBe) {
   expect_error({"train", "gpt.toml", "-n", "2", "--set", "parallel.mode=semi_auto_parallel", "--set",
                 "parallel.mesh=dp=2,micro_batch=4"},
                kCaller, HasSubstr("does not divide over 2 ranks x 4 micro-batches"));
+  expect_error({"train", "gpt.toml", "-n", "4", "--pp", "4", "--micro-batches", "3"}, kCaller,
+               HasSubstr("with 3 micro-batches for 4 crews the pipeline would never be full"));
   expect_error({"train", "gpt.toml", "--threads", "-1"}, kCaller, HasSubstr("--threads"));
   expect_error({"train", "gpt.toml", "--out", ""}, kCaller, "train: --out is empty; name a folder");
   EXPECT_FALSE(fs::exists(path("runs")));  // nothing is written before the words are understood

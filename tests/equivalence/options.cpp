@@ -121,7 +121,7 @@ std::vector<std::string> options_of_repeated(const Case& test, int64_t micro_bat
   const bool drops =
       std::ranges::any_of(test.graph.nodes(), [](const Node& node) { return node.op->name == "dropout"; });
   const bool trains = !test.graph.updates().empty();
-  const std::pair<bool, std::string> all[] = {{true, test.schedule},
+  const std::pair<bool, std::string> all[] = {{true, test.crews > 1 ? test.schedule : "no pipeline"},
                                               {cuts, "ranks"},
                                               {cuts && test.slices, "slices"},
                                               {shares_state(test), "zero"},

@@ -57,7 +57,7 @@ Sample& with_ids(Sample& model) {
   return model;
 }
 
-TEST(Fusion, contract_15_4_1_ids_of_modules_make_two_operations_alone_and_three_fused) {
+TEST(Fusion, contracts_15_4_1_ids_of_modules_make_two_operations_alone_and_three_fused) {
   Sample model;
   const Graph graph = step_of(with_ids(model));
   std::vector<int64_t> ids;
@@ -142,7 +142,7 @@ Fusion all_of_size(int64_t bytes) {
   return out;
 }
 
-TEST(Fusion, contract_15_4_4_fused_and_unfused_training_have_the_same_bits) {
+TEST(Fusion, contracts_15_4_4_fused_and_unfused_training_have_the_same_bits) {
   for (const int zero : {0, 1, 2, 3}) {
     SCOPED_TRACE(zero);
     const Graph graph = gpt_step(AdamW{});
@@ -155,7 +155,7 @@ TEST(Fusion, contract_15_4_4_fused_and_unfused_training_have_the_same_bits) {
   }
 }
 
-TEST(Fusion, contract_15_4_5_without_fusion_each_parameter_has_a_collective) {
+TEST(Fusion, contracts_15_4_5_without_fusion_each_parameter_has_a_collective) {
   Sample model;
   const Compiled plain = compile(step_of(model), {.ranks = 2, .parallel = with(0, {.is_on = false})});
   EXPECT_EQ(buckets(plain, "all_reduce"), std::vector<size_t>(14, 1));
@@ -164,7 +164,7 @@ TEST(Fusion, contract_15_4_5_without_fusion_each_parameter_has_a_collective) {
   EXPECT_EQ(buckets(sliced, "all_gather", Phase::kForward), std::vector<size_t>(14, 1));
 }
 
-TEST(Reuse, contract_16_1_training_has_the_same_bits) {
+TEST(Reuse, contracts_16_1_training_has_the_same_bits) {
   for (const int zero : {0, 3}) {
     const Graph graph = gpt_step(AdamW{});
     const std::vector<Curve> apart = train_curves(graph, 2, with(zero, {.is_on = false}), 0.2F);
@@ -182,7 +182,7 @@ TEST(Reuse, of_a_step_is_off_unless_asked_for) {
   EXPECT_EQ(calls(1), 1U);
 }
 
-TEST(Reuse, contract_16_5_the_log_says_the_limit_where_reuse_is_on) {
+TEST(Reuse, contracts_16_5_the_log_says_the_limit_where_reuse_is_on) {
   std::string lines;
   set_log_sink([&](std::string_view line) { lines += line; });
   set_log_levels("info");

@@ -106,6 +106,13 @@ TEST(PipelineContracts, contracts_9_5_a_batch_that_micro_batches_do_not_divide_i
               AllOf(HasSubstr("24 samples"), HasSubstr("cannot be divided into 5 micro-batches; use 4 micro-batches")));
   // One micro-batch would do for the batch, and not for the schedule.
   EXPECT_THAT(refusal(blocks_step(15), 2, blocks_in("1f1b", 2, 2)), HasSubstr("2 micro-batches; use a batch of 16"));
+  // 3 would, and these schedules take multiples of 2, and 4 or more.
+  for (const std::string schedule : {"interleaved", "dualpipe-v"}) {
+    EXPECT_THAT(refusal(blocks_step(15), 2, blocks_in(schedule, 2, 4, 2)),
+                HasSubstr("4 micro-batches; use a batch of 16"));
+  }
+  EXPECT_THAT(refusal(blocks_step(18), 2, blocks_in("interleaved", 2, 8, 2)),
+              HasSubstr("8 micro-batches; use 6 micro-batches, or a batch of 24"));
 }
 
 // -- 9.6.1: what is computed ----------------------------------------------------------------------
@@ -192,7 +199,7 @@ TEST(PipelineContracts, contracts_9_6_2_each_stage_runs_its_passes_in_the_docume
               ElementsAre("F0 F1 F2 F3 B0 B1 B2 B3", "F0 F1 F2 B0 F3 B1 B2 B3", "F0 F1 B0 F2 B1 F3 B2 B3",
                           "F0 B0 F1 B1 F2 B2 F3 B3"));
   for (const std::string schedule : {"gpipe", "1f1b"}) {
-    for (const auto& [crews, micro_batches] : {std::pair{4, 8}, {2, 6}}) {
+    for (const auto& [crews, micro_batches] : {std::pair{4, 4}, {4, 8}, {2, 6}}) {
       EXPECT_EQ(ran(blocks_step(), crews, blocks_in(schedule, crews, micro_batches)),
                 orders_of(make_timetable(schedule, {.crews = crews, .micro_batches = micro_batches})))
           << schedule << " of " << crews << " stages and " << micro_batches << " micro-batches";

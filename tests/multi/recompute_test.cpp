@@ -63,12 +63,12 @@ int times(const Compiled& compiled, std::string_view op, bool again) {
   return out;
 }
 
-TEST(Recompute, contract_13_3_1_and_5_losses_and_masks_of_dropout_are_the_same) {
+TEST(Recompute, contracts_13_3_1_and_5_losses_and_masks_of_dropout_are_the_same) {
   const std::vector<Curve> plain = train_curves(step_of(4), 1, {}, 0.2F);
   EXPECT_EQ(other_bits(plain, train_curves(step_of(4, recompute_all), 1, {}, 0.2F)), "");
 }
 
-TEST(Recompute, contract_13_3_2_what_is_made_again_is_marked_in_dumps) {
+TEST(Recompute, contracts_13_3_2_what_is_made_again_is_marked_in_dumps) {
   const Compiled compiled = unfused(step_of(3, [](Blocks& model) {
     model.blocks[0]->recompute();
     model.blocks[1]->recompute();
@@ -87,7 +87,7 @@ TEST(Recompute, contract_13_3_2_what_is_made_again_is_marked_in_dumps) {
 }
 
 // Without weights and state, which are the same.
-TEST(Recompute, contract_13_3_3_ten_blocks_take_less_memory) {
+TEST(Recompute, contracts_13_3_3_ten_blocks_take_less_memory) {
   const auto bytes_of = [](const std::function<void(Blocks&)>& ask) {
     const Arena arena = compile(step_of(10, ask), {}).plan().arena();
     return arena.bytes - arena.persistent;
@@ -125,7 +125,7 @@ Parallel cut_blocks() {
 }
 
 // The contract's implementation makes all again, so that half of the sums are saved; here, what is needed.
-TEST(Recompute, contract_13_3_4_without_mp_comm_no_sum_over_ranks_is_taken_again) {
+TEST(Recompute, contracts_13_3_4_without_mp_comm_no_sum_over_ranks_is_taken_again) {
   const auto of = [](bool mp_comm) {
     const Graph graph = step_of(4, [&](Blocks& model) {
       for (const auto& block : model.blocks) block->recompute({.mp_comm = mp_comm});

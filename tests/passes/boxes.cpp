@@ -196,7 +196,7 @@ Result search_box(Case& test) {
                       strategy_text(graph, found.strategy), step.price.time_ps, step.moved_ps, step.price.bytes)};
 }
 
-// "h.* = again; h.*/matmul = memory"; rows, where nothing is said.
+// "h.* = again; h.*/matmul = device"; rows, where nothing is said.
 Recompute recompute_asked(Case& test) {
   Recompute out;
   std::string text = test.take("keep");

@@ -36,7 +36,7 @@ ExecutionPlan reused(ExecutionPlan plan, const ReuseOptions& options) {
   return plan;
 }
 
-TEST(Reuse, contract_16_2_thirty_sums_at_three_a_stream_take_1_stream_and_not_10) {
+TEST(Reuse, contracts_16_2_thirty_sums_at_three_a_stream_take_1_stream_and_not_10) {
   const ExecutionPlan plan = reused(sums(30), {.limit = kUsualReuseLimit, .above = 3});
   const ReuseSavings saved = reuse_savings(plan, 3);
   EXPECT_EQ(saved.streams_before, 10);
@@ -45,12 +45,12 @@ TEST(Reuse, contract_16_2_thirty_sums_at_three_a_stream_take_1_stream_and_not_10
   EXPECT_EQ(saved.calls, 1);
 }
 
-TEST(Reuse, contract_16_3_as_many_as_a_stream_carries_are_left_alone) {
+TEST(Reuse, contracts_16_3_as_many_as_a_stream_carries_are_left_alone) {
   EXPECT_THAT(calls(reused(sums(3), {.limit = 1000, .above = 3})), ElementsAre(-1, -1, -1));
   EXPECT_THAT(calls(reused(sums(4), {.limit = 1000, .above = 3})), ElementsAre(0, 0, 0, 0));
 }
 
-TEST(Reuse, contract_16_4_no_more_than_the_limit_name_a_call) {
+TEST(Reuse, contracts_16_4_no_more_than_the_limit_name_a_call) {
   const ExecutionPlan plan = reused(sums(30), {.limit = 5, .above = 3});
   const std::vector<int> found = calls(plan);
   EXPECT_EQ(std::ranges::count(found, 0), 5);
@@ -58,7 +58,7 @@ TEST(Reuse, contract_16_4_no_more_than_the_limit_name_a_call) {
   EXPECT_EQ(reuse_savings(plan, 3).streams_after, 1 + 9);
 }
 
-TEST(Reuse, contract_16_6_what_differs_in_ranks_or_type_shares_no_call) {
+TEST(Reuse, contracts_16_6_what_differs_in_ranks_or_type_shares_no_call) {
   ExecutionPlan two_groups = sums(2, {0}, "dp=2,tp=2");
   const ExecutionPlan other = sums(2, {1}, "dp=2,tp=2");
   for (size_t i = 0; i < 2; ++i) two_groups.actions[i].attrs = (i == 0 ? two_groups : other).actions[i].attrs;
@@ -70,7 +70,7 @@ TEST(Reuse, contract_16_6_what_differs_in_ranks_or_type_shares_no_call) {
 }
 
 // Section 16, test 7: of a model of 72 layers, with two sums each, and an op between them.
-TEST(Reuse, contract_16_7_the_plan_of_72_layers_is_smaller_and_bound_in_one_look_up) {
+TEST(Reuse, contracts_16_7_the_plan_of_72_layers_is_smaller_and_bound_in_one_look_up) {
   HandPlan hand("dp=2", 0, 1);
   int value = hand.input("x");
   for (int i = 0; i < 144; ++i) value = hand.compute({hand.all_reduce(value, {0})});
@@ -89,7 +89,7 @@ TEST(Reuse, contract_16_7_the_plan_of_72_layers_is_smaller_and_bound_in_one_look
   });
 }
 
-TEST(Reuse, contract_16_1_results_are_the_same) {
+TEST(Reuse, contracts_16_1_results_are_the_same) {
   const ExecutionPlan plain = sums(6);
   const ExecutionPlan plan = reused(plain, {.limit = 1000});
   EXPECT_THAT(check_communication(plan), IsEmpty());

@@ -7,6 +7,20 @@
 #include "trireme/parallel/propagate/found_layouts.h"
 
 namespace trireme {
+namespace {
+
+// Whether the pipeline has an order of so many micro-batches.
+bool takes(const PipelineParallel& pipeline, int64_t micro_batches) {
+  if (pipeline.crews == 1) return true;
+  try {
+    timetable_of(pipeline, micro_batches);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 void BatchInParts::ask(Asks& asks) const {
   if (micro_batches(all_) == 1) return;
@@ -30,12 +44,12 @@ void BatchInParts::ask(Asks& asks) const {
   }
 }
 
-// "use 4 micro-batches, or ": the most that are no more than `count` and that pipeline and samples allow, if any.
+// "use 4 micro-batches, or ": the most that are no more than `count` and that schedule and samples allow, if any.
 std::string BatchInParts::fewer_micro_batches(int64_t samples, int64_t count) const {
   const int64_t step = parallel_.interleave;
-  const int64_t least = std::max<int64_t>(step, parallel_.pipeline.crews > 1 ? parallel_.pipeline.crews * step : 1);
-  for (int64_t fewer = count - count % step; fewer >= least; fewer -= step) {
-    if (samples % fewer == 0) return fmt::format("use {}, or ", counted(fewer / step, "micro-batch"));
+  for (int64_t fewer = count / step; fewer >= parallel_.pipeline.crews; --fewer) {
+    if (samples % (fewer * step) == 0 && takes(parallel_.pipeline, fewer))
+      return fmt::format("use {}, or ", counted(fewer, "micro-batch"));
   }
   return step > 1 ? "leave the interleaving out, or use " : "use ";
 }

@@ -147,11 +147,19 @@ class FoundPart {
       const Node& n = node(id);
       first_values_.push_back(value);
       value += static_cast<ValueId>(n.outputs.size());
-      const bool is_of_unit = n.micro_batch == of_unit && n.stage == repeat_.at.stage && n.phase == phase;
+      const bool is_of_unit = micro_batch_of(n) == of_unit && n.stage == repeat_.at.stage && n.phase == phase;
       if (first < 0 && is_of_unit && n.op != &structural().recv) first = id;
     }
     first_values_.push_back(value);
     return first;
+  }
+
+  // As it is marked or, where nodes are not, that of what it makes.
+  int micro_batch_of(const Node& n) const {
+    if (n.micro_batch >= 0) return n.micro_batch;
+    const auto is_part = [&](ValueId id) { return program_.part_of(id) != nullptr; };
+    const auto part = std::ranges::find_if(n.outputs, is_part);
+    return part == n.outputs.end() ? -1 : static_cast<int>(program_.part_of(*part)->micro_batch);
   }
 
   // Whether they do the same, of micro-batches a time apart.

@@ -75,7 +75,7 @@ TEST(FuseCollectives, a_bucket_closes_before_it_grows_past_its_size) {
   EXPECT_THAT(buckets(fuse(hand.program, FusionOfKind{.bytes = 80})), ElementsAre(5));
 }
 
-TEST(FuseCollectives, contract_15_4_2_and_3_sizes_and_numbers_end_buckets) {
+TEST(FuseCollectives, contracts_15_4_2_and_3_sizes_and_numbers_end_buckets) {
   Hand ten, eight;
   for (int i = 0; i < 10; ++i) {
     const std::string name = fmt::format("g{}", i);

@@ -104,7 +104,10 @@ std::optional<ShorterTimetable> shorter(const Timetable& timetable) {
     const auto cut = units.begin() + from;
     units.erase(cut, cut + left_out / run.together * run.length);
     for (auto unit = units.begin() + from; unit != units.end(); ++unit) unit->micro_batch -= left_out;
-    out.crews.push_back({run.together, units[static_cast<size_t>(from)]});
+    const auto at = std::find_if(units.begin() + from, units.end(),
+                                 [](const Unit& unit) { return unit.pass != Unit::Pass::kWeightGrad; });
+    invariant(at != units.end(), "timetable '{}': crew {} ends with what it repeats", timetable.name, crew);
+    out.crews.push_back({run.together, *at});
     out.timetable.crews.push_back(std::move(units));
   }
   try {

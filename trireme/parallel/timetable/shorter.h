@@ -14,7 +14,7 @@ struct ShorterTimetable {
   int left_out = 0;  // micro-batches
   struct Crew {
     int micro_batches = 1;  // that are done between two units that are the same
-    Unit at;                // before which, in the shorter timetable, the others belong
+    Unit at;                // about before which, in the shorter timetable, the others belong; none of weight gradients
   };
   std::vector<Crew> crews;
 };

@@ -161,8 +161,8 @@ TEST(ParallelConfig, sums_and_what_is_kept_have_no_effect_where_all_is_as_asked_
   EXPECT_THAT(remark_of("gradients_mean", "gradients_mean = false\nmode = \"semi_auto_parallel\"\n"),
               HasSubstr("has no effect with parallel.mode = 'semi_auto_parallel'"));
   EXPECT_THAT(remark_of("loss_repeated_mean", "loss_repeated_mean = false\n"), HasSubstr("counts once"));
-  EXPECT_THAT(remark_of("keep", "keep = [\"h.* = memory\"]\n"), HasSubstr("train.recompute = 'none'"));
-  EXPECT_EQ(remark_of("keep", "keep = [\"h.* = again\", \"h.0 = memory\"]\n"), "");
+  EXPECT_THAT(remark_of("keep", "keep = [\"h.* = device\"]\n"), HasSubstr("train.recompute = 'none'"));
+  EXPECT_EQ(remark_of("keep", "keep = [\"h.* = again\", \"h.0 = device\"]\n"), "");
   EXPECT_THAT(remark_of("recompute_communication", "recompute_communication = false\nkeep = [\"h.* = host\"]\n"),
               HasSubstr("train.recompute = 'none'"));
 }
@@ -192,7 +192,7 @@ Fusion fusion_of(const std::string& keys) {
   return parallel_of(with(keys), 2).communication.fusion;
 }
 
-TEST(ParallelConfig, contract_15_2_fusion_is_chosen_by_size_by_numbers_or_not_at_all) {
+TEST(ParallelConfig, contracts_15_2_fusion_is_chosen_by_size_by_numbers_or_not_at_all) {
   const Fusion usual = fusion_of("");
   EXPECT_TRUE(usual.is_on);
   EXPECT_EQ(usual.all_reduce, FusionOfKind());
@@ -225,7 +225,7 @@ TEST(ParallelConfig, fusions_that_contradict_themselves_are_refused) {
 }
 
 // Section 15.4 of the contracts, test 5: of what is an error.
-TEST(ParallelConfig, contract_15_4_5_gathers_by_numbers_and_sizes_of_0_are_refused) {
+TEST(ParallelConfig, contracts_15_4_5_gathers_by_numbers_and_sizes_of_0_are_refused) {
   const auto refused = [](const std::string& keys) { return error_of([&] { fusion_of(keys); }); };
   EXPECT_THAT(refused("all_gather_fusion = \"index\"\n"), HasSubstr("parallel.all_gather_fusion = 'index'; gradients"));
   EXPECT_THAT(refused("reduce_scatter_fusion = \"index\"\n"), HasSubstr("parallel.reduce_scatter_fusion = 'index'"));
@@ -309,7 +309,10 @@ TEST(ParallelConfig, text_that_stands_for_nothing_is_refused_with_its_key) {
       {"parameters = [\"w = [dp, \"]", "configuration: parallel.parameters: '[dp,' is not a layout"},
       {"layerwise = [\"w = tp\"]", "configuration: parallel.layerwise: 'tp' is not a layout"},
       {"stages = [\"h.0 = first\"]", "configuration: parallel.stages: 'h.0 = first' is not \"scope = stage\""},
-      {"keep = [\"h.* = never\"]", "configuration: parallel.keep: 'h.* = never': after '=' stands 'memory'"}};
+      {"keep = [\"h.* = never\"]", "configuration: parallel.keep: 'h.* = never': after '=' stands 'device'"},
+      {"keep = [\"h.* = memory\"]",
+       "configuration: parallel.keep: 'h.* = memory': what is kept in the device's memory "
+       "is 'device', as in parallel.home"}};
   for (const auto& [line, message] : kWrong)
     EXPECT_THAT(error_of([&] { with(std::string(line) + "\n"); }), testing::StartsWith(message)) << line;
 }
@@ -326,7 +329,7 @@ TEST(ParallelConfig, what_is_asked_of_a_cut_is_written_as_it_was_read) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
-TEST(ParallelConfig, contract_16_5_reuse_is_off_unless_it_is_a_number) {
+TEST(ParallelConfig, contracts_16_5_reuse_is_off_unless_it_is_a_number) {
   EXPECT_EQ(with("").parallel.communication.reuse, 0);
   EXPECT_EQ(with("collective_reuse = 0\n").parallel.communication.reuse, 0);
   EXPECT_EQ(with("collective_reuse = -1\n").parallel.communication.reuse, -1);

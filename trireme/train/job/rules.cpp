@@ -67,7 +67,7 @@ std::string print_stage_rule(const StageRule& rule) {
 
 using Keep = Recompute::Rule::Keep;
 constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain},
-                                   {"memory", Keep::kMemory},
+                                   {"device", Keep::kMemory},
                                    {"slices", Keep::kSlice},
                                    {"host", Keep::kHost},
                                    {"disk", Keep::kDisk}};
@@ -75,11 +75,13 @@ constexpr NameOf<Keep> kKeeps[] = {{"again", Keep::kAgain},
 Recompute::Rule read_keep_rule(const std::string& text) {
   const Parted rule = text.find('=') == std::string::npos ? Parted{text, ""} : part(text);
   const auto found = std::ranges::find(kKeeps, rule.asked, &NameOf<Keep>::name);
-  require(found != std::end(kKeeps),
-          "'{}': after '=' stands 'memory', for what is kept, 'slices', for what ranks that have the same keep slices "
-          "of, 'host' or 'disk', for what is kept in the host's memory or on the disk, or 'again', for what is "
-          "computed again",
-          text);
+  require(rule.asked != "memory", "'{}': what is kept in the device's memory is 'device', as in parallel.home", text);
+  require(
+      found != std::end(kKeeps),
+      "'{}': after '=' stands 'device', for what is kept in its memory, 'slices', for what ranks that have the same "
+      "keep slices of, 'host' or 'disk', for what is kept in the host's memory or on the disk, or 'again', for "
+      "what is computed again",
+      text);
   return {.pattern = rule.pattern, .keep = found->value};
 }
 std::string print_keep_rule(const Recompute::Rule& rule) {

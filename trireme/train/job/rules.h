@@ -26,7 +26,7 @@ std::shared_ptr<const TextsOf> as_texts(std::vector<HomeRule>* rules);
 std::shared_ptr<const TextsOf> as_texts(std::vector<HostRule>* rules);
 // "h.* = 2", "h.*/matmul = 1"
 std::shared_ptr<const TextsOf> as_texts(std::vector<PrefetchRule>* rules);
-// "h.* = again", "h.*/matmul = memory", "h.* = slices"
+// "h.* = again", "h.*/matmul = device", "h.* = slices"
 std::shared_ptr<const TextsOf> as_texts(std::vector<Recompute::Rule>* rules);
 
 }  // namespace trireme

@@ -278,7 +278,7 @@ TEST(Session, a_gpt_that_recomputes_learns_the_same_to_the_bit_in_less_memory) {
 // The same losses, and for ten blocks the documented share of the step's memory.
 TEST(
     Session,
-    contract_13_3_3_and_1_ten_blocks_that_are_computed_again_learn_the_same_to_the_bit_in_less_than_half_of_the_memory) {
+    contracts_13_3_3_and_1_ten_blocks_that_are_computed_again_learn_the_same_to_the_bit_in_less_than_half_of_the_memory) {
   const auto of_step = [](const Recompute& recompute) {
     nn::Gpt gpt({.vocabulary = 64, .context = 64, .layers = 10, .width = 64, .heads = 4, .dropout = 0.1});
     const std::vector<BatchField> batch{{"x", {DType::kI32, {4, 64}}}, {"y", {DType::kI32, {4, 64}}}};

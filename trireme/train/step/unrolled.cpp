@@ -13,13 +13,15 @@
 namespace trireme {
 namespace {
 
-// The timetable of fewer micro-batches, where that saves something and passes see the same of fewer.
+// The timetable of fewer micro-batches, where that saves something and passes see the same of fewer. Without a pipeline
+// it is that of the one crew there is.
 std::optional<ShorterTimetable> shorter_for(const Compiled& whole, const CompileOptions& options) {
-  const auto count = static_cast<size_t>(micro_batches(whole.partitioned.mesh));
-  const bool in_tree = options.numerics == Numerics::kInvariant;  // whose sums do not repeat
-  const bool is_small = whole.partitioned.graph.nodes().size() * count < options.repeat_from;
+  const int64_t count = micro_batches(whole.partitioned.mesh);
+  const bool in_tree = options.numerics == Numerics::kInvariant;  // whose sums do not repeat, and are of 16 at most
+  const bool is_small = whole.partitioned.graph.nodes().size() * static_cast<size_t>(count) < options.repeat_from;
   if (in_tree || is_small || !are_apart(whole.partitioned)) return std::nullopt;
-  return shorter(*whole.timetable);
+  if (whole.timetable) return shorter(*whole.timetable);
+  return shorter(timetable_for(whole.graph, {.interleave = options.parallel.interleave}, count));
 }
 
 }  // namespace
@@ -32,17 +34,17 @@ CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_re
                         .interleave = options.parallel.interleave};
   const bool is_pipeline = options.parallel.pipeline.crews > 1;
   out.repeated = 0;
-  std::optional<ShorterTimetable> fewer;
-  if (is_pipeline) {
-    out.timetable = timetable_for(out.graph, options.parallel, micro_batches(mesh));
-    if (may_repeat) fewer = shorter_for(out, options);
-  }
+  if (is_pipeline) out.timetable = timetable_for(out.graph, options.parallel, micro_batches(mesh));
+  const std::optional<ShorterTimetable> fewer = may_repeat ? shorter_for(out, options) : std::nullopt;
   if (fewer) {
     out.repeated = fewer->left_out;
-    made.repeats.of_each = static_cast<int>(micro_batches(mesh) / out.timetable->micro_batches);
+    made.repeats.of_each = static_cast<int>(micro_batches(mesh) / (fewer->timetable.micro_batches + fewer->left_out));
     how.first = int64_t{fewer->timetable.micro_batches} * made.repeats.of_each;
-    for (const ShorterTimetable::Crew& crew : fewer->crews)
-      made.repeats.crews.push_back({crew.micro_batches, fewer->left_out / crew.micro_batches, crew.at});
+    for (const ShorterTimetable::Crew& crew : fewer->crews) {
+      Unit at = crew.at;
+      if (!is_pipeline) at.stage = -1;
+      made.repeats.crews.push_back({crew.micro_batches, fewer->left_out / crew.micro_batches, at});
+    }
   }
   Program all = in_micro_batches(out.partitioned, how);
   if (!is_pipeline) {
