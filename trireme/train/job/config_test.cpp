@@ -423,7 +423,7 @@ TEST(ConfigKinds, a_table_reaches_a_model_with_its_fields_in_the_models_order) {
   EXPECT_THAT(refusal(job("['dense']")), HasSubstr("data.fields: 'dense' has no '='; it must be a name, f32 or i32"));
   EXPECT_THAT(refusal(job("['dense f16 = age']")), HasSubstr("'dense f16 = age' has the type 'f16'"));
   EXPECT_THAT(refusal(job("['dense = age, hours']")), HasSubstr("names several columns without '[' and ']'"));
-  EXPECT_THAT(refusal(job("['a = age', 'a = hours']")), HasSubstr("data.fields has a second 'a'"));
+  EXPECT_THAT(refusal(job("['a = age', 'a = hours']")), HasSubstr("data.fields has two fields named 'a'"));
   const JobConfig narrow =
       parse_config(job("['dense = [age, hours]', 'ids i32 = [region, device]', 'label i32 = bought']"), "job.toml",
                    {"model.vocabulary=6"});
