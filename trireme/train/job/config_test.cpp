@@ -211,10 +211,9 @@ TEST(Config, overrides_that_cannot_be_are_refused) {
 }
 
 TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
-  EXPECT_EQ(error_of(kText, {"train.optimizer=adamm"}),
-            "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw', "
-            "'lazy_adam' or 'lamb'. Did you mean "
-            "'adam'?");
+  EXPECT_THAT(error_of(kText, {"train.optimizer=adamm"}),
+              testing::AllOf(HasSubstr("configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', "),
+                             HasSubstr(". Did you mean 'adam'?")));
   EXPECT_THAT(error_of(kText, {"train.batch=0"}), HasSubstr("train.batch = 0; it must be 1 or more"));
   EXPECT_THAT(error_of(kText, {"train.lr=0.0"}), HasSubstr("train.lr = 0; it must be above 0"));
   EXPECT_THAT(error_of(kText, {"train.steps=0"}), HasSubstr("neither train.steps nor train.epochs is set"));
