@@ -194,8 +194,9 @@ void print_with_profile(Json line, const Json& profile, bool json) {
 }
 
 int step(const StepArgs& args) {
-  require(args.steps >= 1 && args.warmup >= 0, "bench step: --steps {} --warmup {}; give 1 or more, and 0 or more",
-          args.steps, args.warmup);
+  require(args.steps >= 1 && args.warmup >= 0,
+          "bench step: --steps {} --warmup {}; steps must be 1 or more, warm-up steps 0 or more", args.steps,
+          args.warmup);
   config_of(args.model, std::max(args.ranks, ranks_of_job()),
             "bench step");  // a mistake here is reported before ranks start
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});

@@ -114,6 +114,18 @@ std::string flag_names(const std::string& flag, const KeyTarget& type) {
   return std::holds_alternative<bool*>(type) ? fmt::format("{0},!--no-{1}", out, out.substr(2)) : out;
 }
 
+std::vector<KeyHelp> each_once(std::vector<KeyHelp> keys) {
+  std::vector<KeyHelp> out;
+  for (KeyHelp& key : keys) {
+    if (!out.empty() && out.back().name == key.name) {
+      out.back().doc += "; " + key.doc;
+    } else {
+      out.push_back(std::move(key));
+    }
+  }
+  return out;
+}
+
 void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std::string>& set) {
   for (const KeyHelp& key : all_keys()) {
     const std::string* value = flags.given(key.name);
@@ -128,7 +140,7 @@ void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std
 }
 
 void add_flags_of_keys(CLI::App& command, KeyFlags& flags, FlagsOf which) {
-  for (const KeyHelp& key : all_keys()) {
+  for (const KeyHelp& key : each_once(all_keys())) {
     if (key.row.flag.empty() || (which == FlagsOf::kBench && !key.row.in_bench)) continue;
     flags.add(command, flag_names(std::string(key.row.flag), key.row.target), key.name, key.row.target, help_of(key));
   }

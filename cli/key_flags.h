@@ -17,7 +17,8 @@ class Option;
 
 namespace trireme {
 struct JobConfig;
-}
+struct KeyHelp;
+}  // namespace trireme
 
 namespace trireme::cli {
 
@@ -49,6 +50,10 @@ void add_flags_of_keys(CLI::App& command, KeyFlags& flags, FlagsOf which);
 // What flags at other values than their defaults imply (base/keys.h), where neither a flag nor `set` nor the job's file
 // says otherwise: --tp asks for the mode in which the compiler cuts the model.
 void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std::string>& set = {});
+
+// Keys that kinds have for different things, as train.weight_decay of optimizers, joined: each once, with all that it
+// is for.
+std::vector<KeyHelp> each_once(std::vector<KeyHelp> keys);
 
 // "--kv-heads" of "kv_heads"; with "!--no-..." where values are true or false.
 std::string flag_names(const std::string& flag, const KeyTarget& type);

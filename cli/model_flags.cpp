@@ -22,13 +22,9 @@ std::vector<KeyHelp> keys_of_models() {
   for (KeyHelp& key : all_keys()) {
     if (!key.name.starts_with("model.") || key.name == "model.kind") continue;
     key.doc += fmt::format(" (default {})", key.usual);
-    if (!out.empty() && out.back().name == key.name) {
-      out.back().doc += "; " + key.doc;
-    } else {
-      out.push_back(std::move(key));
-    }
+    out.push_back(std::move(key));
   }
-  return out;
+  return each_once(std::move(out));
 }
 
 // Vocabularies go by their short name too.

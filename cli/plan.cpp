@@ -90,8 +90,7 @@ void check_asks(const PlanArgs& args) {
                                                 {"--sensitivities", args.sensitivities},
                                                 {"--export", !args.export_to.empty()}};
   for (const auto& [flag, given] : asked)
-    require(!given,
-            "plan: {} looks at ways that are compiled, and the exact search compiles none; give --search compiled",
+    require(!given, "plan: {} needs ways that are compiled, and the exact search compiles none; add --search compiled",
             flag);
 }
 

@@ -91,10 +91,6 @@ TEST_F(BadInputTest, ValuesThatCannotBe) {
   expect_set("train.bacth=4", "--set: no key 'train.bacth'. Did you mean 'train.batch'?");
   expect_set("train.batch=four", "--set: 'train.batch' must be a whole number; found 'four'");
   expect_set("train.batch", "--set 'train.batch': it must be key=value, like train.lr=0.001");
-  expect_set("train.optimizer=adamm",
-             "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw', 'lazy_adam' or "
-             "'lamb'. Did you mean "
-             "'adam'?");
   expect_set("train.dtype=f16",
              "configuration: train.dtype = 'f16'; it must be one of 'f32' or 'bf16'. Did you mean "
              "'bf16'?");

@@ -413,7 +413,7 @@ TEST(PipelineErrors, say_what_does_not_fit) {
   Parallel late = pipeline(2, 4);
   late.pipeline.rules = {{"h.0", 1}, {"h.1", 0}};
   EXPECT_THAT(refusal(graph, 2, late),
-              AllOf(HasSubstr("a pipeline goes forward"), HasSubstr("'h.1"), HasSubstr("'h.0")));
+              AllOf(HasSubstr("values go forward only"), HasSubstr("'h.1"), HasSubstr("'h.0")));
   late.pipeline.rules = {{"h.0", 2}};
   EXPECT_THAT(refusal(graph, 2, late), HasSubstr("there is no stage 2; the pipeline has the stages 0 to 1"));
   late.pipeline.rules = {{"h.7", 1}};

@@ -29,7 +29,7 @@ TEST(Device, is_made_by_its_name) {
 TEST(Device, that_is_not_there_is_refused_with_those_that_are) {
   EXPECT_EQ(refusal_of("cpus"), "there is no device 'cpus'. Did you mean 'cpu'?");
   EXPECT_THAT(refusal_of("tpu:4"), HasSubstr("there is no device 'tpu'."));
-  EXPECT_THAT(refusal_of("cpu:4"), HasSubstr("'cpu' is told nothing, not '4'"));
+  EXPECT_THAT(refusal_of("cpu:4"), HasSubstr("'cpu' takes nothing after a colon ('4')"));
 }
 
 TEST(Device, cpu_works_where_it_is_called) {

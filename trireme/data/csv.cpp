@@ -275,7 +275,8 @@ class CsvSpec final : public DataSpecOf<CsvSpec> {
     for (const std::string& text : fields_) {
       all.push_back(parse_field(text));
       const bool again = std::ranges::count(all, all.back().name, &CsvField::name) > 1;
-      require(!again, "configuration: data.fields has a second '{}'; fields have names of their own", all.back().name);
+      require(!again, "configuration: data.fields has two fields named '{}'; give each a name of its own",
+              all.back().name);
     }
     std::vector<CsvField> out;
     for (const FieldNeed& need : needs) {

@@ -18,7 +18,7 @@ bool is_on_disk(const ExecutionPlan& plan, const PlanOutput& output) {
   if (from.buffer != to.buffer)
     fail(ErrorKind::kUnsupported,
          "plan '{}': '{}' replaces a value on the disk and lies elsewhere at the step's end; give what it replaces "
-         "another home than 'disk'",
+         "a home other than 'disk'",
          plan.name, output.name);
   return true;
 }

@@ -5,9 +5,8 @@
 // message for both sides. Before what comes what:
 //  - a rank starts its operations in the plan's order, each after the ends of those that it waits for,
 //  - an operation ends after all its members have started it: nothing is taken to be buffered,
-//  - the collectives of one communicator end in their turn, as the engine runs them (comm/engine); operations of
-//  different
-//    communicators, exchanges and messages run side by side.
+//  - the collectives of one communicator end in their turn, as the engine runs them (comm/engine),
+//  - operations of different communicators, exchanges and messages run side by side.
 // Compute actions make no circles. What one waits for, the next operation of its rank waits for.
 #pragma once
 

@@ -15,8 +15,8 @@ View external_view(const ExecutionPlan& plan, const PlanInput& input, const Give
   const Tier tier = plan.buffers[static_cast<size_t>(value.buffer)].tier;
   if (tier == Tier::kHost && view.memory == Memory::kDevice)
     fail(ErrorKind::kUnsupported,
-         "plan '{}' reads '{}' on the host; it lies in the memory of device '{}'; give it a home there or there "
-         "(parallel.home), in all that reads it",
+         "plan '{}' reads '{}' on the host, but it lies in the memory of device '{}'; give it the same home, 'host' or "
+         "'device', in every plan that reads it (parallel.home)",
          plan.name, input.name, device);
   invariant(tier != Tier::kDisk || view.memory == Memory::kDisk,
             "input '{}' lies on the disk; the memory given does not", input.name);

@@ -38,8 +38,7 @@ std::map<std::string, std::vector<int>> equal_collectives(const ExecutionPlan& p
 
 void reuse_collectives(ExecutionPlan& plan, const ReuseOptions& options) {
   invariant(plan.calls.empty(), "plan '{}' has calls already", plan.name);
-  require(options.above >= 1, "collectives that become calls stand in the step more than {} times; use 1 or more",
-          options.above);
+  require(options.above >= 1, "collective_reuse_above is {}; it must be 1 or more", options.above);
   const std::map<std::string, std::vector<int>> equal = equal_collectives(plan);
   std::map<int, const std::vector<int>*> all_of;  // by action, of those that may become calls
   for (const auto& [kind, actions] : equal) {

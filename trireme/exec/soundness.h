@@ -1,8 +1,7 @@
 // Soundness of the communication of all ranks together, checked before a byte moves and for any number of ranks:
 //
-// - Matching: on every communicator all members start the same operations in the same order, equal in kind, element
-// type,
-//   counts, root and reduction; every message has a sender and a receiver, who agree on its type.
+// - Matching: on every communicator all members start the same operations in the same order, equal in kind,
+//   element type, counts, root and reduction; every message has a sender and a receiver, who agree on its type.
 // - No deadlock: the events of a step (events.h) have no circle.
 //
 // A communicator is an ordered list of ranks. Together with verify (execution_plan.h), which checks what one rank does

@@ -43,7 +43,7 @@ TEST(Decoding, a_module_that_is_called_twice_is_refused) {
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::kUnsupported);
     EXPECT_THAT(e.what(),
-                testing::HasSubstr("'keys' is kept twice: a module that is called twice cannot keep its tokens"));
+                testing::HasSubstr("'keys' is kept twice: a module that keeps its tokens can be called only once"));
   }
 }
 

@@ -7,7 +7,7 @@
 namespace trireme::nn {
 
 void Fields::add(std::string name, const Tensor& tensor) {
-  require(!contains(name), "a second field '{}'; fields have names of their own", name);
+  require(!contains(name), "two fields are named '{}'; give each a name of its own", name);
   fields_.emplace_back(std::move(name), tensor);
 }
 

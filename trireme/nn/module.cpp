@@ -73,7 +73,7 @@ Tensor Trace::kept(std::string_view name, const TensorType& type) {
   const Tensor made = buffer(full, type, {});
   for (const auto& [set, value] : buffer_values_) {
     if (set.id() == made.id())
-      fail(ErrorKind::kUnsupported, "'{}' is kept twice: a module that is called twice cannot keep its tokens", full);
+      fail(ErrorKind::kUnsupported, "'{}' is kept twice: a module that keeps its tokens can be called only once", full);
   }
   return made;
 }

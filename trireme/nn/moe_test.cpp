@@ -208,16 +208,16 @@ TEST(Moe, options_that_cannot_be_are_refused) {
     return "no error";
   };
   EXPECT_THAT(error_of({.experts = 4, .top_k = 0}), HasSubstr("top_k is 0; it must be 1 or more"));
-  EXPECT_THAT(error_of({.experts = 4, .top_k = 5}), HasSubstr("top_k is 5 of 4 experts"));
+  EXPECT_THAT(error_of({.experts = 4, .top_k = 5}), HasSubstr("top_k is 5; it must be at most the 4 experts"));
   EXPECT_THAT(error_of({.experts = 4, .routing = {.expert_nodes = 3}}),
               HasSubstr("4 experts cannot lie in 3 equal parts"));
   EXPECT_THAT(error_of({.experts = 4, .routing = {.expert_nodes = 2, .top_nodes = 3}}),
-              HasSubstr("top_nodes is 3 of expert_nodes = 2"));
+              HasSubstr("top_nodes is 3; it must be from 1 to expert_nodes = 2"));
   EXPECT_THAT(error_of({.experts = 8, .top_k = 3, .routing = {.expert_nodes = 4, .top_nodes = 1}}),
               HasSubstr("top_k is 3, and 1 of 4 parts have 2 experts; use more top_nodes"));
   EXPECT_THAT(error_of({.routing = {.gate_scale = 0}}), HasSubstr("a gate_scale of 0; it must be above 0"));
   EXPECT_THAT(error_of({.routing = {.bias_rate = -1}}), HasSubstr("a bias_rate of -1; it must be from 0 to 1"));
-  EXPECT_THAT(error_of({.experts = 1, .top_k = 2}), HasSubstr("top_k is 2 of 1 experts"));
+  EXPECT_THAT(error_of({.experts = 1, .top_k = 2}), HasSubstr("top_k is 2; it must be at most the 1 expert"));
   EXPECT_THAT(error_of({.groups = 0}), HasSubstr("0 groups; it must be 1 or more"));
   EXPECT_THAT(error_of({.capacity_factor = 0}), HasSubstr("a capacity factor of 0"));
   EXPECT_THAT(error_of({.capacity_factor = -1}), HasSubstr("a capacity factor of -1"));

@@ -31,7 +31,7 @@ void read_asked(std::string_view asked, std::string_view text, ParameterRule& ru
   const auto [stop, status] = std::from_chars(number.data(), number.data() + number.size(), value);
   require(!name.empty() && !number.empty() && status == std::errc() && stop == number.data() + number.size(),
           "\"{}\" is not \"name = what is asked\", like \"*.bias = weight_decay 0\", \"head.* = lr_scale 10\" or "
-          "\"wte.* = frozen\"; \"{}\" is none of frozen, trained, and a number with its name before it",
+          "\"wte.* = frozen\"; \"{}\" is neither frozen, nor trained, nor the name of a number and its value",
           text, asked);
   if (name == kRate) {
     require(value > 0 && value <= std::numeric_limits<float>::max(),

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 
@@ -48,7 +49,7 @@ Router::Router(int64_t width, int64_t experts, int64_t top_k, double aux_loss_fa
       routing_(routing) {
   require(experts >= 1, "Moe: {} experts; it must be 1 or more", experts);
   require(top_k >= 1, "Moe: top_k is {}; it must be 1 or more", top_k);
-  require(top_k <= experts, "Moe: top_k is {} of {} experts", top_k, experts);
+  require(top_k <= experts, "Moe: top_k is {}; it must be at most the {}", top_k, counted(experts, "expert"));
   require(aux_loss_factor >= 0 && std::isfinite(aux_loss_factor), "Moe: an aux_loss_factor of {}; it must be 0 or more",
           aux_loss_factor);
   const Routing& r = routing_;
@@ -57,8 +58,8 @@ Router::Router(int64_t width, int64_t experts, int64_t top_k, double aux_loss_fa
   require(r.expert_nodes >= 1 && experts % r.expert_nodes == 0,
           "Moe: {} experts cannot lie in {} equal parts; use expert_nodes that divide the experts", experts,
           r.expert_nodes);
-  require(r.top_nodes >= 1 && r.top_nodes <= r.expert_nodes, "Moe: top_nodes is {} of expert_nodes = {}", r.top_nodes,
-          r.expert_nodes);
+  require(r.top_nodes >= 1 && r.top_nodes <= r.expert_nodes,
+          "Moe: top_nodes is {}; it must be from 1 to expert_nodes = {}", r.top_nodes, r.expert_nodes);
   require(top_k <= experts / r.expert_nodes * r.top_nodes,
           "Moe: top_k is {}, and {} of {} parts have {} experts; use more top_nodes", top_k, r.top_nodes,
           r.expert_nodes, experts / r.expert_nodes * r.top_nodes);

@@ -70,7 +70,8 @@ class Search {
     const Asks& asks = conditions_.asks;
     const auto refuse = [&](NodeId id, const char* what) {
       fail(ErrorKind::kUnsupported,
-           "{} is asked of {} of '{}', which dynamic_programming and recursive_programming do not keep; use the search "
+           "{} is set on {} of '{}', and the searches dynamic_programming and recursive_programming do not follow it; "
+           "use "
            "sharding_propagation, or leave it out",
            what, graph_.node(id).op->name, graph_.scope_of(graph_.node(id)));
     };
@@ -102,8 +103,9 @@ class Search {
     is_limited_ = is_limited_ || all.is_limited();
     const solver::Simplified smaller = solver::simplify(all.problem());
     const std::optional<solver::Found> found = solver::cheapest_within(smaller.problem, {.bytes = bytes});
-    require(found.has_value(), "what is asked of graph '{}' on mesh '{}' does not go together in any strategy",
-            graph_.name(), to_string(mesh_));
+    require(found.has_value(),
+            "no strategy for graph '{}' on mesh '{}' has everything that is asked of it; ask for less", graph_.name(),
+            to_string(mesh_));
     require(found->fits,
             "no strategy of graph '{}' over mesh '{}' fits in {} bytes on each device: the smallest needs {} for "
             "parameters, state and what the backward pass reads. Use more devices, devices with more memory, or "

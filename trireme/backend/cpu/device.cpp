@@ -106,7 +106,7 @@ class CpuDevice : public Device {
 }  // namespace
 
 std::shared_ptr<Device> make_cpu(std::string_view told) {
-  require(told.empty(), "the device 'cpu' is told nothing, not '{}'; write cpu", told);
+  require(told.empty(), "the device 'cpu' takes nothing after a colon ('{}'); write cpu", told);
   return std::make_shared<CpuDevice>();
 }
 

@@ -54,7 +54,7 @@ Blocking blocking_of(const Product& p, int threads) {
   return b;
 }
 
-// Appends runs to parts of nearly equal length, kTerms at most.
+// Appends runs to parts of nearly equal length, kPackedTerms at most.
 class TermsMaker {
  public:
   explicit TermsMaker(int64_t k) : most_((k + parts_of(k) - 1) / parts_of(k)) { terms_.parts.emplace_back(); }

@@ -93,7 +93,8 @@ std::shared_ptr<Device> make_cuda(std::string_view told) {
   int ordinal = 0;
   const char* const end = told.data() + told.size();
   const bool is_number = told.empty() || (std::from_chars(told.data(), end, ordinal).ptr == end && ordinal >= 0);
-  require(is_number, "the device 'cuda' is told '{}'; it must be the number of a GPU, as in cuda:0", told);
+  require(is_number, "the device 'cuda' does not take '{}'; after the colon stands the number of a GPU, as in cuda:0",
+          told);
   return std::make_shared<cuda::CudaDevice>(told.empty() ? cuda::gpu_of_this_rank() : ordinal);
 }
 

@@ -67,7 +67,8 @@ class DescribedDevice : public Device {
 }  // namespace
 
 std::shared_ptr<Device> make_described(std::string_view told) {
-  require(!told.empty(), "the device 'described' must be told a machine file, as in described:machines/h200x8.toml");
+  require(!told.empty(),
+          "the device 'described' needs a machine file after a colon, as in described:machines/h200x8.toml");
   const std::string file(told);
   return std::make_shared<DescribedDevice>(read_machine(file), file);
 }

@@ -47,7 +47,9 @@ std::shared_ptr<Device> make_guarded(std::string_view told) {
   uint64_t seed = 1;
   const char* const end = told.data() + told.size();
   const bool is_number = told.empty() || std::from_chars(told.data(), end, seed).ptr == end;
-  require(is_number, "the device 'guarded' is told '{}'; it must be the seed of its delays, as in guarded:7", told);
+  require(is_number,
+          "the device 'guarded' does not take '{}'; after the colon stands the seed of its delays, as in guarded:7",
+          told);
   return std::make_shared<GuardedDevice>(seed);
 }
 

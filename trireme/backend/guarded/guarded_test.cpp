@@ -135,7 +135,9 @@ TEST_F(Guarded, is_told_a_seed_or_nothing) {
     make_device("guarded:often");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.text(), "the device 'guarded' is told 'often'; it must be the seed of its delays, as in guarded:7");
+    EXPECT_EQ(
+        e.text(),
+        "the device 'guarded' does not take 'often'; after the colon stands the seed of its delays, as in guarded:7");
   }
 }
 

@@ -3,8 +3,8 @@
 //   server: 8 bytes kMagic, 32 bytes server nonce
 //   client: 32 bytes client nonce, 32 bytes HMAC(key, "client" + server nonce + client nonce)
 //   server: 32 bytes HMAC(key, "server" + server nonce + client nonce)
-// where key = HMAC(secret, kMethod): a proof made here is of no use at the job's store, and the other way round. Then
-// messages
+// where key = HMAC(secret, kMethod): a proof made here is of no use at the job's store, nor one made there here.
+// Then messages
 //   32 bytes HMAC(session key, sender + sequence number + bytes), bytes
 // where session key = HMAC(key, "session" + server nonce + client nonce). Both nonces are fresh, so a recorded
 // connection cannot be played again; sender and sequence number are in the HMAC, so no message can be repeated, left

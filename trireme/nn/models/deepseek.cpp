@@ -218,16 +218,17 @@ class DeepSeekSpec final : public ModelSpecOf<DeepSeekSpec> {
     require(c_.value_size <= c_.head_size + c_.rotary_size,
             "configuration: model.value_size = {}; it must be at most model.head_size + model.rotary_size = {}",
             c_.value_size, c_.head_size + c_.rotary_size);
-    require(c_.dense_layers <= c_.layers, "configuration: model.dense_layers = {} of model.layers = {}",
-            c_.dense_layers, c_.layers);
+    require(c_.dense_layers <= c_.layers,
+            "configuration: model.dense_layers = {}; it must be at most model.layers = {}", c_.dense_layers, c_.layers);
     if (c_.experts == 0) return;
     check_mixture(c_.experts, c_.top_k);
     const Routing& r = c_.routing;
     require(c_.experts % r.expert_nodes == 0,
             "configuration: model.experts = {} cannot lie in model.expert_nodes = {} equal parts; use a divisor",
             c_.experts, r.expert_nodes);
-    require(r.top_nodes <= r.expert_nodes, "configuration: model.top_nodes = {} of model.expert_nodes = {}",
-            r.top_nodes, r.expert_nodes);
+    require(r.top_nodes <= r.expert_nodes,
+            "configuration: model.top_nodes = {}; it must be at most model.expert_nodes = {}", r.top_nodes,
+            r.expert_nodes);
     require(c_.top_k <= c_.experts / r.expert_nodes * r.top_nodes,
             "configuration: model.top_k = {}, and model.top_nodes = {} parts have {} experts; use more of them",
             c_.top_k, r.top_nodes, c_.experts / r.expert_nodes * r.top_nodes);

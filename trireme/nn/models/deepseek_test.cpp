@@ -199,7 +199,8 @@ TEST(DeepSeek, configurations_that_cannot_be_are_refused) {
   EXPECT_THAT(error_of([](DeepSeekConfig& c) { c.value_size = 9; }),
               HasSubstr("value_size is 9; it must be at most head_size + rotary_size = 8"));
   EXPECT_THAT(error_of([](DeepSeekConfig& c) { c.key_rank = 0; }), HasSubstr("key_rank 0"));
-  EXPECT_THAT(error_of([](DeepSeekConfig& c) { c.top_k = 5; }), HasSubstr("top_k is 5 of 4 experts"));
+  EXPECT_THAT(error_of([](DeepSeekConfig& c) { c.top_k = 5; }),
+              HasSubstr("top_k is 5; it must be at most the 4 experts"));
 }
 
 }  // namespace

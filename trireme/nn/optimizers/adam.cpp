@@ -18,10 +18,10 @@ class AdamSpecOf : public OptimizerSpecOf<Self, Numbers> {
  protected:
   std::vector<Key> keys_with(std::string_view doc_of_decay) {
     auto& o = this->o_;
-    return {{"beta1", &o.beta1, "share of the gradients' running mean that a step keeps", check_share},
-            {"beta2", &o.beta2, "share of the running mean of their squares that a step keeps", check_share},
+    return {{"beta1", &o.beta1, "share of the gradients' running mean that a step keeps", check_share, "--beta1"},
+            {"beta2", &o.beta2, "share of the running mean of their squares that a step keeps", check_share, "--beta2"},
             {"eps", &o.eps, "added to the root of that mean before a step is divided by it", check_not_negative},
-            {"weight_decay", &o.weight_decay, doc_of_decay, check_not_negative}};
+            {"weight_decay", &o.weight_decay, doc_of_decay, check_not_negative, "--weight-decay"}};
   }
   void update_adam(UpdateBuilder& build, bool decoupled, const Tensor& lookups = {}) const {
     const UpdateOperands& in = build.in;

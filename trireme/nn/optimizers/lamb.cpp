@@ -13,11 +13,12 @@ class LambSpec final : public OptimizerSpecOf<LambSpec, Lamb> {
   std::string_view kind() const override { return "lamb"; }
   std::string_view title() const override { return "LAMB"; }
   std::vector<Key> keys() override {
-    return {{"beta1", &o_.beta1, "share of the gradients' running mean that a step keeps", check_share},
-            {"beta2", &o_.beta2, "share of the running mean of their squares that a step keeps", check_share},
-            {"eps", &o_.eps, "added to the root of that mean before a step is divided by it", check_not_negative},
-            {"weight_decay", &o_.weight_decay, "share of a parameter by which a step shrinks it, times the rate",
-             check_not_negative}};
+    return {
+        {"beta1", &o_.beta1, "share of the gradients' running mean that a step keeps", check_share, "--beta1"},
+        {"beta2", &o_.beta2, "share of the running mean of their squares that a step keeps", check_share, "--beta2"},
+        {"eps", &o_.eps, "added to the root of that mean before a step is divided by it", check_not_negative},
+        {"weight_decay", &o_.weight_decay, "share of a parameter by which a step shrinks it, times the rate",
+         check_not_negative, "--weight-decay"}};
   }
   void update(UpdateBuilder& build) const override {
     const UpdateOperands& in = build.in;

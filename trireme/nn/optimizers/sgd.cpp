@@ -17,9 +17,10 @@ class SgdSpec final : public OptimizerSpecOf<SgdSpec, Sgd> {
   std::vector<Key> keys() override {
     return {
         {"momentum", &o_.momentum, "share of the velocity, a running sum of gradients, that stays from step to step",
-         check_share},
+         check_share, "--momentum"},
         {"nesterov", &o_.nesterov, "true: Nesterov's momentum, which looks one step ahead along the velocity"},
-        {"weight_decay", &o_.weight_decay, "a step adds to the gradient this times the parameter", check_not_negative}};
+        {"weight_decay", &o_.weight_decay, "a step adds to the gradient this times the parameter", check_not_negative,
+         "--weight-decay"}};
   }
   void check(std::string_view where) const override {
     require(!o_.nesterov || o_.momentum > 0, "{}nesterov = true needs a momentum above 0; it is 0", where);

@@ -22,7 +22,8 @@ std::vector<TensorType> infer_part(const InferArgs& args) {
 }
 
 std::vector<TensorType> infer_join(const InferArgs& args) {
-  require(!args.in.empty() && args.in[0].shape.rank() > 0, "join: there must be parts that have rows");
+  require(!args.in.empty() && args.in[0].shape.rank() > 0,
+          "join: it takes one part or more, each with one dimension or more");
   TensorType y = args.in[0];
   for (const TensorType& part : args.in.subspan(1)) {
     TensorType alike = part;

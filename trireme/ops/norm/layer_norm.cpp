@@ -1,6 +1,5 @@
-// layer_norm: y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d], with mean[*] = sum_d x / D
-// and
-//             rstd[*] = 1 / sqrt(sum_d (x - mean)^2 / D + eps)
+// layer_norm: y[*,d] = gamma[d] (x[*,d] - mean[*]) rstd[*] + beta[d],
+//             with mean[*] = sum_d x / D and rstd[*] = 1 / sqrt(sum_d (x - mean)^2 / D + eps)
 //
 // The statistics are results (f32, or f64 for f64) so that the gradient need not take them again;
 // gamma, beta and their gradients have the same type.

@@ -1,5 +1,5 @@
-// softmax: y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v]), and log_softmax, its logarithm, over the last
-// dimension
+// softmax: y[*,v] = exp(x[*,v]) / sum_v exp(x[*,v]), and log_softmax, its logarithm,
+// over the last dimension
 //
 // Each has a gradient op that reads the result instead of the operand, so x need not be kept.
 #include <algorithm>

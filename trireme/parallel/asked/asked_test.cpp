@@ -51,7 +51,7 @@ TEST(Asked, a_schedule_is_a_name_or_a_timetable) {
   EXPECT_EQ(ScheduleSpec("gpipe").schedule().name, "gpipe");
   const Timetable timetable = make_timetable("1f1b", {.crews = 2, .micro_batches = 2});
   EXPECT_EQ(*ScheduleSpec(to_string(timetable)).given(), timetable);
-  EXPECT_THAT(written<ScheduleSpec>("2f2b"), ThrowsMessage<Error>(HasSubstr("schedule '2f2b': there is none")));
+  EXPECT_THAT(written<ScheduleSpec>("2f2b"), ThrowsMessage<Error>(HasSubstr("there is no schedule '2f2b'")));
 }
 
 TEST(StrategyJson, has_the_stages_of_a_pipeline) {

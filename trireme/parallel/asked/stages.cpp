@@ -365,10 +365,10 @@ int forward_stage(const Graph& graph, const Node& node, const ScopeStages& of_sc
   const auto asked = of_scope.find(graph.scope_of(node));
   const int stage = asked != of_scope.end() ? asked->second : std::max(operands.last, 0);
   if (operands.last <= stage) return stage;
-  fail(
-      ErrorKind::kInvalidArgument,
-      "{} is of stage {} and reads what {} of stage {} makes: a pipeline goes forward; give them stages in their order",
-      op_text(graph, node), stage, op_text(graph, graph.node(graph.value(operands.of_last).producer)), operands.last);
+  fail(ErrorKind::kInvalidArgument,
+       "{} is of stage {} and reads what {} of stage {} makes: in a pipeline values go forward only, so give them "
+       "stages in their order",
+       op_text(graph, node), stage, op_text(graph, graph.node(graph.value(operands.of_last).producer)), operands.last);
 }
 
 }  // namespace

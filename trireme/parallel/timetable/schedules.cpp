@@ -55,7 +55,7 @@ const PipelineSchedule& find_schedule(std::string_view name) {
   std::string names;
   for (const PipelineSchedule& schedule : kSchedules)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", schedule.name);
-  fail(ErrorKind::kNotFound, "schedule '{}': there is none of that name; there are {}", name, names);
+  fail(ErrorKind::kNotFound, "there is no schedule '{}'; there are {}", name, names);
 }
 
 Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
@@ -63,7 +63,7 @@ Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest reque
     request.stages_per_crew = std::max(1, schedule.stages_per_crew == 0 ? 2 : schedule.stages_per_crew);
   if (request.seq_chunks == 0) request.seq_chunks = schedule.cuts_positions ? 2 : 1;
   const auto& [crews, per_crew, micro_batches, seq_chunks] = request;
-  require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both are from 1 on",
+  require(crews >= 1 && micro_batches >= 1, "schedule '{}': {} crews and {} micro-batches; both must be 1 or more",
           schedule.name, crews, micro_batches);
   require(micro_batches >= crews,
           "schedule '{}': with {} micro-batch{} for {} crews the pipeline would never be full; give at least {} "

@@ -81,7 +81,7 @@ void parse_head(std::string_view line, Timetable& out) {
     require(key != keys.end() && equals != std::string_view::npos && given.insert(name).second,
             "timetable line 1: '{}' is not one of stages=S, micro_batches=M, seq_chunks=C, each given once", words[i]);
     const std::optional<int> value = number_in(words[i].substr(equals + 1), 1, key->most);
-    require(value.has_value(), "timetable line 1: {} is a number from 1 to {} (got '{}')", name, key->most,
+    require(value.has_value(), "timetable line 1: {} must be a number from 1 to {} (got '{}')", name, key->most,
             words[i].substr(equals + 1));
     *key->value = *value;
   }

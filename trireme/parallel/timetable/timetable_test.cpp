@@ -216,7 +216,7 @@ TEST(Timetable, text_that_is_none_is_refused_by_its_line) {
   EXPECT_THAT(problem(""), HasSubstr("there is no line 'timetable NAME"));
   EXPECT_THAT(problem("timetable x stages=2\n"), HasSubstr("line 1"));
   EXPECT_THAT(problem("timetable x stages=0 micro_batches=1\n"),
-              HasSubstr("stages is a number from 1 to 16384 (got '0')"));
+              HasSubstr("stages must be a number from 1 to 16384 (got '0')"));
   EXPECT_THAT(problem("timetable x stages=16384 micro_batches=65536\n"), HasSubstr("are more than"));
   EXPECT_THAT(problem("timetable x stages=1 micro_batches=1 colour=1\n"), HasSubstr("'colour=1' is not one of"));
   EXPECT_THAT(problem("timetable x stages=1 micro_batches=1\ncrew 1: F0.0\n"), HasSubstr("begins with 'crew 0:'"));

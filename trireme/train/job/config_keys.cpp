@@ -47,7 +47,8 @@ std::vector<Key> keys_of_run(JobConfig& c) {
       {.name = "label_smoothing",
        .target = &c.train.label_smoothing,
        .doc = "share of the target that is spread over all classes, at least 0 and below 1",
-       .check = check_share},
+       .check = check_share,
+       .flag = "--label-smoothing"},
       {.name = "sample_tokens",
        .target = &c.train.sample_tokens,
        .doc =

@@ -211,10 +211,9 @@ TEST(Config, overrides_that_cannot_be_are_refused) {
 }
 
 TEST(Config, values_out_of_range_are_refused_with_what_would_be_right) {
-  EXPECT_EQ(error_of(kText, {"train.optimizer=adamm"}),
-            "configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', 'adamw', "
-            "'lazy_adam' or 'lamb'. Did you mean "
-            "'adam'?");
+  EXPECT_THAT(error_of(kText, {"train.optimizer=adamm"}),
+              testing::AllOf(HasSubstr("configuration: train.optimizer = 'adamm'; it must be one of 'sgd', 'adam', "),
+                             HasSubstr(". Did you mean 'adam'?")));
   EXPECT_THAT(error_of(kText, {"train.batch=0"}), HasSubstr("train.batch = 0; it must be 1 or more"));
   EXPECT_THAT(error_of(kText, {"train.lr=0.0"}), HasSubstr("train.lr = 0; it must be above 0"));
   EXPECT_THAT(error_of(kText, {"train.steps=0"}), HasSubstr("neither train.steps nor train.epochs is set"));
@@ -423,7 +422,7 @@ TEST(ConfigKinds, a_table_reaches_a_model_with_its_fields_in_the_models_order) {
   EXPECT_THAT(refusal(job("['dense']")), HasSubstr("data.fields: 'dense' has no '='; it must be a name, f32 or i32"));
   EXPECT_THAT(refusal(job("['dense f16 = age']")), HasSubstr("'dense f16 = age' has the type 'f16'"));
   EXPECT_THAT(refusal(job("['dense = age, hours']")), HasSubstr("names several columns without '[' and ']'"));
-  EXPECT_THAT(refusal(job("['a = age', 'a = hours']")), HasSubstr("data.fields has a second 'a'"));
+  EXPECT_THAT(refusal(job("['a = age', 'a = hours']")), HasSubstr("data.fields has two fields named 'a'"));
   const JobConfig narrow =
       parse_config(job("['dense = [age, hours]', 'ids i32 = [region, device]', 'label i32 = bought']"), "job.toml",
                    {"model.vocabulary=6"});

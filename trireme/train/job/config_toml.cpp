@@ -108,7 +108,7 @@ const ConfigKey& find_key(const std::vector<ConfigKey>& keys, const std::string&
     if (key.name == name) return key;
   }
   if (const std::string_view why = why_no_key(name); !why.empty())
-    fail(ErrorKind::kInvalidArgument, "{}: no key '{}', and no need of one: {}; leave it out", where, name, why);
+    fail(ErrorKind::kInvalidArgument, "{}: no key '{}', and none is needed: {}; leave it out", where, name, why);
   const std::string near = meant_by(name, keys);
   fail(ErrorKind::kInvalidArgument, "{}: no key '{}'.{}", where, name,
        near.empty() ? " `trireme help config` lists the keys." : fmt::format(" Did you mean '{}'?", near));

@@ -102,7 +102,7 @@ TEST(ParallelConfig, contracts_14_2_keys_of_tiers_are_read_and_refused_by_name) 
     EXPECT_THAT(error_of([&] { with(fmt::format("{} = 1\n", other)); }),
                 HasSubstr(fmt::format("Did you mean 'parallel.{}'?", own)));
   }
-  EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }), HasSubstr("and no need of one"));
+  EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }), HasSubstr("and none is needed"));
   EXPECT_THAT(error_of([] { with("enable_aio = true\n"); }), HasSubstr("by io_uring or, where that is forbidden"));
 }
 
@@ -368,7 +368,7 @@ TEST(ParallelConfig, what_other_systems_call_a_key_is_told_by_its_name_here) {
   EXPECT_THAT(refusal("full_batch = true\n"), HasSubstr("Did you mean 'parallel.dataset'?"));
   EXPECT_THAT(refusal("enable_parallel_optimizer = true\n"), HasSubstr("Did you mean 'parallel.zero'?"));
   EXPECT_THAT(refusal("global_rank = 1\n"),
-              HasSubstr("no key 'parallel.global_rank', and no need of one: the launcher gives each rank its number"));
+              HasSubstr("no key 'parallel.global_rank', and none is needed: the launcher gives each rank its number"));
 }
 
 }  // namespace

@@ -317,7 +317,7 @@ void add_links(const JobConfig& config, int64_t ranks, Communication& out) {
   }
   if (!p.rates.empty()) {
     require(p.machine.empty(),
-            "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say what links bring; keep one",
+            "configuration: parallel.rates = '{}' and parallel.machine = '{}' both say how fast links are; keep one",
             p.rates, p.machine);
     require_file(p.rates, "configuration: parallel.rates", "name rates.toml in the folder of a run over ucx or mpi");
     out.measured = read_machine(p.rates);

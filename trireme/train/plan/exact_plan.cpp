@@ -51,7 +51,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
 }
 
 PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
-  require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
+  require(!plan.best.empty(), "plan: nothing fits, so there is no plan to write");
   const ExactWay& best = plan.best.at(chosen);
   const OuterLedger& l = plan.ledger;
   return {.ranks = ranks,

@@ -364,7 +364,7 @@ Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::sp
     invariant(unsound.empty(), "plan '{}': {}", out.plan().name, unsound.empty() ? "" : unsound.front());
   } else {
     const std::vector<std::string> unsound = check_communication(std::span<const ExecutionPlan* const>(out.plans()));
-    require(unsound.empty(), "the schedule '{}' is not one that this model can be run by: {}; use the schedule gpipe",
+    require(unsound.empty(), "this model cannot be run by the schedule '{}': {}; use the schedule gpipe",
             out.timetable->name, unsound.empty() ? "" : unsound.front());
   }
   return out;

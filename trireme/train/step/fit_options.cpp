@@ -52,16 +52,21 @@ std::vector<Key> keys_of_validation(FitOptions& fit) {
            .target = &fit.eval_batches,
            .doc = "batches in a validation; 0: all samples that are held out",
            .check = check_not_below_0,
+           .flag = "--eval-batches",
+           .of_run = true,
            .on_resume = kFree},
           {.name = "eval_batch",
            .target = &fit.eval_batch,
            .doc = "samples in a validation batch, over all ranks; 0: train.batch. Samples that are left over after "
                   "whole batches count too, with their own weight",
            .check = check_not_below_0,
+           .flag = "--eval-batch",
            .on_resume = kFree},
           {.name = "measure",
            .target = one_of(&fit.measure, kMeasures),
            .doc = "loss or accuracy: the result of a validation that train.keep_best and train.patience go by",
+           .flag = "--measure",
+           .of_run = true,
            .on_resume = kFree},
           {.name = "keep_best",
            .target = &fit.keep_best,
@@ -81,6 +86,8 @@ std::vector<Key> keys_of_validation(FitOptions& fit) {
            .target = &fit.min_improvement,
            .doc = "a validation must be better by more than this to count as an improvement",
            .check = check_not_negative,
+           .flag = "--min-improvement",
+           .of_run = true,
            .on_resume = kFree}};
 }
 
@@ -132,6 +139,8 @@ std::vector<Key> keys_of_saving(FitOptions& fit) {
               "finite; 0: all. An earlier run's files in the same folder are moved to earlier-1, -2 and so on, and are "
               "all kept",
        .check = check_not_below_0,
+       .flag = "--keep",
+       .of_run = true,
        .on_resume = kFree}};
 }
 

@@ -31,6 +31,8 @@ std::vector<Key> keys_of(Schedule& schedule) {
            .target = &schedule.final_ratio,
            .doc = "the last step's rate as a share of the peak",
            .check = check_not_negative,
+           .flag = "--final-ratio",
+           .of_run = true,
            .no_effect_with = "schedule = 'constant'"}};
 }
 

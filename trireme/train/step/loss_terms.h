@@ -1,6 +1,6 @@
-// Whether the loss of a set of samples is the mean of the losses of its parts, weighted by their samples. It is where
-// the loss is a mean of values of as many for each sample, and is not where the model's code makes a scalar of sums
-// over the batch by other ops, as a quotient of two.
+// Whether the loss of a set of samples is the mean of the losses of its parts, weighted by their samples. So it is
+// where the loss is a mean of values, equally many of each sample; it is not so where the model's code itself makes a
+// scalar of sums over the batch, such as a quotient of two sums.
 #pragma once
 
 #include <optional>

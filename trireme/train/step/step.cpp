@@ -214,11 +214,11 @@ Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<
   const std::vector<Tensor> parameters = trained_of(trace, rules, options.name);
   mark_layerwise(trace.parameters(), cut.layerwise);
   std::vector<Tensor> grads = gradients(objective, parameters);
-  require(
-      std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
-      "the loss of '{}' does not depend on any parameter{}, so there is nothing to train; make it of what the model "
-      "predicts",
-      options.name, parameters.size() < trace.parameters().size() ? " that is trained" : "");
+  require(std::any_of(grads.begin(), grads.end(), [](const Tensor& grad) { return static_cast<bool>(grad); }),
+          "the loss of '{}' does not depend on any parameter{}, so there is nothing to train; compute it from what the "
+          "model "
+          "predicts",
+          options.name, parameters.size() < trace.parameters().size() ? " that is trained" : "");
   for (size_t i = 0; cut.mesh && i < grads.size(); ++i) {
     if (grads[i]) grads[i] = sum_over_holders(grads[i], parameters[i], *cut.mesh);
   }
