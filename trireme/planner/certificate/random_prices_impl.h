@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "trireme/planner/certificate/certified_least.h"
 #include "trireme/planner/certificate/certified_problem_impl.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/outer/least_part.h"
@@ -32,6 +33,9 @@ class RandomPrices {
     model_.parameter_bytes = number(0, 500);
     model_.state_bytes = number(0, 500);
     room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
+    tiers_ = certified_tiers(model_, room_.host, room_.disk);
+    for_each_group(model_, ranks_, tiers_,
+                   [&](CertifiedGroup group) { groups_.emplace_back(group.begin(), group.end()); });
     for (const CertifiedWay& way : space()) add_tables(way.cut);
     bound_model();
   }
@@ -65,8 +69,13 @@ class RandomPrices {
     return least;
   }
 
+  using Group = std::vector<CertifiedWay>;
+  const std::vector<Group>& groups() const { return groups_; }
+  const std::vector<Tier>& tiers() const { return tiers_; }
   std::vector<CertifiedWay> space() const {
-    return certified_space(model_, ranks_, certified_tiers(model_, room_.host, room_.disk));
+    std::vector<CertifiedWay> out;
+    for (const Group& group : groups_) out.insert(out.end(), group.begin(), group.end());
+    return out;
   }
   const CertifiedModel& model() const { return model_; }
   const Runs& runs() const { return runs_; }
@@ -167,7 +176,7 @@ class RandomPrices {
 
   void add_tables(const CertifiedCut& cut) {
     const CertifiedCut most = most_of(cut), own = own_of(cut);
-    const CertifiedTable& none = add_alone(without_again(most), nullptr, 0);
+    const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
     const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
     CertifiedTable nothing;
     nothing.parts.resize(kinds_ + 2);
@@ -190,13 +199,15 @@ class RandomPrices {
     }
     bool is_refused = alone.is_refused;
     int64_t least_crossing = 0;
-    if (cut.state != Tier::kDevice) {
-      CertifiedCut nearer = cut;
-      nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
-      add_tables(nearer);
-      is_refused = is_refused || prices(nearer).is_refused;
-      if (!is_refused) raise_times(least, prices(nearer));
-      least_crossing = prices(nearer).crossing;
+    CertifiedCut nearer = cut, whole = cut;
+    nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
+    whole.kept_slices = false;
+    for (const CertifiedCut& less : {nearer, whole}) {
+      if (less == cut) continue;
+      add_tables(less);
+      is_refused = is_refused || prices(less).is_refused;
+      if (!is_refused) raise_times(least, prices(less));
+      least_crossing = std::max(least_crossing, prices(less).crossing);
     }
     prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
                                     : table_above(cut, &least, std::size(kFields)));
@@ -217,9 +228,21 @@ class RandomPrices {
     return bound_of_longer_parts(computed, problem.shape, problem.micro_batches, 0);
   }
 
+  void bound_moves(const CertifiedTable& table) {
+    if (table.is_refused || table.cut.state == Tier::kDevice) return;
+    const StageProblem problem = as_problem({.cut = table.cut}, table, runs_, room_);
+    int64_t moved = 0;
+    for (const PartPrice& part : problem.parts) moved += part.moves();
+    int64_t& fs = table.cut.state == Tier::kHost ? model_.host_fs_per_byte : model_.disk_fs_per_byte;
+    while (certified_moves_ps(table.cut, model_) > moved) --fs;
+  }
+
   // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
   void bound_model() {
     model_.arithmetic_ps = number(0, 400);
+    model_.host_fs_per_byte = number(0, 1) * number(0, 2'000);
+    model_.disk_fs_per_byte = number(0, 1) * number(0, 2'000);
+    for (const auto& [cut, table] : prices_) bound_moves(table);
     for (const CertifiedWay& way : space()) {
       if (!certified_way_divides(way) || prices(way.cut).is_refused) continue;
       constexpr int64_t kAll = int64_t{1} << 40;
@@ -240,6 +263,8 @@ class RandomPrices {
   size_t kinds_ = 1;
   int64_t ranks_ = 1, memory_ = 0;
   CertifiedRoom room_;
+  std::vector<Tier> tiers_;
+  std::vector<Group> groups_;
   std::map<CertifiedCut, CertifiedTable> alone_, prices_;
 };
 

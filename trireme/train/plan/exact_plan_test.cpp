@@ -213,13 +213,13 @@ TEST(ExactPlan, has_no_pipeline_where_its_micro_batches_depend_on_each_other) {
 struct Priced {
   explicit Priced(const PlanRequest& request)
       : setting(exact_setting(request)), ways(setting.ways(request.ranks)), tables(setting, 1) {
-    for (const OuterWay& way : ways) {
-      if (!candidate_of(way, request.ranks, setting.figures).divides) continue;
+    for (const OuterWay& way : ways.all()) {
+      if (!divides(way)) continue;
       if (auto problem = tables.problem_of(way)) problems.push_back(std::move(*problem));
     }
   }
   ExactSetting setting;
-  std::vector<OuterWay> ways;
+  OuterWays ways;
   WayTables tables;
   std::vector<StageProblem> problems;
 };

@@ -71,13 +71,20 @@ void raise_passes(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
-// With the state nearer no time is longer.
+// Of less that lies elsewhere or in slices no time is longer.
 void raise_times(PartPrices& to, const PartPrices& nearer) {
   raise_passes(to, nearer);
   for (size_t i = 0; i < to.parts.size(); ++i) {
     for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::coming, &PartPrice::going})
       to.parts[i].*field = std::max(to.parts[i].*field, nearer.parts[i].*field);
   }
+}
+
+// What all parts move, in so many copies of each.
+void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t least) {
+  int64_t moved = 0;
+  for (size_t i = 0; i < to.parts.size(); ++i) moved += copies[i] * to.parts[i].moves();
+  if (moved < least) to.parts.front().coming = to.parts.front().moves() + least - moved;
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
@@ -112,14 +119,15 @@ InnerWay with_most_rows(const InnerWay& way) {
   return out;
 }
 
-InnerWay without_again(InnerWay way) {
+InnerWay all_kept(InnerWay way) {
   way.recompute = "none";
+  way.kept_slices = false;
   return way;
 }
 
 std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
   if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
-  InnerWay out = without_again(with_most_rows(way));
+  InnerWay out = all_kept(with_most_rows(way));
   out.cp = out.ep = 1;
   out.vocabulary = false;
   return out;
@@ -138,8 +146,19 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
   if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
   InnerWay out = way;
   out.dp = kFewRanks;
+  out.kept_slices = false;
   out.state = Tier::kDevice;
   return out;
+}
+
+int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures) {
+  if (way.state == Tier::kDevice) return 0;
+  const int64_t bytes = figures.state_bytes / (way.zero > 0 ? way.ranks() : way.tp * way.ep);
+  const int64_t fs_per_byte = way.state == Tier::kHost ? figures.host_fs_per_byte : figures.disk_fs_per_byte;
+  int64_t fs = 0;
+  require(!__builtin_mul_overflow(bytes, fs_per_byte, &fs),
+          "plan: {} bytes of state take more than two hours to move by the rates of the machine", bytes);
+  return fs / 1000;
 }
 
 void raise_moved(PartPrices& to, const PartPrices& of_few) {
@@ -168,6 +187,7 @@ Way InnerWay::way() const {
           .vocabulary = vocabulary,
           .zero = zero,
           .recompute = recompute,
+          .kept_slices = kept_slices,
           .state = state};
 }
 
@@ -176,10 +196,10 @@ namespace {
 // Ways that the same programs before passes are of, where most who ask for one ask for the others soon.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {
   const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
-  if (!is_alone || (way.rows == kMostRows && way.recompute == "none")) return {way};
+  if (!is_alone || way == all_kept(with_most_rows(way))) return {way};
   std::vector<InnerWay> out;
   for (const std::string& again : recompute_choices()) {
-    if (way.rows == kMostRows && again == "none") continue;
+    if (!way.kept_slices && way.rows == kMostRows && again == "none") continue;
     out.push_back(way);
     out.back().recompute = again;
   }
@@ -194,6 +214,8 @@ struct PartPricer::Impl {
     reduced = job;
     set_keys(reduced, one_block_keys(job));
     batch = job.train.fit.batch;
+    copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
+    for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
     of_model = model_of(reduced).cuttable();
     parts.kinds.resize(static_cast<size_t>(parts.kind_count()));
     std::iota(parts.kinds.begin(), parts.kinds.end(), int64_t{0});
@@ -279,11 +301,10 @@ struct PartPricer::Impl {
     return out;
   }
 
-  // What is computed again, and what lies elsewhere, is a matter of passes: programs before them are the same, and the
-  // last ones are kept for that.
+  // What is computed again, kept in slices or lies elsewhere is a matter of passes: programs before them are the same,
+  // and the last ones are kept for that.
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
-    InnerWay before_passes = inner;
-    before_passes.recompute = "none";
+    InnerWay before_passes = all_kept(inner);
     before_passes.state = Tier::kDevice;
     const auto known = std::ranges::find(begun, std::pair(before_passes, micro_batches), &Kept::first);
     if (known != begun.end()) return known->second;
@@ -343,6 +364,7 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
+  std::vector<int64_t> copies;  // of each part, in the whole model
   int64_t batch = 1;                                        // of the whole job
   std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
@@ -430,7 +452,7 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
       part.sync = std::max<int64_t>(0, part.sync);
     }
   }
-  const InnerWay without = without_again(most);
+  const InnerWay without = all_kept(most);
   if (out && key != most) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
   }
@@ -447,9 +469,8 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
   const auto found = prices_.find(way);
   if (found != prices_.end()) return found->second;
-  InnerWay sliced = way;
+  InnerWay sliced = all_kept(way);
   sliced.rows = 1;
-  sliced.recompute = "none";
   const auto& least = alone(way);
   std::optional<PartPrices> out = least;
   if (out) {
@@ -461,11 +482,15 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
-    if (way.state != Tier::kDevice) {
-      InnerWay nearer = way;
-      nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
-      if (const auto& least_times = prices(nearer)) raise_times(*out, *least_times);
+    InnerWay nearer = way;
+    nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+    InnerWay whole = way;
+    whole.kept_slices = false;
+    for (const InnerWay& less : {nearer, whole}) {
+      if (less == way) continue;
+      if (const auto& least_times = prices(less)) raise_times(*out, *least_times);
     }
+    raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }
   return prices_.emplace(way, std::move(out)).first->second;
