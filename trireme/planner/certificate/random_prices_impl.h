@@ -33,11 +33,10 @@ class RandomPrices {
     model_.parameter_bytes = number(0, 500);
     model_.state_bytes = number(0, 500);
     room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
-    tiers_ = certified_tiers(model_, room_.host, room_.disk);
-    for_each_group(model_, ranks_, tiers_,
-                   [&](CertifiedGroup group) { groups_.emplace_back(group.begin(), group.end()); });
+    find_groups();
     for (const CertifiedWay& way : space()) add_tables(way.cut);
     bound_model();
+    find_groups();  // without state nothing lies elsewhere
   }
 
   int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
@@ -83,6 +82,13 @@ class RandomPrices {
   const CertifiedRoom& room() const { return room_; }
 
  protected:
+  void find_groups() {
+    tiers_ = certified_tiers(model_, room_.host, room_.disk);
+    groups_.clear();
+    for_each_group(model_, ranks_, tiers_,
+                   [&](CertifiedGroup group) { groups_.emplace_back(group.begin(), group.end()); });
+  }
+
   void draw_runs() {
     int64_t kinds = 0;
     for (int64_t left = model_.layers; left > 0; left -= runs_.back().blocks) {

@@ -49,6 +49,7 @@ class OuterSearch {
   // Every way that is after none.
   void begin() {
     waits_.assign(candidates_.size() * variants_.count(), 0);
+    std::vector<size_t> first;
     for (size_t c = 0; c < candidates_.size(); ++c) {
       const auto ways = static_cast<int64_t>(std::popcount(candidates_[c].variants));
       out_.ledger.ways += ways;
@@ -61,12 +62,10 @@ class OuterSearch {
         uint8_t& waits = waits_[c * variants_.count() + v];
         for (const size_t before : variants_.after[v]) waits += has(c, before) ? 1 : 0;
         out_.ledger.needless += waits > 0 ? 1 : 0;  // so far
+        if (waits == 0) first.push_back(c * variants_.count() + v);
       }
     }
-    for (size_t way = 0; way < waits_.size(); ++way) {
-      const size_t c = way / variants_.count();
-      if (candidates_[c].divides && has(c, way % variants_.count()) && waits_[way] == 0) admit(0, way);
-    }
+    for (const size_t way : first) admit(0, way);  // which frees others
   }
 
   bool has(size_t candidate, size_t variant) const { return (candidates_[candidate].variants >> variant & 1) != 0; }

@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/planner/outer/least_part.h"
@@ -193,13 +194,15 @@ Way InnerWay::way() const {
 
 namespace {
 
-// Ways that the same programs before passes are of, where most who ask for one ask for the others soon.
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
+// that compute all again.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {
+  const std::vector<std::string> choices = recompute_choices();
   const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
-  if (!is_alone || way == all_kept(with_most_rows(way))) return {way};
+  if (!is_alone || way.recompute == choices.back() || way == all_kept(with_most_rows(way))) return {way};
   std::vector<InnerWay> out;
-  for (const std::string& again : recompute_choices()) {
-    if (!way.kept_slices && way.rows == kMostRows && again == "none") continue;
+  for (const std::string& again : choices) {
+    if (again == choices.back() || (!way.kept_slices && way.rows == kMostRows && again == "none")) continue;
     out.push_back(way);
     out.back().recompute = again;
   }
@@ -213,6 +216,10 @@ struct PartPricer::Impl {
       : parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
     set_keys(reduced, one_block_keys(job));
+    if (!job.parallel.machine.empty()) {  // which is read once
+      machine = read_machine(job.parallel.machine);
+      reduced.parallel.machine.clear();
+    }
     batch = job.train.fit.batch;
     copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
     for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
@@ -257,6 +264,7 @@ struct PartPricer::Impl {
     const int64_t ranks = crews() * inner.ranks();
     auto model = make_model(job);
     Assembly assembly = assembly_of(job, *model, ranks);
+    if (machine) assembly.options.parallel.communication.machine = machine;
     assembly.options.parallel.pipeline.schedule = to_string(timetable(Turns::kAllForward, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
@@ -306,8 +314,10 @@ struct PartPricer::Impl {
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = all_kept(inner);
     before_passes.state = Tier::kDevice;
-    const auto known = std::ranges::find(begun, std::pair(before_passes, micro_batches), &Kept::first);
-    if (known != begun.end()) return known->second;
+    const bool is_alone = inner.dp == 1 && inner.zero == 0;
+    std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
+    const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
+    if (known != kept.end()) return known->second;
     JobGraphs graphs = graphs_of(job.assembly, job.ranks);
     const CompileOptions options = options_of(job.assembly, graphs.parallel, job.ranks);
     Begun out{crew_programs(std::move(graphs.step), options), std::move(graphs.parallel)};
@@ -315,10 +325,10 @@ struct PartPricer::Impl {
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
     out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
     out.programs.whole.partitioned = Program();
-    if (inner.dp > 1 || inner.zero > 0) return out;  // these are compiled without what is computed again
-    constexpr size_t kMostKept = 4;
-    if (begun.size() == kMostKept) begun.pop_front();
-    begun.emplace_back(std::pair(before_passes, micro_batches), out);
+    // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
+    const size_t most_kept = is_alone ? 16 : 2;
+    if (kept.size() == most_kept) kept.pop_front();
+    kept.emplace_back(std::pair(before_passes, micro_batches), out);
     return out;
   }
 
@@ -364,11 +374,12 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
-  std::vector<int64_t> copies;  // of each part, in the whole model
+  std::vector<int64_t> copies;                              // of each part, in the whole model
   int64_t batch = 1;                                        // of the whole job
   std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
-  std::deque<Kept> begun;
+  std::deque<Kept> begun, begun_of_several;
+  std::optional<Machine> machine;
 };
 
 bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
