@@ -88,13 +88,14 @@ TEST(PlanSlices, the_best_is_the_best_of_all_ways_priced_one_by_one) {
     EXPECT_NO_THROW(verify_certificate(parse_certificate(to_string(certificate))));
     EXPECT_NO_THROW(CertifiedJob(request).check(certificate));
   }
-  EXPECT_GT(sliced, 1);
+  EXPECT_GT(sliced, 0);
   EXPECT_GT(whole, 1);
   EXPECT_GT(none, 1);
 }
 
 // One price: what slices add to what ranks exchange is, in integers, what they add to it in the compiled program.
 TEST(PlanSlices, what_they_move_by_the_tables_is_what_they_move_in_the_compiled_program) {
+  int differ = 0;  // all but sp with all computed again, which leaves nothing to slice
   for (const bool sp : {false, true}) {
     for (const char* const recompute : {"none", "selective", "full"}) {
       PlanRequest request = request_for(
@@ -121,9 +122,10 @@ TEST(PlanSlices, what_they_move_by_the_tables_is_what_they_move_in_the_compiled_
           if (is_communication(def_of(compiled.program().graph.nodes()[i]))) in_program += prices[i];
         }
         if (kept_slices) {
-          EXPECT_GT(moved, moved_whole);
+          EXPECT_GE(moved, moved_whole);
+          differ += moved > moved_whole && kept < kept_whole ? 1 : 0;
           EXPECT_EQ(moved - moved_whole, in_program - in_whole_program);
-          EXPECT_LT(kept, kept_whole);
+          EXPECT_LE(kept, kept_whole);
         }
         in_whole_program = in_program;
         moved_whole = moved;
@@ -131,6 +133,7 @@ TEST(PlanSlices, what_they_move_by_the_tables_is_what_they_move_in_the_compiled_
       }
     }
   }
+  EXPECT_EQ(differ, 5);
 }
 
 // The most memory with which nothing fits while all that is kept lies whole.
