@@ -112,8 +112,8 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   for (const int64_t count :
        {sum.do_not_divide, sum.memory_least, sum.bound, sum.slower, sum.memory, sum.needless, sum.solved})
     EXPECT_GT(count, 200);
-  EXPECT_GT(elsewhere, 10);
-  EXPECT_GT(slices, 10);
+  EXPECT_GT(elsewhere, 2);
+  EXPECT_GT(slices, 2);
 }
 
 // A plan that is slower than another one cannot be proven, however its certificate is written.
