@@ -299,7 +299,7 @@ void add_plan(CLI::App& app, Action& chosen) {
           "--most-jobs", args->most_jobs,
           "Of the exact search: jobs of a block that it compiles before it is stopped, at once where so many would not "
           "price each way to cut a stage; then it prices the ways that are likely the fastest, and shows the best of "
-          "them with what is proven so far; 0: it goes on until all is proven. Not of --advise, which has no limit")
+          "them with what is proven so far; 0: it goes on until all is proven. With --advise of each of its searches")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   command->add_option(

@@ -39,6 +39,7 @@ struct CertifiedCut {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
+  bool kept_slices = false;    // what is kept for the backward pass lies in slices on ranks of tp
   Tier state = Tier::kDevice;  // where the optimizer's state lies
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };
@@ -87,6 +88,8 @@ struct CertifiedModel {
   int64_t joined = 0;      // 1: micro-batches depend on each other, so that no pipeline runs them in turn
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
+  // What a byte of state takes at least, in femtoseconds, to come from where it lies or to go back.
+  int64_t host_fs_per_byte = 0, disk_fs_per_byte = 0;
   friend bool operator==(const CertifiedModel&, const CertifiedModel&) = default;
 };
 

@@ -38,7 +38,7 @@ inline constexpr std::array kCertifiedPartFields{&CertifiedPart::forward,
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;
 
-inline constexpr CertifiedNames<CertifiedModel, 12> kCertifiedModelNames{
+inline constexpr CertifiedNames<CertifiedModel, 14> kCertifiedModelNames{
     {{"layers", &CertifiedModel::layers},
      {"heads", &CertifiedModel::heads},
      {"experts", &CertifiedModel::experts},
@@ -50,7 +50,9 @@ inline constexpr CertifiedNames<CertifiedModel, 12> kCertifiedModelNames{
      {"joined", &CertifiedModel::joined},
      {"parameter_bytes", &CertifiedModel::parameter_bytes},
      {"state_bytes", &CertifiedModel::state_bytes},
-     {"arithmetic_ps", &CertifiedModel::arithmetic_ps}}};
+     {"arithmetic_ps", &CertifiedModel::arithmetic_ps},
+     {"host_fs_per_byte", &CertifiedModel::host_fs_per_byte},
+     {"disk_fs_per_byte", &CertifiedModel::disk_fs_per_byte}}};
 
 inline constexpr CertifiedNames<CertifiedLedger, 8> kCertifiedLedgerNames{
     {{"ways", &CertifiedLedger::ways},

@@ -45,14 +45,15 @@ CertifiedCut certified_most_rows(CertifiedCut cut) {
   return certified_alone(std::move(cut));
 }
 
-CertifiedCut certified_without_again(CertifiedCut cut) {
+CertifiedCut certified_all_kept(CertifiedCut cut) {
   cut.recompute = "none";
+  cut.kept_slices = false;
   return cut;
 }
 
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut) {
   if (cut.cp * cut.ep == 1 && !cut.vocabulary) return std::nullopt;
-  cut = certified_without_again(certified_most_rows(std::move(cut)));
+  cut = certified_all_kept(certified_most_rows(std::move(cut)));
   cut.cp = 1;
   cut.ep = 1;
   cut.vocabulary = false;
@@ -77,6 +78,7 @@ std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
   constexpr int64_t kFew = 8;
   if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;
   cut.dp = kFew;
+  cut.kept_slices = false;
   cut.state = Tier::kDevice;
   return cut;
 }
@@ -92,7 +94,7 @@ CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few) {
 CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model) {
   CertifiedTable out{.cut = cut};
   out.parts.resize(alone.parts.size());
-  const bool is_whole = cut.rows == alone.cut.rows && cut.recompute == alone.cut.recompute && cut.zero == 0;
+  const bool is_whole = certified_alone(cut) == alone.cut && cut.zero == 0;
   for (size_t part = 0; part < alone.parts.size(); ++part) {
     for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
       const auto field = kCertifiedPartFields[i];
@@ -110,15 +112,34 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
   return out;
 }
 
+int64_t certified_moves_ps(const CertifiedCut& cut, const CertifiedModel& model) {
+  if (cut.state == Tier::kDevice) return 0;
+  int64_t pieces = exact_product(cut.tp, cut.ep);  // each of which some rank of a crew has
+  if (cut.zero > 0) pieces = exact_product(pieces, exact_product(cut.cp, cut.dp));
+  const int64_t fs = cut.state == Tier::kDisk ? model.disk_fs_per_byte : model.host_fs_per_byte;
+  return exact_product(model.state_bytes / pieces, fs) / 1000;
+}
+
+void check_moves(const CertifiedTable& table, const std::vector<CertifiedRun>& runs, const CertifiedModel& model) {
+  if (table.is_refused || table.cut.state == Tier::kDevice) return;
+  const auto moves = [&](size_t part) { return std::max(table.parts[part].coming, table.parts[part].going); };
+  int64_t all = exact_sum(moves(0), moves(table.parts.size() - 1));
+  for (const CertifiedRun& run : runs)
+    all = exact_sum(all, exact_product(moves(static_cast<size_t>(run.kind) + 1), run.blocks));
+  require(all >= certified_moves_ps(table.cut, model),
+          "certificate: by a table with dp={} the optimizer's state on the {} moves in {} ps, less than its bytes take",
+          table.cut.dp, to_string(table.cut.state), all);
+}
+
 void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
   for (size_t part = 0; part < least.parts.size(); ++part) {
     for (const auto field : kCertifiedPartFields) {
       const CertifiedCut& cut = table.cut;
       require(table.parts[part].*field >= least.parts[part].*field,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
-              "state={} are less than the ones that they are bounded by",
+              "kept_slices={} state={} are less than the ones that they are bounded by",
               cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,
-              to_string(cut.state));
+              cut.kept_slices ? 1 : 0, to_string(cut.state));
     }
   }
 }

@@ -39,8 +39,8 @@ int64_t CertifiedPrice::of_all(Value value) const {
 
 // The slowest crew takes its share of all parts, or the longest part.
 template <class Value>
-int64_t CertifiedPrice::share_of_crew(Value value) const {
-  int64_t out = exact_sum(of_all(value), way_.pp - 1) / way_.pp;
+int64_t CertifiedPrice::share_of_crew(Value value, int64_t more) const {
+  int64_t out = exact_sum(exact_sum(of_all(value), more), way_.pp - 1) / way_.pp;
   for (const CertifiedPart& part : table_.parts) out = std::max(out, value(part));
   return out;
 }
@@ -237,12 +237,12 @@ int64_t CertifiedPrice::share_of_passes() const {
 // Longer weight gradients fill idle crews. As long as all stages have room below the slowest one they cost nothing; so
 // that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
 // least pp micro-batches, and fills (pp - 1) * d / pp.
-int64_t CertifiedPrice::least_of_longer_passes() const {
+int64_t CertifiedPrice::least_of_longer_passes(int64_t more) const {
   const int64_t slowest = share_of_crew(pass_of);
   const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
   const int64_t waits = way_.schedule == "zb-h1" ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : fill();
   return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits),
-                   exact_sum(crossings(), share_of_crew(once_of)));
+                   exact_sum(crossings(), share_of_crew(once_of, more)));
 }
 
 // Stages of as many parts, or one more, the first and the last part of all counted as one or not.

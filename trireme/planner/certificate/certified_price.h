@@ -31,8 +31,9 @@ class CertifiedPrice {
 
   // No cut takes less, whatever memory there is: the slowest crew has its share of all passes at least.
   int64_t least_of_cuts() const;
-  // The same for every table whose passes are these or longer.
-  int64_t least_of_longer_passes() const;
+  // The same for every table whose passes are these or longer; what crews do once takes `more` in all on top of this
+  // table's.
+  int64_t least_of_longer_passes(int64_t more = 0) const;
 
   // Of all passes of a micro-batch, what a crew takes on average.
   int64_t share_of_passes() const;
@@ -54,7 +55,7 @@ class CertifiedPrice {
   template <class Value>
   int64_t of_all(Value value) const;
   template <class Value>
-  int64_t share_of_crew(Value value) const;
+  int64_t share_of_crew(Value value, int64_t more = 0) const;
 
   // Of a crew that has this stage alone.
   int64_t bytes_of_stage(int64_t stage, const Sum& sum) const;

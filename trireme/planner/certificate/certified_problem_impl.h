@@ -82,6 +82,7 @@ inline bool is_more_than_few(const CertifiedCut& cut) {
 }
 inline CertifiedCut few_of(CertifiedCut cut) {
   cut.dp = 8;
+  cut.kept_slices = false;
   cut.state = Tier::kDevice;
   return cut;
 }
@@ -91,6 +92,7 @@ inline bool is_more_than_tp(const CertifiedCut& cut) {
 inline CertifiedCut tp_of(CertifiedCut cut) {
   cut = most_of(std::move(cut));
   cut.recompute = "none";
+  cut.kept_slices = false;
   cut.cp = cut.ep = 1;
   cut.vocabulary = false;
   return cut;
@@ -101,8 +103,9 @@ inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
       table.parts[part].*field = std::max(table.parts[part].*field, few.parts[part].*field);
   }
 }
-inline CertifiedCut without_again(CertifiedCut cut) {
+inline CertifiedCut all_kept(CertifiedCut cut) {
   cut.recompute = "none";
+  cut.kept_slices = false;
   return cut;
 }
 

@@ -26,15 +26,15 @@ std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
 
 class SpaceOf {
  public:
-  SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers)
-      : model_(model), ranks_(ranks), tiers_(tiers) {}
+  SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers,
+          const std::function<void(CertifiedGroup)>& look)
+      : model_(model), ranks_(ranks), tiers_(tiers), look_(look) {}
 
-  std::vector<CertifiedWay> all() {
+  void look_at_all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
       if (model_.heads > 0 && model_.heads % tp != 0) continue;
       for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) add(tp, pp);
     }
-    return std::move(out_);
   }
 
  private:
@@ -99,26 +99,44 @@ class SpaceOf {
     for (way.cut.zero = 0; way.cut.zero <= (has_copies ? 3 : 0); ++way.cut.zero) {
       for (const char* const recompute : kCertifiedRecompute) {
         way.cut.recompute = recompute;
-        way.cut.state = Tier::kDevice;
-        out_.push_back(way);
-        for (const Tier tier : tiers_) {
-          way.cut.state = tier;
-          out_.push_back(way);
-        }
+        look_at_group(way);
       }
     }
+  }
+
+  void look_at_group(const CertifiedWay& way) {
+    group_.assign((way.cut.tp > 1 ? 2 : 1) * (1 + tiers_.size()), way);
+    size_t at = 0;
+    for (size_t tier = 0; tier <= tiers_.size(); ++tier) {
+      for (int64_t slices = 0; slices <= (way.cut.tp > 1 ? 1 : 0); ++slices, ++at) {
+        group_[at].cut.kept_slices = slices == 1;
+        if (tier > 0) group_[at].cut.state = tiers_[tier - 1];
+      }
+    }
+    look_(group_);
   }
 
   const CertifiedModel& model_;
   int64_t ranks_;
   const std::vector<Tier>& tiers_;
-  std::vector<CertifiedWay> out_;
+  const std::function<void(CertifiedGroup)>& look_;
+  std::vector<CertifiedWay> group_;
 };
 
 }  // namespace
 
-std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers) {
-  return SpaceOf(model, ranks, tiers).all();
+void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers,
+                    const std::function<void(CertifiedGroup)>& look) {
+  SpaceOf(model, ranks, tiers, look).look_at_all();
+}
+
+bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<Tier>& tiers) {
+  if (less.cut.state == more.cut.state) return !less.cut.kept_slices && more.cut.kept_slices;
+  if (less.cut.kept_slices != more.cut.kept_slices) return false;
+  for (size_t i = 0; i < tiers.size(); ++i) {
+    if (tiers[i] == more.cut.state) return less.cut.state == (i == 0 ? Tier::kDevice : tiers[i - 1]);
+  }
+  return false;
 }
 
 std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes) {
@@ -130,10 +148,9 @@ std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_byte
 }
 
 std::string certified_space_text() {
-  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, the "
-         "optimizer's "
-         "state on the device, the host or the disk, 1f1b, "
-         "zb-h1 and zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
+  return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, what "
+         "is kept whole or in slices, the optimizer's state on the device, the host or the disk, 1f1b, zb-h1 and "
+         "zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
          "even cuts";
 }
 

@@ -1,16 +1,22 @@
 // The ways that a certificate speaks of, counted by the verifier itself, and what is known of each without any table.
 #pragma once
 
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
 
 namespace trireme {
 
-// Of the ways whose batch does not divide there is one for each choice of axes and pp, of 0 micro-batches. Of each way
-// with the optimizer's state on the device those follow that have it on one of `tiers` instead.
-std::vector<CertifiedWay> certified_space(const CertifiedModel& model, int64_t ranks,
-                                          const std::vector<Tier>& tiers = {});
+// Calls `look` with each group of ways that differ in `kept_slices` and `state` alone: the first has neither, and each
+// comes after those that have less of them. The state lies on the device, or on one of `tiers`. Of the ways whose batch
+// does not divide there is one group for each choice of axes and pp, of 0 micro-batches.
+using CertifiedGroup = std::span<const CertifiedWay>;
+void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers,
+                    const std::function<void(CertifiedGroup)>& look);
+// Whether the second has just one thing more than the first, of a group.
+bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<Tier>& tiers);
 // Those beside the device that there are, in the order in which they are looked at.
 std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes);
 // In words, for people.

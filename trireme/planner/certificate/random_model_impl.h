@@ -14,23 +14,23 @@ class RandomModel : public RandomPrices {
  public:
   using RandomPrices::RandomPrices;
 
-  // Steps of the ways that are to be looked at and fit: with the state elsewhere those that are too large with it
-  // nearer, or would be faster by a cut that is.
+  // Steps of the ways that are to be looked at and fit: of those with the state elsewhere, or what is kept in slices,
+  // the ones that are too large with one thing less of that, or would be faster by a cut that is.
   std::vector<int64_t> all_steps() const {
     constexpr int64_t kAll = int64_t{1} << 40;
     std::vector<int64_t> out;
-    bool is_needed = true;
-    for (const CertifiedWay& way : space()) {
-      if (way.cut.state == Tier::kDevice) is_needed = true;
-      const bool can_be = certified_way_divides(way) && !prices(way.cut).is_refused &&
-                          !(alone(own_of(way.cut)).is_joined && way.pp > 1);
-      if (!is_needed || !can_be) {
-        is_needed = false;
-        continue;
+    for (const Group& group : groups_) {
+      std::vector<char> frees(group.size(), 0);  // those with one thing more
+      for (size_t i = 0; i < group.size(); ++i) {
+        const CertifiedWay& way = group[i];
+        bool is_needed = certified_way_divides(way) && !prices(way.cut).is_refused &&
+                         !(alone(own_of(way.cut)).is_joined && way.pp > 1);
+        for (size_t k = 0; k < i; ++k) is_needed = is_needed && (frees[k] != 0 || !has_one_less(group[k], way));
+        if (!is_needed) continue;
+        const int64_t least = least_of(way, room_);
+        if (least >= 0) out.push_back(least);
+        frees[i] = least < 0 || least_of(way, {kAll, kAll, kAll}) < least ? 1 : 0;
       }
-      const int64_t least = least_of(way, room_);
-      if (least >= 0) out.push_back(least);
-      is_needed = least < 0 || least_of(way, {kAll, kAll, kAll}) < least;
     }
     std::ranges::sort(out);
     return out;
@@ -38,14 +38,22 @@ class RandomModel : public RandomPrices {
 
   // Of what a search finds.
   Certificate certificate(size_t top) {
-    const std::vector<CertifiedWay> ways = space();
+    // With and without slices of what is kept, in each tier.
+    const size_t count = 2 * (1 + tiers_.size());
+    OuterVariants variants{.after = {}};
+    for (size_t v = 0; v < count; ++v) {
+      std::vector<size_t>& after = variants.after.emplace_back();
+      if (v % 2 == 1) after.push_back(v - 1);
+      if (v >= 2) after.push_back(v - 2);
+    }
     std::vector<OuterCandidate> candidates;
-    for (const CertifiedWay& way : ways) {
-      const bool divides = certified_way_divides(way);
+    std::vector<CertifiedWay> ways;  // by their numbers
+    for (const Group& group : groups_) {
+      const bool divides = certified_way_divides(group.front()), has_slices = group.size() == count;
       candidates.push_back({.divides = divides,
-                            .least_bytes = certified_least_bytes(way, model_, ranks_),
-                            .bound_ps = divides ? certified_arithmetic_ps(way, model_) : 0});
-      if (way.cut.state != Tier::kDevice) candidates.back().after = candidates.size() - 2;
+                            .variants = has_slices ? (1U << count) - 1 : 0x15U & ((1U << count) - 1),
+                            .bound_ps = divides ? certified_arithmetic_ps(group.front(), model_) : 0});
+      for (size_t v = 0; v < count; ++v) ways.push_back(group[has_slices ? v : v / 2]);
     }
     std::map<CertifiedCut, CertifiedTable> asked_alone, asked_prices;
     using Kind = OuterAnswer::Kind;
@@ -54,7 +62,7 @@ class RandomModel : public RandomPrices {
       asked_alone.emplace(known, table);
       if (table.is_refused) return {.kind = known == own_of(ways[i].cut) ? Kind::kRefused : Kind::kBound};
       const StageProblem least = as_problem(ways[i], least_of(table, ways[i].cut), runs_, room_);
-      if (!of_memory) return {.bound_ps = bound_of_longer_parts(least)};
+      if (!of_memory) return {.bound_ps = bound_with_moves(ways[i], least)};
       return {.kind = some_cut_fits(least) ? Kind::kBound : Kind::kTooLarge};
     };
     const auto joined = [&](size_t i) -> OuterAnswer {
@@ -71,7 +79,7 @@ class RandomModel : public RandomPrices {
     const auto by = [&](auto known, bool of_memory) {
       return [&, known, of_memory](size_t i) { return answer(i, known(ways[i].cut), of_memory); };
     };
-    const auto none = [](const CertifiedCut& cut) { return without_again(most_of(cut)); };
+    const auto none = [](const CertifiedCut& cut) { return all_kept(most_of(cut)); };
     const auto by_few = [&](size_t i) -> OuterAnswer {
       const CertifiedCut& cut = ways[i].cut;
       if (!is_more_than_few(cut)) return {};
@@ -80,7 +88,7 @@ class RandomModel : public RandomPrices {
       if (few.is_refused) return {};
       CertifiedTable least = least_of(alone(own_of(cut)), cut);
       raise_moved_of(least, few);
-      return {.bound_ps = bound_of_longer_parts(as_problem(ways[i], least, runs_, room_))};
+      return {.bound_ps = bound_with_moves(ways[i], as_problem(ways[i], least, runs_, room_))};
     };
     const auto by_tp = [&](size_t i) -> OuterAnswer {
       const CertifiedCut& cut = ways[i].cut;
@@ -89,16 +97,19 @@ class RandomModel : public RandomPrices {
       asked_alone.emplace(table.cut, table);
       if (table.is_refused) return {};
       const StageProblem least = as_problem(ways[i], least_of_tp(table, cut), runs_, room_);
-      const int64_t bound = bound_of_longer_parts(least);
+      const int64_t bound = bound_with_moves(ways[i], least);
       if (cut.ep == 1) return {.bound_ps = bound};
       int64_t moved = 0;
       for (const PartPrice& part : least.parts) moved += part.pass();
-      return {.bound_ps = std::max(bound, candidates[i].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
+      return {.bound_ps =
+                  std::max(bound, candidates[i / count].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
     };
-    const OuterResult found = search_outer(candidates, memory_, top,
-                                           {.bounds = {by_tp, by(none, false), by(most_of, false), by(most_of, true),
-                                                       joined, by(own_of, false), by(own_of, true), by_few},
-                                            .problem = problem});
+    const OuterResult found =
+        search_outer(candidates, variants, memory_, top,
+                     {.least_bytes = [&](size_t i) { return certified_least_bytes(ways[i], model_, ranks_); },
+                      .bounds = {by_tp, by(none, false), by(most_of, false), by(most_of, true), joined,
+                                 by(own_of, false), by(own_of, true), by_few},
+                      .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",
                     .machine_hash = "fedcba9876543210",
@@ -116,12 +127,28 @@ class RandomModel : public RandomPrices {
     const OuterLedger& l = found.ledger;
     out.ledger = {l.ways, l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless, l.solved};
     for (const SolvedWay& way : found.best) {
-      const StageProblem solved = *problem(way.candidate);
-      out.best.push_back({ways[way.candidate], way.begins, way.price.total, bytes_of_crews(solved, way.begins)});
+      const StageProblem solved = *problem(way.way);
+      out.best.push_back({ways[way.way], way.begins, way.price.total, bytes_of_crews(solved, way.begins)});
     }
     for (auto& [cut, table] : asked_alone) out.alone.push_back(table);
     for (auto& [cut, table] : asked_prices) out.prices.push_back(table);
     return out;
+  }
+
+ private:
+  int64_t bound_with_moves(const CertifiedWay& way, const StageProblem& least) const {
+    PartTotals totals;
+    for (const PartPrice& part : least.parts) totals.add(part, 1);
+    totals.once += certified_moves_ps(way.cut, model_);
+    return bound_of_longer_parts(totals, least.shape, least.micro_batches, least.crossing);
+  }
+  bool has_one_less(const CertifiedWay& less, const CertifiedWay& more) const {
+    const auto tier = [&](const CertifiedWay& way) {
+      return std::ranges::find(tiers_, way.cut.state) - tiers_.begin();
+    };
+    const auto steps = [&](const CertifiedWay& way) { return way.cut.state == Tier::kDevice ? 0 : tier(way) + 1; };
+    const auto slices = static_cast<int64_t>(more.cut.kept_slices) - static_cast<int64_t>(less.cut.kept_slices);
+    return slices >= 0 && slices + steps(more) - steps(less) == 1 && steps(more) >= steps(less);
   }
 };
 

@@ -3,40 +3,22 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
 
+#include "trireme/planner/certificate/certified_least.h"
 #include "trireme/planner/certificate/certified_problem_impl.h"
-#include "trireme/planner/certificate/certified_space.h"
+#include "trireme/planner/certificate/random_space_impl.h"
 #include "trireme/planner/outer/least_part.h"
 
 namespace trireme::verify_certificate_test {
 
 // Whether a search asks for them or not.
-class RandomPrices {
+class RandomPrices : public RandomSpace {
  public:
-  explicit RandomPrices(uint64_t seed) : random_(seed) {
-    model_ = {.layers = number(1, 6),
-              .heads = number(0, 2) * 2,
-              .experts = number(0, 3) == 0 ? 2 : 0,
-              .weights = number(0, 3) > 0 ? 1 : 0,
-              .positions = number(0, 1),
-              .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,
-              .sequence = number(1, 3) * 1024,
-              .batch = number(1, 12),
-              .joined = number(0, 9) == 0 ? 1 : 0};
-    draw_runs();
-    ranks_ = std::vector<int64_t>{1, 2, 3, 4, 6, 8, 16}[static_cast<size_t>(number(0, 6))];
-    if (ranks_ == 16) model_.batch = 16 * number(1, 3);
-    memory_ = number(0, 3) == 0 ? number(10, 100) : number(100, 400);
-    // So few that a smaller sum makes no larger share.
-    model_.parameter_bytes = number(0, 500);
-    model_.state_bytes = number(0, 500);
-    room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
+  explicit RandomPrices(uint64_t seed) : RandomSpace(seed) {
     for (const CertifiedWay& way : space()) add_tables(way.cut);
     bound_model();
+    find_groups();  // without state nothing lies elsewhere
   }
-
-  int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
 
   const CertifiedTable& alone(const CertifiedCut& cut) const { return alone_.at(cut); }
   const CertifiedTable& prices(const CertifiedCut& cut) const { return prices_.at(cut); }
@@ -65,26 +47,7 @@ class RandomPrices {
     return least;
   }
 
-  std::vector<CertifiedWay> space() const {
-    return certified_space(model_, ranks_, certified_tiers(model_, room_.host, room_.disk));
-  }
-  const CertifiedModel& model() const { return model_; }
-  const Runs& runs() const { return runs_; }
-  int64_t ranks() const { return ranks_; }
-  const CertifiedRoom& room() const { return room_; }
-
  protected:
-  void draw_runs() {
-    int64_t kinds = 0;
-    for (int64_t left = model_.layers; left > 0; left -= runs_.back().blocks) {
-      int64_t kind = number(0, std::min<int64_t>(kinds, 2));
-      if (!runs_.empty() && kind == runs_.back().kind) kind = kinds++;
-      kinds = std::max(kinds, kind + 1);
-      runs_.push_back({.kind = kind, .blocks = number(0, 1) == 0 ? left : number(1, left)});
-    }
-    kinds_ = static_cast<size_t>(kinds);
-  }
-
   void fill(CertifiedPart& part, size_t from, size_t end, int64_t most) {
     for (size_t i = from; i < end; ++i) part.*kFields[i].first = number(0, 3) == 0 ? 0 : number(0, most);
   }
@@ -167,7 +130,7 @@ class RandomPrices {
 
   void add_tables(const CertifiedCut& cut) {
     const CertifiedCut most = most_of(cut), own = own_of(cut);
-    const CertifiedTable& none = add_alone(without_again(most), nullptr, 0);
+    const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
     const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
     CertifiedTable nothing;
     nothing.parts.resize(kinds_ + 2);
@@ -190,13 +153,15 @@ class RandomPrices {
     }
     bool is_refused = alone.is_refused;
     int64_t least_crossing = 0;
-    if (cut.state != Tier::kDevice) {
-      CertifiedCut nearer = cut;
-      nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
-      add_tables(nearer);
-      is_refused = is_refused || prices(nearer).is_refused;
-      if (!is_refused) raise_times(least, prices(nearer));
-      least_crossing = prices(nearer).crossing;
+    CertifiedCut nearer = cut, whole = cut;
+    nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
+    whole.kept_slices = false;
+    for (const CertifiedCut& less : {nearer, whole}) {
+      if (less == cut) continue;
+      add_tables(less);
+      is_refused = is_refused || prices(less).is_refused;
+      if (!is_refused) raise_times(least, prices(less));
+      least_crossing = std::max(least_crossing, prices(less).crossing);
     }
     prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
                                     : table_above(cut, &least, std::size(kFields)));
@@ -217,9 +182,21 @@ class RandomPrices {
     return bound_of_longer_parts(computed, problem.shape, problem.micro_batches, 0);
   }
 
+  void bound_moves(const CertifiedTable& table) {
+    if (table.is_refused || table.cut.state == Tier::kDevice) return;
+    const StageProblem problem = as_problem({.cut = table.cut}, table, runs_, room_);
+    int64_t moved = 0;
+    for (const PartPrice& part : problem.parts) moved += part.moves();
+    int64_t& fs = table.cut.state == Tier::kHost ? model_.host_fs_per_byte : model_.disk_fs_per_byte;
+    while (certified_moves_ps(table.cut, model_) > moved) --fs;
+  }
+
   // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
   void bound_model() {
     model_.arithmetic_ps = number(0, 400);
+    model_.host_fs_per_byte = number(0, 1) * number(0, 2'000);
+    model_.disk_fs_per_byte = number(0, 1) * number(0, 2'000);
+    for (const auto& [cut, table] : prices_) bound_moves(table);
     for (const CertifiedWay& way : space()) {
       if (!certified_way_divides(way) || prices(way.cut).is_refused) continue;
       constexpr int64_t kAll = int64_t{1} << 40;
@@ -234,12 +211,6 @@ class RandomPrices {
     }
   }
 
-  std::mt19937_64 random_;
-  CertifiedModel model_;
-  Runs runs_;
-  size_t kinds_ = 1;
-  int64_t ranks_ = 1, memory_ = 0;
-  CertifiedRoom room_;
   std::map<CertifiedCut, CertifiedTable> alone_, prices_;
 };
 

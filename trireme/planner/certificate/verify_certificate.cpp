@@ -29,6 +29,7 @@ std::string certified_way_text(const CertifiedWay& way) {
   std::string out =
       fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
                   cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+  if (cut.kept_slices) out += " kept_slices=1";
   if (way.pp > 1) out += " schedule=" + way.schedule;
   if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
   if (cut.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.state));
@@ -55,11 +56,9 @@ class CertificateVerifier {
                  kVersion);
     }
     check_bounds();
-    const std::vector<Tier> tiers = certified_tiers(c_.model, c_.host, c_.disk);
-    const std::vector<CertifiedWay> space = certified_space(c_.model, c_.ranks, tiers);
-    check_best(space);
-    ledger_.ways = static_cast<int64_t>(space.size());
-    for (size_t i = 0; i < space.size(); i += 1 + tiers.size()) look_at_tiers({&space[i], 1 + tiers.size()});
+    tiers_ = certified_tiers(c_.model, c_.host, c_.disk);
+    check_best();
+    for_each_group(c_.model, c_.ranks, tiers_, [this](CertifiedGroup group) { look_at_group(group); });
     check_ledger();
     check_used();
   }
@@ -81,7 +80,8 @@ class CertificateVerifier {
   void check_bounds() const {
     for (const auto& [cut, table] : prices_) {
       check_bound(*table, cut, certified_alone(cut));
-      check_state_elsewhere(*table);
+      check_less_of_variants(*table);
+      check_moves(*table, c_.runs, c_.model);
       const auto few = certified_few_ranks(cut);
       const auto found = few ? prices_.find(*few) : prices_.end();
       if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
@@ -90,7 +90,7 @@ class CertificateVerifier {
     for (const auto& [cut, table] : alone_) {
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(*table, cut, most);
-      if (cut != certified_without_again(most)) check_passes(*table);
+      if (cut != certified_all_kept(most)) check_passes(*table);
       const auto by_tp = certified_by_tp(cut);
       const auto found = by_tp ? alone_.find(*by_tp) : alone_.end();
       if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
@@ -104,14 +104,22 @@ class CertificateVerifier {
     if (of == certified_alone(cut))
       not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
   }
-  // With the state elsewhere nothing takes less time than with it on the device, nor on the disk than on the host.
-  void check_state_elsewhere(const CertifiedTable& table) const {
-    if (table.is_refused || table.cut.state == Tier::kDevice) return;
-    for (const Tier nearer : {Tier::kDevice, Tier::kHost}) {
+  // With the state elsewhere nothing takes less time than with it on the device, nor on the disk than on the host; nor
+  // with what is kept in slices than with it whole.
+  void check_less_of_variants(const CertifiedTable& table) const {
+    if (table.is_refused) return;
+    for (const auto& [nearer, slices] : {std::pair(Tier::kDevice, false),
+                                         {Tier::kHost, false},
+                                         {Tier::kDisk, false},
+                                         {Tier::kDevice, true},
+                                         {Tier::kHost, true}}) {
       CertifiedCut cut = table.cut;
+      cut.kept_slices = slices;
       cut.state = nearer;
       const auto found = prices_.find(cut);
-      if (nearer >= table.cut.state || found == prices_.end() || found->second->is_refused) continue;
+      if (nearer > table.cut.state || slices > table.cut.kept_slices || cut == table.cut || found == prices_.end() ||
+          found->second->is_refused)
+        continue;
       const CertifiedTable& of = *found->second;
       CertifiedTable times = nothing_of(of);
       times.cut = table.cut;
@@ -124,12 +132,12 @@ class CertificateVerifier {
       }
       check_no_less(table, times);
       if (table.crossing < of.crossing)
-        not_proven("with its state on the {} messages of {} take less time", to_string(table.cut.state),
+        not_proven("messages of {} take less time than those of {}", certified_way_text({.cut = table.cut}),
                    certified_way_text({.cut = cut}));
     }
   }
   void check_passes(const CertifiedTable& table) const {
-    const auto found = alone_.find(certified_without_again(certified_most_rows(table.cut)));
+    const auto found = alone_.find(certified_all_kept(certified_most_rows(table.cut)));
     if (found == alone_.end() || table.is_refused || found->second->is_refused) return;
     const CertifiedTable least = certified_least(*found->second, table.cut, c_.model);
     CertifiedTable passes = nothing_of(table);
@@ -140,8 +148,8 @@ class CertificateVerifier {
     check_no_less(table, passes);
   }
 
-  void check_best(const std::vector<CertifiedWay>& space) {
-    const std::set<CertifiedWay> ways(space.begin(), space.end());
+  void check_best() {
+    const std::set<CertifiedWay> ways = best_in_space();
     if (static_cast<int64_t>(c_.best.size()) > c_.top) not_proven("it has more ways than the {} asked for", c_.top);
     int64_t before = 0;
     for (const CertifiedPlan& plan : c_.best) {
@@ -169,53 +177,68 @@ class CertificateVerifier {
     if (static_cast<int64_t>(c_.best.size()) == c_.top) limit_ = before;
   }
 
-  // What was found of a way: that it is too large for what a rank has, or that a cut that is so would be fast enough,
-  // so that the same with its state elsewhere has to be looked at.
-  enum class Found : uint8_t { kDone, kTooLarge };
-
-  // By bounds, which are of the device alone: with the state elsewhere they are the same wherever that is.
-  static Found too_large_for_device(const CertifiedWay& way) {
-    return way.cut.state == Tier::kDevice ? Found::kTooLarge : Found::kDone;
+  // Of those that are said to be the best the ways that there are.
+  std::set<CertifiedWay> best_in_space() const {
+    std::set<CertifiedWay> out;
+    for_each_group(c_.model, c_.ranks, tiers_, [&](CertifiedGroup group) {
+      for (const CertifiedPlan& plan : c_.best) {
+        const CertifiedWay &said = plan.way, &first = group.front();
+        if (said.pp != first.pp || said.micro_batches != first.micro_batches || said.cut.tp != first.cut.tp) continue;
+        if (std::ranges::find(group, said) != group.end()) out.insert(said);
+      }
+    });
+    return out;
   }
 
-  // One way with its state on the device, and then elsewhere.
-  void look_at_tiers(std::span<const CertifiedWay> ways) {
-    Found found = look_at(ways.front());
-    for (const CertifiedWay& way : ways.subspan(1)) {
-      if (!certified_way_divides(way)) {
-        ++ledger_.do_not_divide;
-      } else if (found == Found::kTooLarge) {
-        found = look_at(way);
+  // What was found of a way: that it is too large for what a rank has, or that a cut that is so would be fast enough,
+  // so that those with one thing more have to be looked at.
+  enum class Found : uint8_t { kDone, kTooLarge };
+
+  // One is looked at where all with one thing less are too large.
+  void look_at_group(CertifiedGroup group) {
+    ledger_.ways += static_cast<int64_t>(group.size());
+    if (!certified_way_divides(group.front())) {
+      ledger_.do_not_divide += static_cast<int64_t>(group.size());
+      return;
+    }
+    std::vector<Found> found(group.size(), Found::kDone);
+    for (size_t i = 0; i < group.size(); ++i) {
+      bool is_needed = true, has_next = false;
+      for (size_t k = 0; k < group.size(); ++k) {
+        if (is_next_in_group(group[k], group[i], tiers_)) is_needed = is_needed && found[k] == Found::kTooLarge;
+        has_next = has_next || is_next_in_group(group[i], group[k], tiers_);
+      }
+      if (is_needed) {
+        found[i] = look_at(group[i], has_next);
       } else {
         ++ledger_.needless;
-        check_not_best(way, "with its state nearer it is no slower, and fits or is ruled out");
+        check_not_best(group[i],
+                       "with its state nearer, or what is kept whole, it is no slower, and fits or is ruled out");
       }
     }
   }
 
   // Why it is not among the best, by the first reason that there is; or that it is.
-  Found look_at(const CertifiedWay& way) {
-    if (!certified_way_divides(way)) {
-      ++ledger_.do_not_divide;
-    } else if (certified_least_bytes(way, c_.model, c_.ranks) > c_.memory) {
+  Found look_at(const CertifiedWay& way, bool has_next) {
+    if (certified_least_bytes(way, c_.model, c_.ranks) > c_.memory) {
       ++ledger_.memory_least;
       check_not_best(way, "its parameters and state alone are too much for a rank's memory");
-      return too_large_for_device(way);
-    } else if (certified_arithmetic_ps(way, c_.model) > limit_) {
+      return Found::kTooLarge;
+    }
+    if (certified_arithmetic_ps(way, c_.model) > limit_) {
       ++ledger_.bound;
       check_not_best(way, "its arithmetic alone takes longer");
-    } else {
-      return look_at_tables(way);
+      return Found::kDone;
     }
-    return Found::kDone;
+    return look_at_tables(way, has_next);
   }
 
   // By tables of one data parallel rank: what they say of all that is computed, then of memory.
   std::optional<Found> ruled_out(const CertifiedWay& way) {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
     if (is_slower_by_tp(way)) return Found::kDone;
-    if (is_slower(way, certified_without_again(most)) || is_slower(way, most)) return Found::kDone;
-    if (is_too_large(way, most)) return too_large_for_device(way);
+    if (is_slower(way, certified_all_kept(most)) || is_slower(way, most)) return Found::kDone;
+    if (is_too_large(way, most)) return Found::kTooLarge;
     const CertifiedTable& table = table_of(alone_, own, way);
     if (table.is_refused || (table.is_joined && way.pp > 1)) {
       ++ledger_.do_not_divide;
@@ -224,7 +247,7 @@ class CertificateVerifier {
       return Found::kDone;
     }
     if (is_slower(way, own)) return Found::kDone;
-    if (is_too_large(way, own)) return too_large_for_device(way);
+    if (is_too_large(way, own)) return Found::kTooLarge;
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }
@@ -258,7 +281,7 @@ class CertificateVerifier {
     return is_slower_by(way, certified_least(alone, way.cut, c_.model));
   }
   bool is_slower_by(const CertifiedWay& way, const CertifiedTable& least) {
-    if (price(way, least).least_of_longer_passes() <= limit_) return false;
+    if (price(way, least).least_of_longer_passes(certified_moves_ps(way.cut, c_.model)) <= limit_) return false;
     ++ledger_.slower;
     check_not_best(way, "its bounds take longer");
     return true;
@@ -273,7 +296,7 @@ class CertificateVerifier {
     return true;
   }
 
-  Found look_at_tables(const CertifiedWay& way) {
+  Found look_at_tables(const CertifiedWay& way, bool has_next) {
     if (const auto found = ruled_out(way)) return *found;
     const CertifiedTable& table = table_of(prices_, way.cut, way);
     if (table.is_refused) {
@@ -291,7 +314,7 @@ class CertificateVerifier {
     } else {
       ++ledger_.solved;
       const int64_t said = check_solved(way, priced);
-      if (is_faster_without_limits(way, table, priced, said)) return Found::kTooLarge;
+      if (has_next && is_faster_without_limits(way, table, priced, said)) return Found::kTooLarge;
     }
     return Found::kDone;
   }
@@ -304,9 +327,6 @@ class CertificateVerifier {
   // last of the best.
   bool is_faster_without_limits(const CertifiedWay& way, const CertifiedTable& table, const CertifiedPrice& priced,
                                 int64_t said) const {
-    const bool has_next = c_.model.state_bytes > 0 && ((way.cut.state < Tier::kHost && c_.host > 0) ||
-                                                       (way.cut.state < Tier::kDisk && c_.disk > 0));
-    if (!has_next) return false;
     constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
     const CertifiedPrice without(way, table, c_.runs, {kAll, kAll, kAll});
     if (without.least_below(said)) return true;
@@ -354,6 +374,7 @@ class CertificateVerifier {
   }
 
   const Certificate& c_;
+  std::vector<Tier> tiers_;
   Tables alone_, prices_;
   std::set<const CertifiedTable*> used_;
   std::map<CertifiedWay, const CertifiedPlan*> best_;
@@ -388,7 +409,7 @@ std::string proven_text(const Certificate& c) {
         "  {:>8} are slower by their arithmetic alone\n"
         "  {:>8} are slower by what their tables, or bounds from others, say\n"
         "  {:>8} fit by no cut into stages\n"
-        "  {:>8} have the optimizer's state farther than they need\n"
+        "  {:>8} have state farther, or kept activations in slices, without need\n"
         "  {:>8} fit, {}\n"
         "it rests on {} tables of what parts of the model take\n",
         l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless,

@@ -88,8 +88,8 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
 TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   int plans = 0, none_fits = 0;
   CertifiedLedger sum;
-  int64_t elsewhere = 0;  // of the best
-  for (uint64_t seed = 1; seed <= 1'000; ++seed) {
+  int64_t elsewhere = 0, slices = 0;  // of the best
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
     RandomModel random(seed);
     const Certificate found = random.certificate(static_cast<size_t>(random.number(1, 4)));
     const std::string text = to_string(found);
@@ -103,6 +103,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
          {&CertifiedLedger::do_not_divide, &CertifiedLedger::memory_least, &CertifiedLedger::bound,
           &CertifiedLedger::slower, &CertifiedLedger::memory, &CertifiedLedger::needless, &CertifiedLedger::solved})
       sum.*count += found.ledger.*count;
+    slices += std::ranges::count_if(found.best, [](const CertifiedPlan& plan) { return plan.way.cut.kept_slices; });
     elsewhere += std::ranges::count_if(found.best,
                                        [](const CertifiedPlan& plan) { return plan.way.cut.state != Tier::kDevice; });
   }
@@ -111,7 +112,8 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   for (const int64_t count :
        {sum.do_not_divide, sum.memory_least, sum.bound, sum.slower, sum.memory, sum.needless, sum.solved})
     EXPECT_GT(count, 200);
-  EXPECT_GT(elsewhere, 10);
+  EXPECT_GT(elsewhere, 2);
+  EXPECT_GT(slices, 2);
 }
 
 // A plan that is slower than another one cannot be proven, however its certificate is written.
@@ -208,7 +210,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("it is no certificate"));
-  EXPECT_THAT(resealed("certificate 5", "certificate 4"), HasSubstr("it is of another version; plan again"));
+  EXPECT_THAT(resealed("certificate 6", "certificate 5"), HasSubstr("it is of another version; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("something of it is missing"));
   std::string edited = text;
   edited[edited.find("step_ps=") + 8] ^= 1;

@@ -1,6 +1,7 @@
 #include "trireme/planner/outer/outer_search.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <queue>
 #include <tuple>
@@ -18,24 +19,13 @@ StageProblem without_limits(StageProblem problem) {
 
 class OuterSearch {
  public:
-  OuterSearch(const std::vector<OuterCandidate>& candidates, int64_t memory, size_t top, const OuterQuestions& ask)
-      : candidates_(candidates), memory_(memory), top_(top), ask_(ask) {}
+  OuterSearch(const std::vector<OuterCandidate>& candidates, const OuterVariants& variants, int64_t memory, size_t top,
+              const OuterQuestions& ask)
+      : candidates_(candidates), variants_(variants), memory_(memory), top_(top), ask_(ask) {}
 
   OuterResult run() {
-    out_.ledger.ways = static_cast<int64_t>(candidates_.size());
-    next_.assign(candidates_.size(), kNone);
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (!candidates_[i].divides) {
-        ++out_.ledger.do_not_divide;
-      } else if (candidates_[i].after) {
-        next_[*candidates_[i].after] = i;
-        ++out_.ledger.needless;  // so far
-      }
-    }
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (candidates_[i].divides && !candidates_[i].after) open(admit(0, i, 0));
-    }
-    while (!open_.empty() && std::get<0>(open_.top()) <= limit()) {
+    begin();
+    while (has_open()) {
       if (ask_.may_go_on && !ask_.may_go_on(false)) {
         stop();
         break;
@@ -52,9 +42,34 @@ class OuterSearch {
  private:
   // By bound, of equal ones the first; how many bounds were asked for.
   using Open = std::tuple<int64_t, size_t, size_t>;
-  static constexpr size_t kNone = std::numeric_limits<size_t>::max();
-  // Instead of a number of bounds: of one whose `after` was solved, and would be faster by a cut that is too large.
-  static constexpr size_t kAfterSolved = kNone;
+  // Instead of a number of bounds: the way was solved, and a cut of it that is too large is faster than those that fit,
+  // and takes the bound.
+  static constexpr size_t kSolved = std::numeric_limits<size_t>::max();
+
+  // Every way that is after none.
+  void begin() {
+    waits_.assign(candidates_.size() * variants_.count(), 0);
+    std::vector<size_t> first;
+    for (size_t c = 0; c < candidates_.size(); ++c) {
+      const auto ways = static_cast<int64_t>(std::popcount(candidates_[c].variants));
+      out_.ledger.ways += ways;
+      if (!candidates_[c].divides) {
+        out_.ledger.do_not_divide += ways;
+        continue;
+      }
+      for (size_t v = 0; v < variants_.count(); ++v) {
+        if (!has(c, v)) continue;
+        uint8_t& waits = waits_[c * variants_.count() + v];
+        for (const size_t before : variants_.after[v]) waits += has(c, before) ? 1 : 0;
+        out_.ledger.needless += waits > 0 ? 1 : 0;  // so far
+        if (waits == 0) first.push_back(c * variants_.count() + v);
+      }
+    }
+    for (const size_t way : first) admit(0, way);  // which frees others
+  }
+
+  bool has(size_t candidate, size_t variant) const { return (candidates_[candidate].variants >> variant & 1) != 0; }
+  bool has_open() const { return !open_.empty() && std::get<0>(open_.top()) <= limit(); }
 
   void open(const std::optional<Open>& known) {
     if (known) open_.push(*known);
@@ -68,24 +83,27 @@ class OuterSearch {
 
   // One of which nothing more is asked. Of those after it nothing is known where it is undecided.
   void count(const Open& left) {
-    const auto [bound, candidate, asked] = left;
-    const bool is_needless = asked == kAfterSolved;  // and counted as that
+    const auto [bound, way, asked] = left;
+    const bool is_solved = asked == kSolved;  // and counted as that
     if (bound > limit()) {
-      if (!is_needless) ++(asked == 0 ? out_.ledger.bound : out_.ledger.slower);
+      if (!is_solved) ++(asked == 0 ? out_.ledger.bound : out_.ledger.slower);
       return;
     }
-    if (!is_needless) ++out_.ledger.open;
-    for (size_t i = is_needless ? candidate : next_[candidate]; i != kNone; i = next_[i]) {
-      --out_.ledger.needless;
+    if (!is_solved) ++out_.ledger.open;
+    leave_open(way);
+  }
+  void leave_open(size_t way) {
+    for_freed(way, [&](size_t next) {
       ++out_.ledger.open;
-    }
+      leave_open(next);
+    });
   }
 
   void stop() {
     out_.is_proven = false;
     out_.bound_ps = std::get<0>(open_.top());
     if (ask_.likely) return ask_likely();
-    while (!open_.empty() && std::get<0>(open_.top()) <= limit() && ask_.may_go_on(true)) open(ask_all(taken()));
+    while (has_open() && ask_.may_go_on(true)) open(ask_all(taken()));
   }
 
   std::optional<Open> ask_all(std::optional<Open> at) {
@@ -98,13 +116,14 @@ class OuterSearch {
     std::ranges::sort(left, {}, [](const Open& of) { return std::get<1>(of); });
     std::vector<char> is_asked(left.size(), 0);
     while (ask_.may_go_on(true)) {
-      const std::optional<size_t> candidate = ask_.likely(limit());
-      if (!candidate) break;
-      const auto at = std::ranges::lower_bound(left, *candidate, {}, [](const Open& of) { return std::get<1>(of); });
-      if (at == left.end() || std::get<1>(*at) != *candidate || is_asked[static_cast<size_t>(at - left.begin())] != 0)
+      const std::optional<size_t> way = ask_.likely(limit());
+      if (!way) break;
+      const auto at = std::ranges::lower_bound(left, *way, {}, [](const Open& of) { return std::get<1>(of); });
+      if (at == left.end() || std::get<1>(*at) != *way || is_asked[static_cast<size_t>(at - left.begin())] != 0)
         continue;  // it is decided
       is_asked[static_cast<size_t>(at - left.begin())] = 1;
-      open(ask_all(*at));
+      open_.push(*at);
+      while (has_open()) open(look_at(taken()));  // it, and those after it
     }
     for (size_t i = 0; i < left.size(); ++i) {
       if (is_asked[i] == 0) count(left[i]);
@@ -116,42 +135,57 @@ class OuterSearch {
     return out_.best.size() < top_ ? std::numeric_limits<int64_t>::max() : out_.best.back().price.total;
   }
 
-  std::optional<Open> admit(int64_t bound, size_t candidate, size_t asked) {
-    if (candidates_[candidate].least_bytes <= memory_)
-      return Open(std::max(bound, candidates_[candidate].bound_ps), candidate, asked);
+  void admit(int64_t bound, size_t way) {
+    if (!ask_.least_bytes || ask_.least_bytes(way) <= memory_) {
+      open_.emplace(std::max(bound, candidates_[way / variants_.count()].bound_ps), way, 0);
+      return;
+    }
     ++out_.ledger.memory_least;
-    return too_large_for_device(bound, candidate, 0);
+    admit_next(bound, way);
   }
-  // The candidate is too large. What was asked of it before holds of the next one, too.
-  std::optional<Open> admit_next(int64_t bound, size_t candidate, size_t asked) {
-    if (next_[candidate] == kNone) return std::nullopt;
-    --out_.ledger.needless;
-    return admit(bound, next_[candidate], asked);
-  }
-  // By what is of the device alone: with the state elsewhere that is the same wherever it lies.
-  std::optional<Open> too_large_for_device(int64_t bound, size_t candidate, size_t asked) {
-    if (candidates_[candidate].after) return std::nullopt;
-    return admit_next(bound, candidate, asked);
+  // The way is too large, or a cut of it that takes the bound is. Those after it take no less.
+  void admit_next(int64_t bound, size_t way) {
+    for_freed(way, [&](size_t next) { admit(bound, next); });
   }
 
-  // What is known of it then, or of the one after it; nothing where that decides it.
-  std::optional<Open> look_at(const Open& known) {
-    const auto [bound, candidate, asked] = known;
-    if (asked == kAfterSolved) {
+  // For each way that waited for this one alone.
+  template <class Fn>
+  void for_freed(size_t way, Fn&& fn) {
+    const size_t count = variants_.count(), variant = way % count, first = way - variant;
+    for (size_t v = variant + 1; v < count; ++v) {
+      if (!waits_for(first + v, variant) || --waits_[first + v] > 0) continue;
       --out_.ledger.needless;
-      return admit(bound, candidate, 0);
+      fn(first + v);
+    }
+  }
+  bool waits_for(size_t way, size_t variant) const {
+    const size_t count = variants_.count(), own = way % count;
+    const std::vector<size_t>& after = variants_.after[own];
+    return has(way / count, own) && waits_[way] > 0 && std::ranges::find(after, variant) != after.end();
+  }
+  bool is_waited_for(size_t way) const {
+    const size_t count = variants_.count(), variant = way % count;
+    for (size_t v = variant + 1; v < count; ++v) {
+      if (waits_for(way - variant + v, variant)) return true;
+    }
+    return false;
+  }
+
+  // What is known of it then; nothing where that decides it.
+  std::optional<Open> look_at(const Open& known) {
+    const auto [bound, way, asked] = known;
+    if (asked == kSolved) {
+      admit_next(bound, way);
+      return std::nullopt;
     }
     if (asked < ask_.bounds.size()) {
-      const OuterAnswer better = ask_.bounds[asked](candidate);
-      if (better.kind == OuterAnswer::Kind::kBound) return Open(std::max(bound, better.bound_ps), candidate, asked + 1);
-      if (better.kind == OuterAnswer::Kind::kRefused) {
-        ++out_.ledger.do_not_divide;
-        return std::nullopt;
-      }
-      ++out_.ledger.memory;
-      return too_large_for_device(bound, candidate, asked);
+      const OuterAnswer better = ask_.bounds[asked](way);
+      if (better.kind == OuterAnswer::Kind::kBound) return Open(std::max(bound, better.bound_ps), way, asked + 1);
+      ++(better.kind == OuterAnswer::Kind::kRefused ? out_.ledger.do_not_divide : out_.ledger.memory);
+      if (better.kind == OuterAnswer::Kind::kTooLarge) admit_next(bound, way);
+      return std::nullopt;
     }
-    std::optional<StageProblem> problem = ask_.problem(candidate);
+    std::optional<StageProblem> problem = ask_.problem(way);
     if (!problem) {
       ++out_.ledger.do_not_divide;
       return std::nullopt;
@@ -162,39 +196,41 @@ class OuterSearch {
       ++out_.ledger.slower;
       return std::nullopt;
     }
-    if (of_cuts > bound) return Open(of_cuts, candidate, asked);  // others may come first
-    return solve(bound, candidate, *problem);
+    if (of_cuts > bound) return Open(of_cuts, way, asked);  // others may come first
+    return solve(bound, way, *problem);
   }
 
-  std::optional<Open> solve(int64_t bound, size_t candidate, const StageProblem& problem) {
+  std::optional<Open> solve(int64_t bound, size_t way, const StageProblem& problem) {
     std::optional<std::vector<int64_t>> cut, fastest;
-    if (next_[candidate] != kNone) {
+    if (is_waited_for(way)) {
       fastest = best_cut(without_limits(problem));
       if (fastest && cut_fits(problem, *fastest)) cut = fastest;
     }
     if (!cut) cut = best_cut(problem);
     if (!cut) {
       ++out_.ledger.memory;
-      return admit_next(bound, candidate, ask_.bounds.size());
+      admit_next(bound, way);
+      return std::nullopt;
     }
     ++out_.ledger.solved;
     const CutPrice price = price_of_cut(problem, *cut);
     std::optional<Open> next;
     if (fastest) {
       const int64_t least = price_of_cut(problem, *fastest).total;
-      if (least < price.total) next = Open(least, next_[candidate], kAfterSolved);
+      if (least < price.total) next = Open(least, way, kSolved);
     }
-    out_.best.push_back({candidate, std::move(*cut), price});
-    std::ranges::sort(out_.best, {}, [](const SolvedWay& way) { return std::pair(way.price.total, way.candidate); });
+    out_.best.push_back({way, std::move(*cut), price});
+    std::ranges::sort(out_.best, {}, [](const SolvedWay& of) { return std::pair(of.price.total, of.way); });
     if (out_.best.size() > top_) out_.best.pop_back();
     return next;
   }
 
   const std::vector<OuterCandidate>& candidates_;
+  const OuterVariants& variants_;
   int64_t memory_;
   size_t top_;
   const OuterQuestions& ask_;
-  std::vector<size_t> next_;  // by candidate: the one that is after it
+  std::vector<uint8_t> waits_;  // of each way: for how many that it is after, which are not known to be too large
   struct Queue : std::priority_queue<Open, std::vector<Open>, std::greater<>> {
     std::vector<Open> taken_all() { return std::exchange(c, {}); }
   };
@@ -204,10 +240,12 @@ class OuterSearch {
 
 }  // namespace
 
-OuterResult search_outer(const std::vector<OuterCandidate>& candidates, int64_t memory, size_t top,
-                         const OuterQuestions& ask) {
+OuterResult search_outer(const std::vector<OuterCandidate>& candidates, const OuterVariants& variants, int64_t memory,
+                         size_t top, const OuterQuestions& ask) {
   require(top >= 1, "the best {} ways; it must be 1 or more", top);
-  return OuterSearch(candidates, memory, top, ask).run();
+  require(variants.count() >= 1 && variants.count() <= 32, "{} variants of a way; it must be 1 to 32",
+          variants.count());
+  return OuterSearch(candidates, variants, memory, top, ask).run();
 }
 
 }  // namespace trireme

@@ -9,14 +9,20 @@
 
 namespace trireme {
 
-// What is known of a way before it is priced.
+// What is known before it is priced of a way, and of its variants: ways that are the same but for what takes fewer
+// bytes of the device here.
 struct OuterCandidate {
   bool divides = true;
-  int64_t least_bytes = 0;  // of a rank, however it is cut
-  int64_t bound_ps = 0;     // it takes no less
-  // The way that is the same but for what lies beside the device here. It takes no longer whatever cut into stages it
-  // has, so this one is looked at only where that one is too large, or a cut that is too large would be faster.
-  std::optional<size_t> after = {};
+  uint32_t variants = 1;  // which it has, a bit for each
+  int64_t bound_ps = 0;   // none takes less
+};
+
+// What variants there are. The way of candidate c that is variant v has the number c * count() + v.
+struct OuterVariants {
+  // Of each those before it that take no longer than it, whatever cut into stages they have. It is looked at only where
+  // all of them that the candidate has are too large, or would be faster by a cut that is too large.
+  std::vector<std::vector<size_t>> after = {{}};
+  size_t count() const { return after.size(); }
 };
 
 // The counts after the first add up to it.
@@ -27,14 +33,14 @@ struct OuterLedger {
   int64_t bound = 0;          // not priced: by its arithmetic alone not among the best
   int64_t slower = 0;         // not solved: by its prices, or by bounds from those of others, not among the best
   int64_t memory = 0;         // no cut into stages fits, by some or all of its tables
-  int64_t needless = 0;       // `after` says so: that way is no slower
+  int64_t needless = 0;       // a variant that it is after is no slower
   int64_t solved = 0;
   int64_t open = 0;  // undecided, as the search was stopped
   friend bool operator==(const OuterLedger&, const OuterLedger&) = default;
 };
 
 struct SolvedWay {
-  size_t candidate = 0;
+  size_t way = 0;
   std::vector<int64_t> begins;
   CutPrice price;
 };
@@ -46,23 +52,24 @@ struct OuterResult {
   int64_t bound_ps = 0;   // but none less than this; where it is proven, what the first of the best takes
 };
 
-// What some tables say of a candidate.
+// What some tables say of a way.
 struct OuterAnswer {
-  // The last: no cut into stages fits; nor, of a way that is after another, any of those after it.
+  // The last: no cut into stages fits.
   enum class Kind : uint8_t { kBound, kRefused, kTooLarge };
   Kind kind = Kind::kBound;
   int64_t bound_ps = 0;  // it takes no less
 };
 
-// How far a search is: candidates of which nobody knows yet whether they are among the best, and what all of these take
+// How far a search is: ways of which nobody knows yet whether they are among the best, and what all of these take
 // at least.
 struct OuterProgress {
   int64_t ways = 0, open = 0;
   int64_t bound_ps = 0;
 };
 
-// What the search asks of a candidate, each dearer than the one before.
+// What the search asks of a way, by its number, each dearer than the one before.
 struct OuterQuestions {
+  std::function<int64_t(size_t)> least_bytes = {};  // of a rank, however it is cut; none: nothing is known
   std::vector<std::function<OuterAnswer(size_t)>> bounds = {};
   // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
   std::function<std::optional<StageProblem>(size_t)> problem;
@@ -77,7 +84,7 @@ struct OuterQuestions {
 
 // `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the
 // result does not hang on.
-OuterResult search_outer(const std::vector<OuterCandidate>& candidates, int64_t memory, size_t top,
-                         const OuterQuestions& ask);
+OuterResult search_outer(const std::vector<OuterCandidate>& candidates, const OuterVariants& variants, int64_t memory,
+                         size_t top, const OuterQuestions& ask);
 
 }  // namespace trireme

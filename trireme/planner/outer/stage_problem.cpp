@@ -55,6 +55,11 @@ struct StageSum {
     host += part.host;
     disk += part.disk;
   }
+  StageSum with(const PartPrice& part) const {
+    StageSum out = *this;
+    out.add(part);
+    return out;
+  }
   bool fits_elsewhere(const StageProblem& problem) const { return host <= problem.host && disk <= problem.disk; }
   // Of a crew that has this stage alone.
   int64_t bytes(const std::vector<HeldMoment>& held) const {
@@ -118,7 +123,32 @@ class WithinCaps {
     return begins;
   }
 
+  // Whether there is one whatever they take, by where each stage can end.
+  bool any_fits() const {
+    const size_t parts = problem_.parts.size(), stages = problem_.shape.held.size();
+    std::vector<char> ends(parts + 1, 0), next;
+    ends[0] = 1;
+    for (size_t stage = 0; stage < stages; ++stage) {
+      next.assign(parts + 1, 0);
+      size_t reached = stage;  // from a later part on a stage has room up to there at least
+      for (size_t begin = stage; begin < parts && reached < parts; ++begin) {
+        if (ends[begin] == 0) continue;
+        StageSum sum;
+        for (size_t i = begin; i < parts && fits(stage, sum.with(problem_.parts[i])); ++i) {
+          sum.add(problem_.parts[i]);
+          next[i + 1] = 1;
+          reached = std::max(reached, i + 1);
+        }
+      }
+      ends.swap(next);
+    }
+    return ends[parts] != 0;
+  }
+
  private:
+  bool fits(size_t stage, const StageSum& sum) const {
+    return sum.bytes(problem_.shape.held[stage]) <= problem_.memory && sum.fits_elsewhere(problem_);
+  }
   void extend(size_t stage, size_t begin, int64_t slowest, int64_t once, std::vector<int64_t>& begin_of) const {
     StageSum sum;
     for (size_t i = begin; i < problem_.parts.size(); ++i) {
@@ -329,7 +359,7 @@ bool some_cut_fits(const StageProblem& problem) {
   std::vector<int64_t> even;  // the usual answer, and a quick one
   for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
     even.push_back(stage * parts / problem.shape.stages());
-  return cut_fits(problem, even) || WithinCaps(problem).cut(kNoStageLimit, kNoStageLimit).has_value();
+  return cut_fits(problem, even) || WithinCaps(problem).any_fits();
 }
 
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {

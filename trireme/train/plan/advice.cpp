@@ -111,6 +111,7 @@ std::string beside(const AdvisedWay& chosen, const AdvisedWay& other) {
 
 std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts) {
   if (answer.ways == 0) return "there is none";
+  if (!answer.is_proven) return "none that fits was found before the search was stopped (--most-jobs)";
   if (answer.fewest_bytes > 0)
     return fmt::format("none fits: the smallest takes {} of {} a rank",
                        bytes_text(static_cast<double>(answer.fewest_bytes)),
@@ -157,6 +158,8 @@ class Adviser {
     for (const Technique& technique : kTechniques) about(technique);
     recomputation();
     offload();
+    if (!search_.is_proven())
+      line("not all of this is proven, as searches were stopped (--most-jobs): there may be faster ways");
     return {chosen_, std::move(text_)};
   }
 

@@ -32,6 +32,7 @@ struct WaysAnswer {
   int64_t ways = 0;                // how many there are
   int64_t fewest_bytes = 0;        // where none fits, of those whose bytes are known; 0: of none
   std::string refusal;             // of the first that the compiler refused; "": none was
+  bool is_proven = true;           // else the search was stopped (PlanRequest::most_jobs)
 };
 
 // Prices ways of one job.
@@ -42,13 +43,15 @@ class AdviceSearch {
   virtual WaysAnswer best_of(const Filter& filter) = 0;
   // Of all that fit, by time.
   virtual std::vector<AdvisedWay> fastest(size_t most) = 0;
+  // Whether all that was asked for so far is proven.
+  virtual bool is_proven() const { return true; }
   // With more keys of the job; nothing where it is refused, or where the search prices no such keys.
   virtual std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) = 0;
 };
 
 // Every way is compiled, once.
 std::unique_ptr<AdviceSearch> compiled_advice_search(const PlanRequest& request);
-// Parts are, as in plan_exact; throws as that does.
+// Parts are, as in plan_exact; throws as that does. Each search is stopped by itself after PlanRequest::most_jobs.
 std::unique_ptr<AdviceSearch> exact_advice_search(const PlanRequest& request);
 
 struct Advice {

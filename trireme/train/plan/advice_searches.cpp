@@ -83,26 +83,30 @@ class ExactAdvice : public AdviceSearch {
         setting_(exact_setting(request)),
         ways_(setting_.ways(ranks_)),
         tables_(setting_, request.threads),
-        on_progress_(request.on_exact) {}
+        on_progress_(request.on_exact),
+        most_jobs_(request.most_jobs) {}
 
   WaysAnswer best_of(const Filter& filter) override {
     WaysAnswer out;
-    std::vector<OuterWay> ways;
-    for (const OuterWay& way : ways_) {
-      if (!filter(way.way())) continue;
-      ++out.ways;
-      const OuterCandidate candidate = candidate_of(way, ranks_, setting_.figures);
-      if (candidate.divides && candidate.least_bytes > setting_.memory_bytes)
-        note_too_large(candidate.least_bytes, out);
-      ways.push_back(way);
+    const OuterWays ways = ways_.kept_by([&](const OuterWay& way) { return filter(way.way()); });
+    out.ways = ways.count();
+    for (size_t i = 0; i < ways.size(); ++i) {
+      if (!ways.has(i) || !divides(ways.at(i))) continue;
+      const int64_t least = least_bytes(ways.at(i), ranks_, setting_.figures);
+      if (least > setting_.memory_bytes) note_too_large(least, out);
     }
-    const std::vector<AdvisedWay> found = found_of(ways, 1);
+    const std::vector<AdvisedWay> found = found_of(ways, 1, out.is_proven);
     out.refusal = tables_.pricer().refusal();
     if (!found.empty()) out.best = found.front();
     return out;
   }
 
-  std::vector<AdvisedWay> fastest(size_t most) override { return found_of(ways_, most); }
+  std::vector<AdvisedWay> fastest(size_t most) override {
+    bool is_proven = true;
+    return found_of(ways_, most, is_proven);
+  }
+
+  bool is_proven() const override { return is_proven_; }
 
   std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) override {
     if (!keys.empty()) return std::nullopt;
@@ -110,9 +114,12 @@ class ExactAdvice : public AdviceSearch {
   }
 
  private:
-  std::vector<AdvisedWay> found_of(const std::vector<OuterWay>& ways, size_t most) {
+  std::vector<AdvisedWay> found_of(const OuterWays& ways, size_t most, bool& is_proven) {
     std::vector<AdvisedWay> out;
-    for (const ExactWay& way : exact_ways(tables_, ways, tables_.search(ways, ranks_, most, on_progress_))) {
+    OuterResult found = tables_.search(ways, ranks_, most, on_progress_, most_jobs_);
+    is_proven = found.is_proven;
+    is_proven_ = is_proven_ && is_proven;
+    for (const ExactWay& way : exact_ways(tables_, ways, std::move(found))) {
       AdvisedWay& into = out.emplace_back(AdvisedWay{.way = way.outer.way(),
                                                      .text = way_text(way),
                                                      .step_s = static_cast<double>(way.price.total) * 1e-12,
@@ -124,9 +131,11 @@ class ExactAdvice : public AdviceSearch {
 
   int64_t ranks_;
   ExactSetting setting_;
-  std::vector<OuterWay> ways_;
+  OuterWays ways_;
   WayTables tables_;  // of the setting
   WayTables::OnProgress on_progress_;
+  int64_t most_jobs_ = 0;
+  bool is_proven_ = true;
 };
 
 }  // namespace

@@ -150,6 +150,12 @@ TEST(Advice, by_prices_of_parts_takes_the_way_that_the_exact_search_finds) {
   EXPECT_LE(static_cast<double>(found->price.total), static_cast<double>(plan.best.front().price.total) * (1 + kAlike));
   EXPECT_EQ(advice.way->bytes, std::ranges::max(found->crew_bytes));
   EXPECT_THAT(line_of(advice, "cuts by op (--auto)"), HasSubstr("no way that is looked at has it"));
+  EXPECT_THAT(advice.text, testing::Not(HasSubstr("--most-jobs")));
+  request.most_jobs = 2;
+  const Advice stopped = advise(request, *exact_advice_search(request));
+  ASSERT_TRUE(stopped.way) << stopped.text;
+  EXPECT_GE(stopped.way->step_s, static_cast<double>(plan.best.front().price.total) * 1e-12);
+  EXPECT_THAT(stopped.text, HasSubstr("not all of this is proven, as searches were stopped (--most-jobs)"));
 }
 
 }  // namespace

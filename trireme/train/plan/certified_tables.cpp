@@ -35,6 +35,7 @@ CertifiedCut certified_cut(const InnerWay& way) {
           .zero = way.zero,
           .rows = way.rows,
           .recompute = way.recompute,
+          .kept_slices = way.kept_slices,
           .state = way.state};
 }
 
@@ -48,6 +49,7 @@ InnerWay inner_way(const CertifiedCut& cut) {
           .zero = cut.zero,
           .rows = cut.rows,
           .recompute = cut.recompute,
+          .kept_slices = cut.kept_slices,
           .state = cut.state};
 }
 

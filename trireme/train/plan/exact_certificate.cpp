@@ -24,7 +24,9 @@ CertifiedModel certified_model(const ExactSetting& setting) {
           .joined = setting.figures.is_joined ? 1 : 0,
           .parameter_bytes = setting.figures.parameter_bytes,
           .state_bytes = setting.figures.state_bytes,
-          .arithmetic_ps = setting.figures.arithmetic_ps};
+          .arithmetic_ps = setting.figures.arithmetic_ps,
+          .host_fs_per_byte = setting.figures.host_fs_per_byte,
+          .disk_fs_per_byte = setting.figures.disk_fs_per_byte};
 }
 
 std::string hash_of_machine(const Machine& machine) {
@@ -88,6 +90,7 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
       fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
       "parallel.interleave=1",
       "train.recompute=" + cut.recompute,
+      fmt::format("parallel.recompute_slice_activation={}", cut.kept_slices),
       fmt::format("parallel.stages=[{}]", stages)};
   if (cut.state != Tier::kDevice) out.push_back(fmt::format("parallel.home=[\"*/state = {}\"]", to_string(cut.state)));
   return out;
@@ -114,9 +117,10 @@ void expect_same(std::string_view what, const Value& certified, std::string_view
 void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
-  const std::string text = fmt::format(
-      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} dp={} zero={} state={}", cut.tp, cut.cp, cut.ep,
-      cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.dp, cut.zero, to_string(cut.state));
+  const std::string text =
+      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} dp={} zero={} state={}",
+                  cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute,
+                  cut.kept_slices ? 1 : 0, cut.dp, cut.zero, to_string(cut.state));
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);

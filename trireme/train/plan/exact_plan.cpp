@@ -12,15 +12,16 @@ std::vector<std::string> ExactWay::keys(const ModelParts& parts) const {
   return out;
 }
 
-std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>& ways, OuterResult found) {
+std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, OuterResult found) {
   std::vector<ExactWay> out;
   for (SolvedWay& each : found.best) {
-    StageProblem problem = *tables.problem_of(ways[each.candidate]);
+    const OuterWay way = ways.at(each.way);
+    StageProblem problem = *tables.problem_of(way);
     std::vector<int64_t> bytes = bytes_of_crews(problem, each.begins);
     std::vector<int64_t> host = bytes_elsewhere(problem, each.begins, &PartPrice::host);
     std::vector<int64_t> disk = bytes_elsewhere(problem, each.begins, &PartPrice::disk);
-    out.push_back({ways[each.candidate], std::move(each.begins), each.price, std::move(bytes), std::move(problem),
-                   std::move(host), std::move(disk)});
+    out.push_back({way, std::move(each.begins), each.price, std::move(bytes), std::move(problem), std::move(host),
+                   std::move(disk)});
   }
   return out;
 }
@@ -34,7 +35,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
                 .flops = setting.flops,
                 .peak_flops_per_s = setting.peak_flops_per_s,
                 .bound_ps = setting.figures.arithmetic_ps};
-  const std::vector<OuterWay> ways = setting.ways(request.ranks);
+  const OuterWays ways = setting.ways(request.ranks);
   WayTables tables(setting, request.threads);
   OuterResult found = tables.search(ways, request.ranks, request.top, request.on_exact, request.most_jobs);
   out.ledger = found.ledger;

@@ -39,7 +39,7 @@ struct ExactPlan {
 };
 
 // What a search over their tables found, with all that is said of each way.
-std::vector<ExactWay> exact_ways(WayTables& tables, const std::vector<OuterWay>& ways, OuterResult found);
+std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, OuterResult found);
 
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);

@@ -99,7 +99,7 @@ TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   const ExactPlan found = exact(4, 5);
 
   const OuterLedger& l = found.ledger;
-  EXPECT_EQ(l.do_not_divide + l.memory_least + l.bound + l.slower + l.memory + l.solved, l.ways);
+  EXPECT_EQ(l.do_not_divide + l.memory_least + l.bound + l.slower + l.memory + l.needless + l.solved, l.ways);
   ASSERT_EQ(found.best.size(), 5U);
   for (size_t i = 0; i < found.best.size(); ++i) {
     EXPECT_GE(found.best[i].price.total, found.bound_ps);
@@ -213,13 +213,13 @@ TEST(ExactPlan, has_no_pipeline_where_its_micro_batches_depend_on_each_other) {
 struct Priced {
   explicit Priced(const PlanRequest& request)
       : setting(exact_setting(request)), ways(setting.ways(request.ranks)), tables(setting, 1) {
-    for (const OuterWay& way : ways) {
-      if (!candidate_of(way, request.ranks, setting.figures).divides) continue;
+    for (const OuterWay& way : ways.all()) {
+      if (!divides(way)) continue;
       if (auto problem = tables.problem_of(way)) problems.push_back(std::move(*problem));
     }
   }
   ExactSetting setting;
-  std::vector<OuterWay> ways;
+  OuterWays ways;
   WayTables tables;
   std::vector<StageProblem> problems;
 };

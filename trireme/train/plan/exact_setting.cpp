@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/cost/op_seconds.h"
 #include "trireme/parallel/strategy/strategy_file.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
@@ -10,6 +11,14 @@
 
 namespace trireme {
 namespace {
+
+// Of the slower way, and by a 1,024th less, as the prices of moves are rounded.
+int64_t fs_per_byte(const Machine& machine, Tier tier) {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const double seconds = std::max(move_seconds({tier, Tier::kDevice}, kBytes, machine),
+                                  move_seconds({Tier::kDevice, tier}, kBytes, machine));
+  return static_cast<int64_t>(seconds * 1e15 / kBytes * (1 - 1.0 / 1024));
+}
 
 void set_figures(const Graph& step, int64_t ranks, ExactSetting& out) {
   for (const Input& input : step.inputs()) {
@@ -23,6 +32,8 @@ void set_figures(const Graph& step, int64_t ranks, ExactSetting& out) {
   double achievable = machine.achievable;
   for (const OpRate& rate : machine.op_rates) achievable = std::max(achievable, rate.achievable);
   const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(compute));
+  out.figures.host_fs_per_byte = fs_per_byte(machine, Tier::kHost);
+  out.figures.disk_fs_per_byte = machine.disk_bytes_per_s > 0 ? fs_per_byte(machine, Tier::kDisk) : 0;
   out.figures.arithmetic_ps =
       static_cast<int64_t>(out.flops / (fastest * achievable * static_cast<double>(ranks)) * 1e12);
 }
@@ -59,11 +70,11 @@ std::vector<Tier> ExactSetting::tiers() const {
   return figures.state_bytes > 0 ? beside.tiers() : std::vector<Tier>();
 }
 
-std::vector<OuterWay> ExactSetting::ways(int64_t ranks) const {
+OuterWays ExactSetting::ways(int64_t ranks) const {
   return ways(ranks, job.train.fit.batch);
 }
 
-std::vector<OuterWay> ExactSetting::ways(int64_t ranks, int64_t batch) const {
+OuterWays ExactSetting::ways(int64_t ranks, int64_t batch) const {
   const int64_t most_stages = figures.is_joined ? 1 : parts.count();
   return outer_ways(model, ranks, batch, positions, most_stages, tiers());
 }

@@ -22,8 +22,8 @@ struct ExactSetting {
   int64_t most_ranks = 0;  // that the machine has; 0: no end is known
 
   std::vector<Tier> tiers() const;  // beside the device, in which state may lie
-  std::vector<OuterWay> ways(int64_t ranks) const;
-  std::vector<OuterWay> ways(int64_t ranks, int64_t batch) const;
+  OuterWays ways(int64_t ranks) const;
+  OuterWays ways(int64_t ranks, int64_t batch) const;
 };
 
 // Throws as plan_exact.

@@ -34,7 +34,9 @@ std::string ledger_text(const ExactPlan& plan) {
              "ranks{}\n"
              "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
              counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
-             l.needless > 0 ? fmt::format("{} have the optimizer's state farther than they need, ", l.needless) : "",
+             l.needless > 0
+                 ? fmt::format("{} have state farther, or kept activations in slices, without need, ", l.needless)
+                 : "",
              l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
 }
 
@@ -42,7 +44,8 @@ std::string ledger_text(const ExactPlan& plan) {
 bool are_alike(const ExactWay& a, const ExactWay& b) {
   const auto key = [](const OuterWay& way) {
     const InnerWay& of = way.inner;
-    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.state);
+    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.kept_slices,
+                      of.state);
   };
   return key(a.outer) == key(b.outer);
 }

@@ -57,6 +57,8 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
   require_sayable(way.state == Tier::kDevice || system == "deepspeed", system,
                   fmt::format("the plan has the optimizer's state on the {}", to_string(way.state)),
                   "plan with --only state=device");
+  require_sayable(!way.kept_slices || system == "megatron", system, "the plan keeps activations in slices",
+                  "plan with --only kept_slices=false");
   ExportedWay plan{.job = job, .way = way, .ranks = ranks, .sizes = sizes_of(job)};
   plan.copies = ranks / (way.pp * way.tp * way.cp);
   plan.micro_batch = job.train.fit.batch / (plan.copies * way.micro_batches);

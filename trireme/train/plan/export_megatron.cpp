@@ -28,6 +28,10 @@ void check_megatron_way(const ExportedWay& plan) {
   require_sayable(way.recompute == "none" || way.recompute == "full", kMegatron,
                   "its selective recomputation is of attention, and the plan's of activation functions and norms",
                   "plan with --only recompute=none or recompute=full");
+  require_sayable(
+      !way.kept_slices || (way.recompute == "full" && !way.sp), kMegatron,
+      "it keeps slices of what recomputed layers begin with, without --sequence-parallel, and the plan of more",
+      "plan with --only kept_slices=false");
   require_sayable(size_of(plan, "layers") % way.pp == 0, kMegatron,
                   fmt::format("{} layers do not divide over {} stages", size_of(plan, "layers"), way.pp),
                   "plan with another --only pp=N");
@@ -100,6 +104,7 @@ std::string megatron_flags(const ExportedWay& plan) {
   if (way.zero == 1) out += "--use-distributed-optimizer\n";
   if (way.recompute == "full")
     out += "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
+  if (way.kept_slices) out += "--distribute-saved-activations\n";
   out += fmt::format("--micro-batch-size {}\n--global-batch-size {}\n", plan.micro_batch, plan.job.train.fit.batch);
   if (plan.job.train.step.compute == DType::kBF16) out += "--bf16\n";
   return out + fmt::format("--clip-grad {}\n", plan.job.train.step.clip_norm);

@@ -29,11 +29,11 @@ std::vector<std::pair<std::string, int64_t>> kinds_of_fullest(const StageProblem
           {"what one part needs while it computes", work}};
 }
 
-std::optional<NearestFit::Change> change_to(int64_t to, const std::vector<OuterWay>& ways, int64_t ranks,
-                                            WayTables& tables, int64_t memory) {
+std::optional<NearestFit::Change> change_to(int64_t to, const OuterWays& ways, int64_t ranks, WayTables& tables,
+                                            int64_t memory) {
   const auto found = tables.fewest_bytes(ways, ranks, memory);
   if (!found) return std::nullopt;
-  return NearestFit::Change{.to = to, .way = ways[found->way], .bytes = found->bytes};
+  return NearestFit::Change{.to = to, .way = ways.at(found->way), .bytes = found->bytes};
 }
 
 std::string change_line(std::string_view name, const NearestFit::Change& change) {
@@ -43,11 +43,11 @@ std::string change_line(std::string_view name, const NearestFit::Change& change)
 
 }  // namespace
 
-std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const std::vector<OuterWay>& ways,
+std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
                                       int64_t ranks) {
   const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max());
   if (!fewest) return std::nullopt;
-  NearestFit out{.way = ways[fewest->way], .bytes = fewest->bytes, .has_tiers = !setting.tiers().empty()};
+  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.tiers().empty()};
   StageProblem problem = *tables.problem_of(out.way);
   problem.memory = out.bytes;
   out.begins = *best_cut(problem);
@@ -74,7 +74,8 @@ std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes) {
   for (const auto& [name, of] : fit.kinds)
     out += fmt::format("  {:>5.1f} %  {}\n", 100 * static_cast<double>(of) / static_cast<double>(fit.bytes), name);
   out += fmt::format(
-      "all recomputation, and parameters, gradients and state in slices, {}are among the ways. It would fit "
+      "all recomputation, and parameters, gradients, state and what is kept in slices, {}are among the ways. It would "
+      "fit "
       "with\n",
       fit.has_tiers ? "and state on the host or the disk, " : "");
   constexpr int64_t kMib = 1 << 20;

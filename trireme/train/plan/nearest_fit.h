@@ -34,7 +34,7 @@ inline constexpr int kMostRankDoublings = 10;
 
 // Of tables whose search found nothing in `ways`, those of `ranks` ranks. Nothing where no way goes with the model, the
 // batch and the ranks at all.
-std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const std::vector<OuterWay>& ways,
+std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
                                       int64_t ranks);
 
 // Lines that say it.

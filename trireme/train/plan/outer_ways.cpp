@@ -1,6 +1,7 @@
 #include "trireme/train/plan/outer_ways.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace trireme {
 namespace {
@@ -18,7 +19,7 @@ std::vector<std::pair<const char*, int64_t>> schedules_for(int64_t crews, int64_
 
 // Of one pp and one choice of axes.
 void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>& recompute, int64_t parts,
-              const std::vector<Tier>& tiers, std::vector<OuterWay>& out) {
+              OuterWays& out) {
   const auto schedules = schedules_for(cut.pp, parts);
   // A batch that does not divide is one way, which is counted as such.
   const int64_t shares = cut.inner.dp * cut.inner.ep;
@@ -37,11 +38,7 @@ void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>
           way.inner.rows = rows;
           way.inner.zero = zero;
           way.inner.recompute = again;
-          out.push_back(way);
-          for (const Tier tier : tiers) {
-            way.inner.state = tier;
-            out.push_back(way);
-          }
+          out.add(way);
         }
       }
     }
@@ -68,10 +65,10 @@ std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
   return out;
 }
 
-std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions,
-                                 int64_t parts, const std::vector<Tier>& tiers) {
+OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
+                     const std::vector<Tier>& tiers) {
   const std::vector<std::string> recompute = recompute_choices();
-  std::vector<OuterWay> out;
+  OuterWays out(tiers);
   for (const int64_t pp : divisors_of(ranks)) {
     if (pp > parts) break;
     for (const Way& axes : axes_of(model, pp, ranks / pp)) {
@@ -79,46 +76,102 @@ std::vector<OuterWay> outer_ways(const nn::Cuttable& model, int64_t ranks, int64
       if (model.heads > 0 && model.heads % axes.tp != 0) continue;
       const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
       OuterWay cut{.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}};
-      add_ways(cut, batch, recompute, parts, tiers, out);
+      add_ways(cut, batch, recompute, parts, out);
       cut.inner.vocabulary = true;
       if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0)
-        add_ways(cut, batch, recompute, parts, tiers, out);
+        add_ways(cut, batch, recompute, parts, out);
     }
   }
   return out;
 }
 
-OuterCandidate candidate_of(const OuterWay& way, int64_t ranks, const StepFigures& figures) {
-  OuterCandidate out;
-  out.divides = way.micro_batches >= (way.schedule == "zb-h2" ? 2 * way.pp - 1 : way.pp) &&  // a pipeline fills
-                (way.virtual_stages == 1 || way.micro_batches % way.pp == 0);  // and goes through stages in rounds
+bool divides(const OuterWay& way) {
+  return way.micro_batches >= (way.schedule == "zb-h2" ? 2 * way.pp - 1 : way.pp) &&
+         (way.virtual_stages == 1 || way.micro_batches % way.pp == 0);
+}
+
+int64_t least_bytes(const OuterWay& way, int64_t ranks, const StepFigures& figures) {
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
   // Gradients that several micro-batches add to are whole until the last.
   const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
-  out.least_bytes =
-      gradient_bytes / (way.inner.zero > 0 ? ranks : pieces) +
-      figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
-      (way.inner.state == Tier::kDevice ? figures.state_bytes / (way.inner.zero > 0 ? ranks : pieces) : 0);
-  // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
+  const int64_t state_bytes = way.inner.state == Tier::kDevice ? figures.state_bytes : 0;
+  const int64_t sliced = way.inner.zero > 0 ? ranks : pieces;
+  return gradient_bytes / sliced + figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
+         state_bytes / sliced;
+}
+
+// 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
+int64_t arithmetic_ps(const OuterWay& way, const StepFigures& figures) {
   const int64_t arithmetic = figures.arithmetic_ps;
-  out.bound_ps = arithmetic;
-  if (!way.schedule.starts_with("zb-") && out.divides) {
-    // arithmetic * (pp - 1) / passes, without a product that might be too large
-    const int64_t passes = way.micro_batches * way.virtual_stages;
-    out.bound_ps += arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
+  if (way.schedule.starts_with("zb-")) return arithmetic;
+  // arithmetic * (pp - 1) / passes, without a product that might be too large
+  const int64_t passes = way.micro_batches * way.virtual_stages;
+  return arithmetic + arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
+}
+
+OuterWays::OuterWays(const std::vector<Tier>& tiers) : variants_(variants_of(2, tiers)) {}
+
+void OuterWays::add(const OuterWay& cut) {
+  uint32_t has = 0;
+  for (size_t v = 0; v < variants_.size(); ++v) {
+    const bool is_cut = cut.inner.tp > 1 || !variants_[v].kept_slices;
+    has |= static_cast<uint32_t>(is_cut) << v;
+  }
+  cuts_.push_back(cut);
+  has_.push_back(has);
+}
+
+OuterWays OuterWays::kept_by(const std::function<bool(const OuterWay&)>& has) const {
+  OuterWays out;
+  out.variants_ = variants_;
+  for (size_t cut = 0; cut < cuts_.size(); ++cut) {
+    uint32_t kept = 0;
+    for (size_t v = 0; v < variants_.size(); ++v) {
+      const size_t number = number_of(cut) + v;
+      if (this->has(number) && has(at(number))) kept |= uint32_t{1} << v;
+    }
+    if (kept == 0) continue;
+    out.cuts_.push_back(cuts_[cut]);
+    out.has_.push_back(kept);
   }
   return out;
 }
 
-std::vector<OuterCandidate> candidates_of(const std::vector<OuterWay>& ways, int64_t ranks,
-                                          const StepFigures& figures) {
+OuterWay OuterWays::at(size_t number) const {
+  OuterWay out = cuts_[number / variants_.size()];
+  const WayVariant& variant = variants_[number % variants_.size()];
+  out.inner.kept_slices = variant.kept_slices;
+  out.inner.state = variant.state;
+  return out;
+}
+
+std::vector<OuterWay> OuterWays::all() const {
+  std::vector<OuterWay> out;
+  for (size_t number = 0; number < size(); ++number) {
+    if (has(number)) out.push_back(at(number));
+  }
+  return out;
+}
+
+int64_t OuterWays::count() const {
+  int64_t out = 0;
+  for (const uint32_t has : has_) out += std::popcount(has);
+  return out;
+}
+
+OuterVariants OuterWays::variants() const {
+  OuterVariants out{.after = {}};
+  for (size_t v = 0; v < variants_.size(); ++v) out.after.push_back(variants_before(variants_, v));
+  return out;
+}
+
+std::vector<OuterCandidate> OuterWays::candidates(const StepFigures& figures) const {
   std::vector<OuterCandidate> out;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    out.push_back(candidate_of(ways[i], ranks, figures));
-    if (i == 0 || ways[i].inner.state <= ways[i - 1].inner.state) continue;
-    OuterWay nearer = ways[i];
-    nearer.inner.state = ways[i - 1].inner.state;
-    if (nearer == ways[i - 1]) out.back().after = i - 1;
+  out.reserve(cuts_.size());
+  for (size_t cut = 0; cut < cuts_.size(); ++cut) {
+    const bool fills = divides(cuts_[cut]);
+    out.push_back(
+        {.divides = fills, .variants = has_[cut], .bound_ps = fills ? arithmetic_ps(cuts_[cut], figures) : 0});
   }
   return out;
 }

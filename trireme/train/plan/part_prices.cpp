@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
 #include "trireme/planner/outer/least_part.h"
@@ -71,13 +72,20 @@ void raise_passes(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
-// With the state nearer no time is longer.
+// Of less that lies elsewhere or in slices no time is longer.
 void raise_times(PartPrices& to, const PartPrices& nearer) {
   raise_passes(to, nearer);
   for (size_t i = 0; i < to.parts.size(); ++i) {
     for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::coming, &PartPrice::going})
       to.parts[i].*field = std::max(to.parts[i].*field, nearer.parts[i].*field);
   }
+}
+
+// What all parts move, in so many copies of each.
+void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t least) {
+  int64_t moved = 0;
+  for (size_t i = 0; i < to.parts.size(); ++i) moved += copies[i] * to.parts[i].moves();
+  if (moved < least) to.parts.front().coming = to.parts.front().moves() + least - moved;
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
@@ -99,87 +107,17 @@ std::vector<std::string> one_block_keys(const JobConfig& job) {
   return out;
 }
 
-InnerWay alone_of(InnerWay way) {
-  way.dp = 1;
-  way.zero = 0;
-  way.state = Tier::kDevice;
-  return way;
-}
-
-InnerWay with_most_rows(const InnerWay& way) {
-  InnerWay out = alone_of(way);
-  out.rows = kMostRows;
-  return out;
-}
-
-InnerWay without_again(InnerWay way) {
-  way.recompute = "none";
-  return way;
-}
-
-std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
-  if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
-  InnerWay out = without_again(with_most_rows(way));
-  out.cp = out.ep = 1;
-  out.vocabulary = false;
-  return out;
-}
-
-PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way) {
-  PartPrices out;
-  out.parts.resize(of_tp.parts.size());
-  const LeastPartOf of{.rows = way.rows, .rows_of_table = kMostRows, .is_own = false};
-  for (size_t block = 1; block + 1 < out.parts.size(); ++block)
-    raise_passes(out.parts[block], least_part(least_of_cut_part(of_tp.parts[block], way.cp, way.ep), of));
-  return out;
-}
-
-std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
-  if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
-  InnerWay out = way;
-  out.dp = kFewRanks;
-  out.state = Tier::kDevice;
-  return out;
-}
-
-void raise_moved(PartPrices& to, const PartPrices& of_few) {
-  for (size_t i = 0; i < to.parts.size(); ++i) raise_moved(to.parts[i], of_few.parts[i]);
-}
-
-PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
-  const LeastPartOf of{.rows = way.rows,
-                       .rows_of_table = known.rows,
-                       .is_own = known == alone_of(way),
-                       .ranks = way.ranks(),
-                       .zero = way.zero,
-                       .state_elsewhere = way.state != Tier::kDevice,
-                       .parameter_bytes = figures.parameter_bytes,
-                       .state_bytes = figures.state_bytes};
-  PartPrices out;
-  for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
-  return out;
-}
-
-Way InnerWay::way() const {
-  return {.tp = tp,
-          .cp = cp,
-          .ep = ep,
-          .sp = sp,
-          .vocabulary = vocabulary,
-          .zero = zero,
-          .recompute = recompute,
-          .state = state};
-}
-
 namespace {
 
-// Ways that the same programs before passes are of, where most who ask for one ask for the others soon.
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
+// that compute all again.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {
+  const std::vector<std::string> choices = recompute_choices();
   const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
-  if (!is_alone || (way.rows == kMostRows && way.recompute == "none")) return {way};
+  if (!is_alone || way.recompute == choices.back() || way == all_kept(with_most_rows(way))) return {way};
   std::vector<InnerWay> out;
-  for (const std::string& again : recompute_choices()) {
-    if (way.rows == kMostRows && again == "none") continue;
+  for (const std::string& again : choices) {
+    if (again == choices.back() || (!way.kept_slices && way.rows == kMostRows && again == "none")) continue;
     out.push_back(way);
     out.back().recompute = again;
   }
@@ -193,7 +131,13 @@ struct PartPricer::Impl {
       : parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
     set_keys(reduced, one_block_keys(job));
+    if (!job.parallel.machine.empty()) {  // which is read once
+      machine = read_machine(job.parallel.machine);
+      reduced.parallel.machine.clear();
+    }
     batch = job.train.fit.batch;
+    copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
+    for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
     of_model = model_of(reduced).cuttable();
     parts.kinds.resize(static_cast<size_t>(parts.kind_count()));
     std::iota(parts.kinds.begin(), parts.kinds.end(), int64_t{0});
@@ -235,6 +179,7 @@ struct PartPricer::Impl {
     const int64_t ranks = crews() * inner.ranks();
     auto model = make_model(job);
     Assembly assembly = assembly_of(job, *model, ranks);
+    if (machine) assembly.options.parallel.communication.machine = machine;
     assembly.options.parallel.pipeline.schedule = to_string(timetable(Turns::kAllForward, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
@@ -279,14 +224,15 @@ struct PartPricer::Impl {
     return out;
   }
 
-  // What is computed again, and what lies elsewhere, is a matter of passes: programs before them are the same, and the
-  // last ones are kept for that.
+  // What is computed again, kept in slices or lies elsewhere is a matter of passes: programs before them are the same,
+  // and the last ones are kept for that.
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
-    InnerWay before_passes = inner;
-    before_passes.recompute = "none";
+    InnerWay before_passes = all_kept(inner);
     before_passes.state = Tier::kDevice;
-    const auto known = std::ranges::find(begun, std::pair(before_passes, micro_batches), &Kept::first);
-    if (known != begun.end()) return known->second;
+    const bool is_alone = inner.dp == 1 && inner.zero == 0;
+    std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
+    const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
+    if (known != kept.end()) return known->second;
     JobGraphs graphs = graphs_of(job.assembly, job.ranks);
     const CompileOptions options = options_of(job.assembly, graphs.parallel, job.ranks);
     Begun out{crew_programs(std::move(graphs.step), options), std::move(graphs.parallel)};
@@ -294,10 +240,10 @@ struct PartPricer::Impl {
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
     out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
     out.programs.whole.partitioned = Program();
-    if (inner.dp > 1 || inner.zero > 0) return out;  // these are compiled without what is computed again
-    constexpr size_t kMostKept = 4;
-    if (begun.size() == kMostKept) begun.pop_front();
-    begun.emplace_back(std::pair(before_passes, micro_batches), out);
+    // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
+    const size_t most_kept = is_alone ? 16 : 2;
+    if (kept.size() == most_kept) kept.pop_front();
+    kept.emplace_back(std::pair(before_passes, micro_batches), out);
     return out;
   }
 
@@ -343,10 +289,12 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
+  std::vector<int64_t> copies;                              // of each part, in the whole model
   int64_t batch = 1;                                        // of the whole job
   std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
-  std::deque<Kept> begun;
+  std::deque<Kept> begun, begun_of_several;
+  std::optional<Machine> machine;
 };
 
 bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
@@ -430,7 +378,7 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
       part.sync = std::max<int64_t>(0, part.sync);
     }
   }
-  const InnerWay without = without_again(most);
+  const InnerWay without = all_kept(most);
   if (out && key != most) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
   }
@@ -447,9 +395,8 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
   const auto found = prices_.find(way);
   if (found != prices_.end()) return found->second;
-  InnerWay sliced = way;
+  InnerWay sliced = all_kept(way);
   sliced.rows = 1;
-  sliced.recompute = "none";
   const auto& least = alone(way);
   std::optional<PartPrices> out = least;
   if (out) {
@@ -461,11 +408,15 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
-    if (way.state != Tier::kDevice) {
-      InnerWay nearer = way;
-      nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
-      if (const auto& least_times = prices(nearer)) raise_times(*out, *least_times);
+    InnerWay nearer = way;
+    nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+    InnerWay whole = way;
+    whole.kept_slices = false;
+    for (const InnerWay& less : {nearer, whole}) {
+      if (less == way) continue;
+      if (const auto& least_times = prices(less)) raise_times(*out, *least_times);
     }
+    raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
     out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
   }
   return prices_.emplace(way, std::move(out)).first->second;

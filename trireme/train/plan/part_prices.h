@@ -22,6 +22,7 @@ struct InnerWay {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
+  bool kept_slices = false;    // what is kept for the backward pass lies in slices on ranks of tp
   Tier state = Tier::kDevice;  // where the optimizer's state lies
 
   int64_t ranks() const { return tp * cp * ep * dp; }
@@ -37,7 +38,12 @@ struct StepFigures {
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
   bool is_joined = false;     // micro-batches depend on each other, however large
+  // What a byte of the optimizer's state takes to come from there or to go back, in femtoseconds, at least.
+  int64_t host_fs_per_byte = 0, disk_fs_per_byte = 0;
 };
+
+// What the crews of a way with its state elsewhere move once a step, all together: of each a rank, one way at least.
+int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures);
 
 struct PartPrices {
   std::vector<PartPrice> parts;  // what stands before, a block of each kind, what stands after
@@ -58,9 +64,9 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
-// That without recomputation.
-InnerWay without_again(InnerWay way);
-// The way with the most rows, without recomputation, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
+// That without recomputation, with what is kept whole.
+InnerWay all_kept(InnerWay way);
+// The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);
 // What blocks of `way` take at least, by the prices of by_tp_alone(way), for its rows.
@@ -88,10 +94,11 @@ class PartPricer {
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
   // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves;
-  // with the state elsewhere nothing takes less time than with it nearer.
+  // with the state elsewhere, or what is kept in slices, nothing takes less time than without. Nor do all parts
+  // together move for less than least_moves_ps(way).
   const std::optional<PartPrices>& prices(const InnerWay& way);
-  // The table of alone_of(way), no less than what the one with the most rows says of it, of recomputation no shorter
-  // than without, and of cp, ep and a cut vocabulary than what by_tp_alone(way) says.
+  // The table of alone_of(way), no less than what the one with the most rows says of it, no shorter than with all kept,
+  // and of cp, ep and a cut vocabulary than what by_tp_alone(way) says.
   const std::optional<PartPrices>& alone(const InnerWay& way);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);

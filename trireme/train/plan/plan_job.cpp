@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "trireme/backend/device.h"
@@ -38,7 +39,7 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   if (ways.size() <= most) return;
   const auto key = [](const PlannedWay& each) {
     const Way& way = each.way;
-    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.state,
+    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices, way.state,
                       way.is_searched);
   };
   std::set<decltype(key(ways.front()))> seen;
@@ -49,9 +50,17 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   std::ranges::stable_sort(ways, {}, [](const PlannedWay& each) { return each.cost.step_s; });
 }
 
-bool is_same_but_for_state(Way a, const Way& b) {
+bool are_alike_but_for_variants(Way a, const Way& b) {
+  a.kept_slices = b.kept_slices;
   a.state = b.state;
   return a == b;
+}
+
+// How many ways from this one on are alike but for their variants.
+size_t variants_from(const std::vector<Way>& ways, size_t first) {
+  size_t end = first + 1;
+  while (end < ways.size() && are_alike_but_for_variants(ways[end], ways[first])) ++end;
+  return end - first;
 }
 
 class Planner {
@@ -82,23 +91,11 @@ class Planner {
   JobPlan run() {
     const std::vector<Way> ways = this->ways();
     out_.ledger.ways = static_cast<int64_t>(ways.size());
-    bool fits_without = false;  // the last way that computes nothing again
-    bool is_too_large = false;  // the last way that was looked at
-    for (size_t i = 0; i < ways.size(); ++i) {
-      const Way& way = ways[i];
-      if (request_.on_way) request_.on_way(i + 1, ways.size());
-      const bool is_nearest = way.state == Tier::kDevice;
-      if (way.recompute == "none" && is_nearest) fits_without = false;
-      const bool is_after = !is_nearest && i > 0 && is_same_but_for_state(way, ways[i - 1]);
-      if ((way.recompute != "none" && fits_without) || (is_after && !is_too_large)) {
-        ++out_.ledger.needless;
-        is_too_large = false;
-        continue;
-      }
-      const int64_t too_large = out_.ledger.memory_least + out_.ledger.memory;
-      const bool fits = look_at(way);
-      is_too_large = out_.ledger.memory_least + out_.ledger.memory > too_large;
-      fits_without = fits_without || (way.recompute == "none" && is_nearest && fits);
+    bool fits_without = false;  // the last way that computes nothing again, and has nothing beside how it is cut
+    for (size_t first = 0; first < ways.size();) {
+      const size_t count = variants_from(ways, first);
+      look_at_variants({&ways[first], count}, first, ways.size(), fits_without);
+      first += count;
     }
     std::ranges::stable_sort(out_.best, {}, [](const PlannedWay& each) { return each.cost.step_s; });
     keep_unlike(request_.top, out_.best);
@@ -123,6 +120,28 @@ class Planner {
   }
 
  private:
+  // Ways that are alike but for their variants.
+  void look_at_variants(std::span<const Way> ways, size_t before, size_t of, bool& fits_without) {
+    std::vector<WayVariant> variants;
+    for (const Way& way : ways) variants.push_back({.kept_slices = way.kept_slices, .state = way.state});
+    const bool is_again = ways.front().recompute != "none";
+    if (!is_again) fits_without = false;
+    std::vector<char> is_too_large(ways.size(), 0);
+    for (size_t i = 0; i < ways.size(); ++i) {
+      if (request_.on_way) request_.on_way(before + i + 1, of);
+      const bool is_needed =
+          std::ranges::all_of(variants_before(variants, i), [&](size_t nearer) { return is_too_large[nearer] != 0; });
+      if ((is_again && fits_without) || !is_needed) {
+        ++out_.ledger.needless;
+        continue;
+      }
+      const int64_t too_large = out_.ledger.memory_least + out_.ledger.memory;
+      const bool fits = look_at(ways[i]);
+      is_too_large[i] = out_.ledger.memory_least + out_.ledger.memory > too_large ? 1 : 0;
+      if (!is_again && variants[i] == WayVariant()) fits_without = fits;
+    }
+  }
+
   Assembly assembly_for(const JobConfig& job, int64_t ranks) const {
     Assembly out = assembly_of(job, *model_, ranks);
     if (request_.machine) out.options.parallel.communication.machine = request_.machine;

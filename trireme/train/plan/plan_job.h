@@ -63,8 +63,8 @@ struct PlanLedger {
   int64_t ways = 0;
   int64_t do_not_divide = 0;  // the batch, the model or the schedule by so many ranks or micro-batches
   int64_t memory_least = 0;   // parameters and state alone, in as many pieces as the way makes of them, are too much
-  // Recompute although they fit without, or have state elsewhere although they are not too large with it nearer; of the
-  // exact search: or are ruled out by a bound, or, where it was stopped, undecided.
+  // Recompute although they fit without, or are variants (ways.h) although with less of that they are not too large; of
+  // the exact search: or are ruled out by a bound, or, where it was stopped, undecided.
   int64_t needless = 0;
   int64_t memory = 0;              // compiled; the arena is too much
   int64_t fit = 0;                 // compiled

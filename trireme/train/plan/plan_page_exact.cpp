@@ -281,7 +281,7 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"too large by these", l.memory},
       {"too large by their parameters alone", l.memory_least},
       {"slower by their arithmetic alone", l.bound},
-      {"have the optimizer's state farther than they need", l.needless},
+      {"have state farther, or what is kept in slices, without need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
       {"undecided, as the search was stopped", l.open},
       {"jobs of one block that were compiled", plan.jobs_compiled}};

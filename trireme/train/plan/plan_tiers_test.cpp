@@ -149,10 +149,10 @@ TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
                     {"model.layers=2", "train.batch=4", "parallel.disk_block=4KiB", "parallel.disk_queue=1"});
     ExactSetting setting = exact_setting(request);
     WayTables tables(setting, 1);
-    const std::vector<OuterWay> ways = setting.ways(ranks);
+    const OuterWays ways = setting.ways(ranks);
     std::vector<StageProblem> problems;
-    for (const OuterWay& way : ways) {
-      if (!candidate_of(way, ranks, setting.figures).divides) continue;
+    for (const OuterWay& way : ways.all()) {
+      if (!divides(way)) continue;
       if (auto problem = tables.problem_of(way)) problems.push_back(std::move(*problem));
     }
     int64_t least_bytes = kMuch;
@@ -175,7 +175,7 @@ TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
       if (least >= 0) {
         EXPECT_EQ(found.best.front().price.total, least);
       }
-      ++(least < 0 ? none : ways[found.best.front().candidate].inner.state == Tier::kDevice ? on_device : elsewhere);
+      ++(least < 0 ? none : ways.at(found.best.front().way).inner.state == Tier::kDevice ? on_device : elsewhere);
       const bool is_planned = share == 16 || share == 32 || (share == 15 && ranks == 1);
       if (!is_planned) continue;
       const ExactPlan plan = plan_exact(request);
@@ -240,7 +240,7 @@ TEST(PlanTiers, a_certificate_is_verified_against_the_job_and_edited_by_hand_is_
   CertifiedJob job(request);
   EXPECT_NO_THROW(job.check(certificate));
   EXPECT_THAT(proven_text(certificate), HasSubstr(" state=host "));
-  EXPECT_THAT(proven_text(certificate), HasSubstr("have the optimizer's state farther than they need"));
+  EXPECT_THAT(proven_text(certificate), HasSubstr("have state farther, or kept activations in slices, without need"));
 
   const auto edited = [&](auto change) -> std::string {
     Certificate other = certificate;

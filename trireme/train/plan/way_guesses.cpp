@@ -31,11 +31,13 @@ double share_sent(int64_t ranks) {
 }  // namespace
 
 bool WayGuesses::Guess::is_after(const Guess& other) const {
-  return std::tuple(step_ps, way, state) > std::tuple(other.step_ps, other.way, other.state);
+  const auto key = [](const Guess& of) {
+    return std::tuple(of.step_ps, of.cut, of.variant.kept_slices, of.variant.state);
+  };
+  return key(*this) > key(other);
 }
 
-WayGuesses::WayGuesses(const ExactSetting& setting, PartPricer& pricer, const std::vector<OuterWay>& ways,
-                       ShapeOf shape)
+WayGuesses::WayGuesses(const ExactSetting& setting, PartPricer& pricer, const OuterWays& ways, ShapeOf shape)
     : setting_(setting),
       pricer_(pricer),
       ways_(ways),
@@ -52,14 +54,15 @@ std::optional<size_t> WayGuesses::next(int64_t best_ps) {
     const Guess guess = left_.back();
     left_.pop_back();
     if (guess.step_ps >= best_ps) break;
-    OuterWay way = ways_[guess.way];
-    way.inner.state = guess.state;
+    const OuterWay way = way_of(guess);
     if (step_of(way) > guess.step_ps) {  // it was corrected since
-      put(guess.way, guess.state);
+      put(guess.cut, guess.variant);
     } else if (fits(way)) {
-      return guess.way;
-    } else if (guess.state == Tier::kDevice && !setting_.tiers().empty()) {
-      put(guess.way, setting_.tiers().front());
+      return ways_.number_of(guess.cut);
+    } else if (!guess.variant.kept_slices) {
+      if (way.inner.tp > 1) put(guess.cut, {.kept_slices = true, .state = guess.variant.state});
+      if (guess.variant.state == Tier::kDevice && !setting_.tiers().empty())
+        put(guess.cut, {.kept_slices = false, .state = setting_.tiers().front()});
     }
   }
   left_.clear();
@@ -79,26 +82,37 @@ void WayGuesses::learn_too_large(const OuterWay& way) {
 
 void WayGuesses::guess_all() {
   is_begun_ = true;
-  for (size_t i = 0; i < ways_.size(); ++i) {
-    const OuterWay& way = ways_[i];
+  for (size_t cut = 0; cut < ways_.cuts().size(); ++cut) {
+    const OuterWay& way = ways_.cuts()[cut];
     // With tp more activations are cut by sp, at next to no cost.
     const bool has_sp = way.inner.sp || way.inner.tp == 1 || !setting_.model.positions;
-    if (way.inner.state == Tier::kDevice && has_sp &&
-        candidate_of(way, way.pp * way.inner.ranks(), setting_.figures).divides && guessed_cut(way.inner))
-      left_.push_back({step_of(way), i, Tier::kDevice});
+    if (has_sp && divides(way) && guessed_cut(way.inner)) left_.push_back({step_of(way), cut});
   }
   std::ranges::make_heap(left_, &Guess::is_after);
 }
 
-void WayGuesses::put(size_t way, Tier state) {
-  OuterWay of = ways_[way];
-  of.inner.state = state;
-  left_.push_back({step_of(of), way, state});
+void WayGuesses::put(size_t cut, const WayVariant& variant) {
+  Guess of{.cut = cut, .variant = variant};
+  const OuterWay way = way_of(of);
+  if (!guessed_cut(way.inner)) return;
+  of.step_ps = step_of(way);
+  left_.push_back(of);
   std::ranges::push_heap(left_, &Guess::is_after);
 }
 
+OuterWay WayGuesses::way_of(const Guess& guess) const {
+  OuterWay out = ways_.cuts()[guess.cut];
+  out.inner.kept_slices = guess.variant.kept_slices;
+  out.inner.state = guess.variant.state;
+  return out;
+}
+
+WayGuesses::Cut WayGuesses::cut_of(const InnerWay& way) {
+  return {way.tp, way.cp, way.ep, way.sp, way.vocabulary, way.kept_slices};
+}
+
 WayGuesses::Correction& WayGuesses::correction(const InnerWay& way) {
-  return corrections_[{Cut(way.tp, way.cp, way.ep, way.sp, way.vocabulary), way.zero}];
+  return corrections_[{cut_of(way), way.zero}];
 }
 
 int64_t WayGuesses::step_of(const OuterWay& way) {
@@ -163,7 +177,7 @@ void WayGuesses::slice(const OuterWay& way, PartPrice& part) const {
 }
 
 const std::optional<PartPrices>& WayGuesses::guessed_cut(const InnerWay& way) {
-  const std::pair key(Cut(way.tp, way.cp, way.ep, way.sp, way.vocabulary), way.recompute);
+  const std::pair key(cut_of(way), way.recompute);
   const auto found = cuts_.find(key);
   if (found != cuts_.end()) return found->second;
   return cuts_.emplace(key, by_axes(way)).first->second;
@@ -179,6 +193,7 @@ std::optional<PartPrices> WayGuesses::by_axes(const InnerWay& way) {
     cut.cp = cp;
     cut.ep = ep;
     cut.sp = tp > 1 && way.sp;
+    cut.kept_slices = tp > 1 && way.kept_slices;
     cut.recompute = again;
     return pricer_.alone(cut);
   };

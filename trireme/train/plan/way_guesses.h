@@ -17,10 +17,10 @@ class WayGuesses {
  public:
   using ShapeOf = std::function<const PipelineShape&(const OuterWay&)>;
   // All of these must outlive this.
-  WayGuesses(const ExactSetting& setting, PartPricer& pricer, const std::vector<OuterWay>& ways, ShapeOf shape);
+  WayGuesses(const ExactSetting& setting, PartPricer& pricer, const OuterWays& ways, ShapeOf shape);
 
-  // The one that is the fastest by all guesses and fits by them, and that was not said before; one with its state on
-  // the device stands for those that follow from it. Nothing where none would be faster than the best so far (ps).
+  // The one that is the fastest by all guesses and fits by them, and that was not said before; one that is no variant
+  // stands for its variants. Nothing where none would be faster than the best so far (ps).
   std::optional<size_t> next(int64_t best_ps);
   // What a step of the way takes by its own tables, or that no cut of it fits: guesses of ways that are cut alike go by
   // that.
@@ -28,11 +28,12 @@ class WayGuesses {
   void learn_too_large(const OuterWay& way);
 
  private:
-  using Cut = std::tuple<int64_t, int64_t, int64_t, bool, bool>;  // tp, cp, ep, sp, vocabulary
+  // tp, cp, ep, sp, vocabulary, kept_slices
+  using Cut = std::tuple<int64_t, int64_t, int64_t, bool, bool, bool>;
   struct Guess {
     int64_t step_ps = 0;  // as corrected when it was put into the heap
-    size_t way = 0;
-    Tier state = Tier::kDevice;
+    size_t cut = 0;       // of the ways
+    WayVariant variant = {};
     bool is_after(const Guess& other) const;
   };
   struct Correction {
@@ -40,7 +41,9 @@ class WayGuesses {
   };
 
   void guess_all();
-  void put(size_t way, Tier state);
+  void put(size_t cut, const WayVariant& variant);
+  OuterWay way_of(const Guess& guess) const;
+  static Cut cut_of(const InnerWay& way);
   bool fits(const OuterWay& way);
   int64_t step_of(const OuterWay& way);
   PartPrices guessed(const OuterWay& way);
@@ -51,7 +54,7 @@ class WayGuesses {
 
   const ExactSetting& setting_;
   PartPricer& pricer_;
-  const std::vector<OuterWay>& ways_;
+  const OuterWays& ways_;
   ShapeOf shape_;
   std::vector<int64_t> chain_, copies_;
   std::map<std::pair<Cut, std::string>, std::optional<PartPrices>> cuts_;

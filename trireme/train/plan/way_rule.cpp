@@ -49,6 +49,7 @@ std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way) {
           {"schedule", way.schedule},
           {"virtual_stages", std::to_string(way.virtual_stages)},
           {"recompute", way.recompute},
+          {"kept_slices", way.kept_slices ? "true" : "false"},
           {"state", std::string(to_string(way.state))},
           {"auto", "false"}};
 }

@@ -36,7 +36,7 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
 
 // Experts are no slower in fewer pieces, so that of these it says nothing of what is computed; that takes no less than
 // the arithmetic, and collectives come on top.
-OuterAnswer WayTables::answer_by_tp_alone(const OuterWay& way, int64_t bound_ps) {
+OuterAnswer WayTables::answer_by_tp_alone(const OuterWay& way) {
   const auto known = by_tp_alone(way.inner);
   if (!known) return {};
   const std::optional<PartPrices>& of_tp = pricer_.alone(*known);
@@ -47,7 +47,8 @@ OuterAnswer WayTables::answer_by_tp_alone(const OuterWay& way, int64_t bound_ps)
   if (way.inner.ep == 1) return {.bound_ps = bound};
   PartTotals totals;
   for (size_t part = 0; part < least.parts.size(); ++part) totals.add(least.parts[part], copies_[part]);
-  return {.bound_ps = std::max(bound, bound_ps + way.micro_batches * (totals.pass() / way.pp))};
+  const int64_t computed = arithmetic_ps(way, setting_.figures);
+  return {.bound_ps = std::max(bound, computed + way.micro_batches * (totals.pass() / way.pp))};
 }
 
 OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
@@ -79,35 +80,39 @@ void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuess
 }
 
 // About as many as it takes to price each cut of a stage once.
-int64_t WayTables::jobs_of_cuts(const std::vector<OuterWay>& ways) {
+int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
   constexpr int64_t kOfEach = 8;
   std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool>> cuts;
-  for (const OuterWay& way : ways)
+  for (const OuterWay& way : ways.cuts())
     cuts.emplace(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
   return kOfEach * static_cast<int64_t>(cuts.size());
 }
 
-OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell,
+OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
                               int64_t most_jobs) {
-  const std::vector<OuterCandidate> candidates = candidates_of(ways, ranks, setting_.figures);
-  const auto none = [&](size_t i) { return without_again(with_most_rows(ways[i].inner)); };
-  const auto most = [&](size_t i) { return with_most_rows(ways[i].inner); };
-  const auto own = [&](size_t i) { return alone_of(ways[i].inner); };
+  const auto none = [](const InnerWay& way) { return all_kept(with_most_rows(way)); };
   const auto asks = [&](auto known, Asked asked) {
-    return [this, &ways, known, asked](size_t i) { return answer(ways[i], known(i), asked); };
+    return [this, &ways, known, asked](size_t i) {
+      const OuterWay way = ways.at(i);
+      return answer(way, known(way.inner), asked);
+    };
   };
   WayGuesses guesses(setting_, pricer_, ways,
                      [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
   bool is_guessed = false;
-  OuterQuestions ask{.bounds = {[&](size_t i) { return answer_by_tp_alone(ways[i], candidates[i].bound_ps); },
-                                asks(none, Asked::kTime), asks(most, Asked::kTime), asks(most, Asked::kMemory),
-                                [&](size_t i) { return answer_if_joined(ways[i]); }, asks(own, Asked::kTime),
-                                asks(own, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways[i]); }},
-                     .problem = [&](size_t i) {
-                       auto problem = problem_of(ways[i]);
-                       if (problem && is_guessed) learn(ways[i], *problem, guesses);
-                       return problem;
-                     }};
+  OuterQuestions ask{
+      .least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
+      .bounds = {[&](size_t i) { return answer_by_tp_alone(ways.at(i)); }, asks(none, Asked::kTime),
+                 asks(with_most_rows, Asked::kTime), asks(with_most_rows, Asked::kMemory),
+                 [&](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
+                 asks(alone_of, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways.at(i)); }},
+      .problem =
+          [&](size_t i) {
+            const OuterWay way = ways.at(i);
+            auto problem = problem_of(way);
+            if (problem && is_guessed) learn(way, *problem, guesses);
+            return problem;
+          }};
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
@@ -115,39 +120,40 @@ OuterResult WayTables::search(const std::vector<OuterWay>& ways, int64_t ranks, 
   }
   if (most_jobs > 0) {
     const bool is_hopeless = jobs_of_cuts(ways) > most_jobs;
-    ask.may_go_on = [this, most_jobs, is_hopeless](bool is_stopped) {
-      if (is_stopped) return pricer_.jobs_compiled() < most_jobs + most_jobs / 2;
-      return !is_hopeless && pricer_.jobs_compiled() < most_jobs;
+    const int64_t before = pricer_.jobs_compiled();
+    ask.may_go_on = [this, most_jobs, is_hopeless, before](bool is_stopped) {
+      const int64_t jobs = pricer_.jobs_compiled() - before;
+      return is_stopped ? jobs < most_jobs + most_jobs / 2 : !is_hopeless && jobs < most_jobs;
     };
     ask.likely = [&](int64_t limit) {
       is_guessed = true;
       return guesses.next(limit);
     };
   }
-  return search_outer(candidates, setting_.memory_bytes, top, ask);
+  return search_outer(ways.candidates(setting_.figures), ways.variants(), setting_.memory_bytes, top, ask);
 }
 
 // Best first, as the search for time: by parameters and state alone, by the table of one data parallel rank, by its
 // own.
-std::optional<WayTables::Fewest> WayTables::fewest_bytes(const std::vector<OuterWay>& ways, int64_t ranks,
-                                                         int64_t limit) {
+std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit) {
   enum class Known : uint8_t { kLeast, kAlone, kAll };
   using Open = std::tuple<int64_t, size_t, Known>;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
   for (size_t i = 0; i < ways.size(); ++i) {
-    const OuterCandidate candidate = candidate_of(ways[i], ranks, setting_.figures);
-    if (candidate.divides) open.emplace(candidate.least_bytes, i, Known::kLeast);
+    if (!ways.has(i)) continue;
+    const OuterWay way = ways.at(i);
+    if (divides(way)) open.emplace(least_bytes(way, ranks, setting_.figures), i, Known::kLeast);
   }
   while (!open.empty() && std::get<0>(open.top()) <= limit) {
     const auto [bytes, i, known] = open.top();
     open.pop();
     if (known == Known::kAll) return Fewest{i, bytes};
+    const OuterWay way = ways.at(i);
     std::optional<StageProblem> problem;
     if (known == Known::kAlone) {
-      problem = problem_of(ways[i]);
-    } else if (const auto& alone = pricer_.alone(alone_of(ways[i].inner));
-               alone && !(alone->is_joined && ways[i].pp > 1)) {
-      problem = problem_with(ways[i], least_of(*alone, alone_of(ways[i].inner), ways[i].inner, setting_.figures));
+      problem = problem_of(way);
+    } else if (const auto& alone = pricer_.alone(alone_of(way.inner)); alone && !(alone->is_joined && way.pp > 1)) {
+      problem = problem_with(way, least_of(*alone, alone_of(way.inner), way.inner, setting_.figures));
     }
     const auto fewest = problem ? fewest_bytes_of_cuts(*problem) : std::nullopt;
     if (fewest) open.emplace(std::max(bytes, *fewest), i, known == Known::kLeast ? Known::kAlone : Known::kAll);
@@ -165,6 +171,7 @@ CertifiedTables WayTables::asked() {
 int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& prices) {
   PartTotals totals;
   for (size_t part = 0; part < prices.parts.size(); ++part) totals.add(prices.parts[part], copies_[part]);
+  totals.once += least_moves_ps(way.inner, setting_.figures);
   return trireme::bound_of_longer_parts(totals, shape(way), way.micro_batches, prices.crossing);
 }
 

@@ -24,7 +24,7 @@ class WayTables {
   using OnProgress = std::function<void(const ExactProgress&)>;
   // With `most_jobs` it is stopped when so many jobs were compiled, at once where they would not price each cut of a
   // stage; then it looks at ways that are likely the fastest, with half as many more.
-  OuterResult search(const std::vector<OuterWay>& ways, int64_t ranks, size_t top, const OnProgress& tell = {},
+  OuterResult search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell = {},
                      int64_t most_jobs = 0);
 
   // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
@@ -33,7 +33,7 @@ class WayTables {
     size_t way = 0;
     int64_t bytes = 0;
   };
-  std::optional<Fewest> fewest_bytes(const std::vector<OuterWay>& ways, int64_t ranks, int64_t limit);
+  std::optional<Fewest> fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit);
 
   // All that searches asked for.
   CertifiedTables asked();
@@ -46,12 +46,12 @@ class WayTables {
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
   // By that of tp alone, where it is cut by more: of its passes.
-  OuterAnswer answer_by_tp_alone(const OuterWay& way, int64_t bound_ps);
+  OuterAnswer answer_by_tp_alone(const OuterWay& way);
   // Refused where its micro-batches depend on each other and a pipeline has them in turn.
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
-  static int64_t jobs_of_cuts(const std::vector<OuterWay>& ways);
+  static int64_t jobs_of_cuts(const OuterWays& ways);
   // From a way's own tables.
   void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;
   int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
@@ -20,10 +21,10 @@ std::vector<int64_t> micro_batches_for(int64_t pp) {
   return pp == 1 ? std::vector<int64_t>{1, 2, 4} : std::vector<int64_t>{pp, 2 * pp, 4 * pp};
 }
 
-void add_in_tiers(Way way, const std::vector<Tier>& tiers, std::vector<Way>& out) {
-  out.push_back(way);
-  for (const Tier tier : tiers) {
-    way.state = tier;
+void add_variants(Way way, const std::vector<Tier>& tiers, std::vector<Way>& out) {
+  for (const WayVariant& variant : variants_of(way.tp, tiers)) {
+    way.kept_slices = variant.kept_slices;
+    way.state = variant.state;
     out.push_back(way);
   }
 }
@@ -77,7 +78,35 @@ std::vector<std::string> Way::keys() const {
                                fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
                                "parallel.interleave=1",
                                "train.recompute=" + recompute};
+  out.push_back(kept_slices_key(kept_slices));
   if (state != Tier::kDevice) out.push_back(state_key(state));
+  return out;
+}
+
+std::string kept_slices_key(bool kept_slices) {
+  return fmt::format("parallel.recompute_slice_activation={}", kept_slices);
+}
+
+std::vector<WayVariant> variants_of(int64_t tp, const std::vector<Tier>& tiers) {
+  std::vector<WayVariant> out;
+  const auto add = [&](Tier state) {
+    out.push_back({.kept_slices = false, .state = state});
+    if (tp > 1) out.push_back({.kept_slices = true, .state = state});
+  };
+  add(Tier::kDevice);
+  for (const Tier tier : tiers) add(tier);
+  return out;
+}
+
+std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at) {
+  const WayVariant& of = variants[at];
+  std::vector<size_t> out;
+  std::optional<size_t> nearer;  // the last that differs in the state's tier alone
+  for (size_t i = 0; i < at; ++i) {
+    if (variants[i].state == of.state) out.push_back(i);
+    if (variants[i].kept_slices == of.kept_slices) nearer = i;
+  }
+  if (nearer && variants[*nearer].state != of.state) out.push_back(*nearer);
   return out;
 }
 
@@ -98,6 +127,7 @@ std::string Way::text() const {
   if (pp > 1) out += " --schedule " + schedule;
   if (virtual_stages > 1) out += fmt::format(" --virtual-stages {}", virtual_stages);
   if (recompute != "none") out += " --recompute " + recompute;
+  if (kept_slices) out += " --set " + kept_slices_key(true);
   if (state != Tier::kDevice) out += fmt::format(" --set '{}'", state_key(state));
   return out.empty() ? "data parallel" : out.substr(1);
 }
@@ -131,6 +161,7 @@ JobConfig without_cuts(const JobConfig& job) {
   q.schedule = usual.parallel.schedule;
   q.search = usual.parallel.search;
   q.zero.level = 0;
+  q.recompute_slice_activation = false;
   q.save_strategy = "";
   out.train.passes.recompute = {};
   return out;
@@ -157,7 +188,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
               way.schedule = kSchedules[s];
               way.zero = zero;
               way.recompute = recompute;
-              add_in_tiers(std::move(way), tiers, out);
+              add_variants(std::move(way), tiers, out);
             }
           }
         }
@@ -166,7 +197,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
   }
   if (ranks > 1) {
     for (const std::string& recompute : recompute_choices())
-      add_in_tiers({.recompute = recompute, .is_searched = true}, tiers, out);
+      add_variants({.recompute = recompute, .is_searched = true}, tiers, out);
   }
   return out;
 }

@@ -20,6 +20,7 @@ struct Way {
   std::string schedule = "1f1b";
   int64_t virtual_stages = 1;  // of each crew
   std::string recompute = "none";
+  bool kept_slices = false;    // what is kept for the backward pass lies in slices on ranks that have the same
   Tier state = Tier::kDevice;  // where the optimizer's state lies; on the device it lies where the job says
   bool is_searched = false;    // mode auto_parallel; none of the above but recompute and state
 
@@ -31,6 +32,20 @@ struct Way {
 
 // The key by which the optimizer's state lies in the tier.
 std::string state_key(Tier tier);
+// The key by which what is kept lies in slices, or does not.
+std::string kept_slices_key(bool kept_slices);
+
+// What a way may have beside how it is cut: it takes fewer bytes of the device, and nothing is faster with it.
+struct WayVariant {
+  bool kept_slices = false;
+  Tier state = Tier::kDevice;
+  friend bool operator==(const WayVariant&, const WayVariant&) = default;
+};
+// Of ways over `tp` ranks, with the optimizer's state on the device or one of `tiers`: each after those that have less
+// of it. The first has nothing.
+std::vector<WayVariant> variants_of(int64_t tp, const std::vector<Tier>& tiers);
+// Which of these have just one thing less than the one at `at`.
+std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at);
 
 // Throws kInvalidArgument naming the key where the job says how it is cut by rules, a mesh or a strategy: what is
 // planned would not be what they ask. `cure` is what to do about it.
@@ -49,7 +64,7 @@ std::vector<int64_t> divisors_of(int64_t number);
 
 // All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
 // state, recomputation. Whether they go together with the batch and the model is seen when they are compiled. Of each
-// with the optimizer's state on the device those follow that have it on one of `tiers` instead.
+// all variants follow each other.
 std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<Tier>& tiers = {});
 
 }  // namespace trireme

@@ -1,0 +1,129 @@
+// Parts and shapes of pipelines drawn at random, and the least of all cuts by loops alone, for tests.
+#pragma once
+
+#include <algorithm>
+#include <random>
+
+#include "trireme/planner/outer/stage_problem.h"
+
+namespace trireme::outer_search_test {
+
+class RandomTables {
+ public:
+  explicit RandomTables(uint64_t seed) : random_(seed) {}
+
+  int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+
+  PartPrice part() {
+    PartPrice out;
+    for (const auto field :
+         {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
+          &PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::update, &PartPrice::sync,
+          &PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
+      out.*field = number(0, 3) == 0 ? 0 : number(0, 9);
+    if (number(0, 2) == 0) put_elsewhere(out);
+    return out;
+  }
+  // Some of the state.
+  void put_elsewhere(PartPrice& part) {
+    for (const auto field : {&PartPrice::coming, &PartPrice::going, &PartPrice::host, &PartPrice::disk})
+      part.*field = number(0, 1) == 0 ? 0 : number(0, 9);
+  }
+
+  StageProblem problem() {
+    StageProblem out{.micro_batches = number(1, 6),
+                     .crossing = number(0, 5),
+                     .memory = number(5, 150),
+                     .host = number(5, 60),
+                     .disk = number(5, 60)};
+    const int64_t parts = number(1, 7), crews = number(1, 4);
+    for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
+    out.shape = {.idle_forward = number(0, 4), .idle_input = number(0, 4), .idle_weight = number(-4, 4)};
+    out.shape.transfers = crews > 1 ? number(0, 6) : 0;
+    out.shape.more_transfers = crews > 1 ? number(0, 6) : 0;
+    if (crews > 1 && number(0, 3) == 0) {
+      out.shape.chunks = number(2, 3);
+      out.shape.idle_weight = number(0, 4);
+    }
+    for (int64_t crew = 0; crew < crews; ++crew) out.shape.held.push_back(moments(out.shape.chunks));
+    return out;
+  }
+
+  std::vector<HeldMoment> moments(int64_t chunks) {
+    std::vector<HeldMoment> out(static_cast<size_t>(number(1, 2)));
+    for (size_t i = 0; i < out.size(); ++i) {
+      for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        out[i].push_back({.whole = number(1, 4), .waiting = i == 0 ? 0 : number(1, 3)});
+    }
+    return out;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// Whether stages differ by one of the parts that count, in the order in which rounding down has them.
+inline bool is_even(const std::vector<int64_t>& begins, int64_t parts) {
+  const auto stages = static_cast<int64_t>(begins.size());
+  for (const int64_t counted : {parts, parts - 1, parts - 2}) {
+    for (int64_t uncounted_before = 0; uncounted_before <= std::min<int64_t>(1, parts - counted); ++uncounted_before) {
+      if (counted < stages || parts - counted - uncounted_before > 1) continue;
+      bool is = true;
+      for (int64_t stage = 1; stage < stages; ++stage)
+        is = is && begins[static_cast<size_t>(stage)] == uncounted_before + stage * counted / stages;
+      if (is) return true;
+    }
+  }
+  return false;
+}
+
+// Of all cuts the least total, with nothing but loops; -1: none fits.
+inline int64_t least_of_all_cuts(const StageProblem& problem) {
+  const auto parts = static_cast<int64_t>(problem.parts.size());
+  const int64_t stages = problem.shape.stages();
+  const auto crews = static_cast<size_t>(problem.shape.crews()), chunks = static_cast<size_t>(problem.shape.chunks);
+  int64_t least = -1;
+  for (int64_t mask = 0; mask < int64_t{1} << (parts - 1); ++mask) {  // bit i: a stage begins with part i + 1
+    if (__builtin_popcountll(static_cast<uint64_t>(mask)) != stages - 1) continue;
+    std::vector<int64_t> begins{0};
+    int64_t fill = 0;
+    std::vector<int64_t> pass(crews), once(crews), held(crews), work(crews), host(crews), disk(crews);
+    std::vector<std::vector<int64_t>> kept(crews, std::vector<int64_t>(chunks)), waiting = kept;
+    for (int64_t i = 0; i < parts; ++i) {
+      const PartPrice& p = problem.parts[static_cast<size_t>(i)];
+      const size_t stage = begins.size() - 1, crew = stage % crews, chunk = stage / crews;
+      pass[crew] += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
+      once[crew] += p.update + p.sync + (p.coming > p.going ? p.coming : p.going);
+      host[crew] += p.host;
+      disk[crew] += p.disk;
+      held[crew] += p.persistent + p.gradients;
+      kept[crew][chunk] += p.kept;
+      waiting[crew][chunk] += p.waiting;
+      work[crew] = std::max(work[crew], p.work);
+      fill += problem.shape.idle_forward * (p.forward + p.moving_forward) +
+              problem.shape.idle_input * (p.input_grad + p.again + p.moving_backward) +
+              problem.shape.idle_weight * p.weight_grad;
+      if (i + 1 < parts && (mask >> i & 1) != 0) begins.push_back(i + 1);
+    }
+    if (chunks > 1 && !is_even(begins, parts)) continue;
+    bool fits = true;
+    for (size_t crew = 0; crew < crews; ++crew) {
+      fits = fits && host[crew] <= problem.host && disk[crew] <= problem.disk;
+      for (const HeldMoment& moment : problem.shape.held[crew]) {
+        int64_t bytes = held[crew] + work[crew];
+        for (size_t chunk = 0; chunk < chunks; ++chunk)
+          bytes += kept[crew][chunk] * moment[chunk].whole + waiting[crew][chunk] * moment[chunk].waiting;
+        fits = fits && bytes <= problem.memory;
+      }
+    }
+    const auto all_crews = static_cast<int64_t>(crews);
+    const int64_t transfers =
+        problem.shape.transfers * all_crews + problem.shape.more_transfers * problem.micro_batches;
+    const int64_t total = problem.micro_batches * std::ranges::max(pass) + std::max<int64_t>(fill, 0) / stages +
+                          problem.crossing * transfers / (2 * all_crews) + std::ranges::max(once);
+    if (fits && (least < 0 || total < least)) least = total;
+  }
+  return least;
+}
+
+}  // namespace trireme::outer_search_test

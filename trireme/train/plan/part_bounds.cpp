@@ -1,0 +1,93 @@
+// Whose tables bound whose (part_prices.h).
+#include "trireme/base/error.h"
+#include "trireme/planner/outer/least_part.h"
+#include "trireme/train/plan/part_prices.h"
+
+namespace trireme {
+
+InnerWay alone_of(InnerWay way) {
+  way.dp = 1;
+  way.zero = 0;
+  way.state = Tier::kDevice;
+  return way;
+}
+
+InnerWay with_most_rows(const InnerWay& way) {
+  InnerWay out = alone_of(way);
+  out.rows = kMostRows;
+  return out;
+}
+
+InnerWay all_kept(InnerWay way) {
+  way.recompute = "none";
+  way.kept_slices = false;
+  return way;
+}
+
+std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
+  if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
+  InnerWay out = all_kept(with_most_rows(way));
+  out.cp = out.ep = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way) {
+  PartPrices out;
+  out.parts.resize(of_tp.parts.size());
+  const LeastPartOf of{.rows = way.rows, .rows_of_table = kMostRows, .is_own = false};
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block)
+    raise_passes(out.parts[block], least_part(least_of_cut_part(of_tp.parts[block], way.cp, way.ep), of));
+  return out;
+}
+
+std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
+  if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
+  InnerWay out = way;
+  out.dp = kFewRanks;
+  out.kept_slices = false;
+  out.state = Tier::kDevice;
+  return out;
+}
+
+int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures) {
+  if (way.state == Tier::kDevice) return 0;
+  const int64_t bytes = figures.state_bytes / (way.zero > 0 ? way.ranks() : way.tp * way.ep);
+  const int64_t fs_per_byte = way.state == Tier::kHost ? figures.host_fs_per_byte : figures.disk_fs_per_byte;
+  int64_t fs = 0;
+  require(!__builtin_mul_overflow(bytes, fs_per_byte, &fs),
+          "plan: {} bytes of state take more than two hours to move by the rates of the machine", bytes);
+  return fs / 1000;
+}
+
+void raise_moved(PartPrices& to, const PartPrices& of_few) {
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_moved(to.parts[i], of_few.parts[i]);
+}
+
+PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  const LeastPartOf of{.rows = way.rows,
+                       .rows_of_table = known.rows,
+                       .is_own = known == alone_of(way),
+                       .ranks = way.ranks(),
+                       .zero = way.zero,
+                       .state_elsewhere = way.state != Tier::kDevice,
+                       .parameter_bytes = figures.parameter_bytes,
+                       .state_bytes = figures.state_bytes};
+  PartPrices out;
+  for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
+  return out;
+}
+
+Way InnerWay::way() const {
+  return {.tp = tp,
+          .cp = cp,
+          .ep = ep,
+          .sp = sp,
+          .vocabulary = vocabulary,
+          .zero = zero,
+          .recompute = recompute,
+          .kept_slices = kept_slices,
+          .state = state};
+}
+
+}  // namespace trireme
