@@ -32,6 +32,7 @@ run: build
 	@tools/run_main_job $(if $(TEXT),"$(TEXT)")
 
 bench: build
+	@tools/install_deps fio
 	bench/run
 
 fuzz: deps

@@ -3,7 +3,7 @@
 Written as its users would for speed: fused AdamW, fused attention, gradients set to none, DDP over gloo with gradients
 in the buckets. `-n` starts that many workers; with `--compile` the model goes through torch.compile. `--tp` cuts the GPT's
 layers by DTensor (columns, then rows), `--zero 3` and `--zero 2` shard it by FSDP2 with and without freeing the gathered
-weights between the passes, `--zero 1` is DDP with ZeroRedundancyOptimizer. `--tp` with more ranks than it takes goes with
+weights between the passes, `--zero 1` is DDP with ZeroRedundancyOptimizer; `--optimizer-on host` goes with the former and is FSDP2's CPUOffloadPolicy. `--tp` with more ranks than it takes goes with
 `--zero 2` or `3`: FSDP2 over the mesh's other dimension. `--pp` cuts the GPT's blocks over that many ranks by
 torch.distributed.pipelining; the head there has a weight of its own, as stages have no common one.
 """
@@ -15,6 +15,7 @@ import common
 PARSER = common.options(__doc__)
 PARSER.add_argument("--tp", type=int, default=1)
 PARSER.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
+PARSER.add_argument("--optimizer-on", choices=("device", "host"), default="device")
 PARSER.add_argument("--compile", action="store_true")
 PARSER.add_argument("--recompute", action="store_true", help="keep a block's input alone for the backward pass")
 PARSER.add_argument("--pp", type=int, default=1)
@@ -251,11 +252,14 @@ def make_classifier(args):
 
 
 def shard(model, mesh, args):
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard
 
+    # Without a GPU there is nobody to lock pages for.
+    policy = CPUOffloadPolicy(pin_memory=args.device == "cuda") if args.optimizer_on == "host" else OffloadPolicy()
+    ways = {"mesh": mesh, "reshard_after_forward": args.zero == 3, "offload_policy": policy}
     for block in model.blocks:
-        fully_shard(block, mesh=mesh, reshard_after_forward=args.zero == 3)
-    return fully_shard(model, mesh=mesh, reshard_after_forward=args.zero == 3)
+        fully_shard(block, **ways)
+    return fully_shard(model, **ways)
 
 
 def make_optimizer(model, args):
@@ -314,6 +318,8 @@ def run(args):
     y = y.long()
     model, x, y = model.to(args.device), x.to(args.device), y.to(args.device)
     parameters = sum(p.numel() for p in model.parameters())
+    if args.optimizer_on == "host" and (args.world == 1 or args.zero < 2):
+        sys.exit("--optimizer-on host goes with several ranks and --zero 2 or 3 here")
     if args.world > 1:
         import torch.distributed as dist
 

@@ -92,11 +92,16 @@ TEST_F(TiersTest, WhatIsAskedForOnTheHostMustBeThere) {
 
 TEST_F(TiersTest, ARunGoesOnWithItsStateElsewhere) {
   write_gpt();
-  expect_trained("usual", {});
-  expect_trained("moving", {"--set", "train.steps=3", "--set", kOnDisk});
-  expect_trained("moving", {"--set", "train.steps=4", "--resume", "--set", kOnHost});
-  expect_trained("moving", {"--set", "train.steps=5", "--resume", "--set", kOnDisk, "--set", kKeptOnDisk});
-  expect_trained("moving", {"--resume"});
+  const auto go_on = [&](const std::string& out, Words more) {
+    more.insert(more.end(), {"--set", "data.validation=0"});
+    expect_trained(out, more);
+  };
+  go_on("usual", {});
+  go_on("moving", {"--set", "train.steps=3", "--set", kOnDisk});
+  go_on("moving", {"--set", "train.steps=4", "--resume", "--set", kOnHost});
+  go_on("moving", {"--set", "train.steps=5", "--resume", "--device-memory", "400KB", "--host-memory", "200KB", "--disk",
+                   path(".")});
+  go_on("moving", {"--resume", "--set", kOnDisk, "--set", kKeptOnDisk});
   expect_equal_checkpoints("usual", "moving");
 }
 
@@ -138,9 +143,13 @@ TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
 TEST_F(TiersTest, ParametersOnTheDiskTrainValidateAndAreSavedAsEver) {
   write_gpt("eval_every = 2\n");
   const Words homes{"--set", "parallel.home=[\"* = disk\", \"*/gradient = disk\", \"*/state = host\"]"};
-  for (const Words& more : {Words{}, Words{"-n", "2", "--zero", "3", "--set", "parallel.zero_threshold_kb=0"}}) {
-    expect_trained("usual", more);
-    Words moved = more;
+  // And stages of a pipeline, each of slices on two ranks, against one rank.
+  const Words alone{"--numerics", "invariant", "--batch", "8", "--set", "model.layers=2"};
+  Words together = alone;
+  together.insert(together.end(), {"-n", "4", "--pp", "2", "--zero", "3", "--micro-batches", "2", "--set",
+                                   "parallel.zero_threshold_kb=0"});
+  for (auto [usual, moved] : {std::pair(Words{}, Words{}), std::pair(alone, together)}) {
+    expect_trained("usual", usual);
     moved.insert(moved.end(), homes.begin(), homes.end());
     expect_trained("moved", moved);
     expect_equal_checkpoints("usual", "moved");
@@ -206,7 +215,7 @@ TEST_F(TiersTest, ADirectoryThatTakesNoFileIsSaid) {
   write_gpt();
   const Outcome outcome = train("run", {"--set", kOnDisk, "--disk", "/proc/self"});
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_THAT(error_line(outcome), HasSubstr("/proc/self"));
+  EXPECT_THAT(error_line(outcome), HasSubstr("in '/proc/self': no file can be made there; name a directory of a disk"));
 }
 
 }  // namespace

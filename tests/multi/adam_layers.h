@@ -9,12 +9,14 @@
 
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
 
-// The weights are "w0", "w1" and so on; `in_modules`: each is in one of its own, "h.0.w".
-inline Graph adam_layers(int layers, int64_t side, bool in_modules) {
+// The weights are "w0", "w1" and so on, f32; `in_modules`: each is in one of its own, "h.0.w". The products are
+// computed in `dtype`.
+inline Graph adam_layers(int layers, int64_t side, bool in_modules, DType dtype = DType::kF32) {
   const auto name = [&](int i) { return in_modules ? fmt::format("h.{}.w", i) : fmt::format("w{}", i); };
   Graph graph("layers");
   Tensor x(graph, graph.add_input("x", {DType::kF32, {2, side}}, Role::kData));
@@ -22,10 +24,10 @@ inline Graph adam_layers(int layers, int64_t side, bool in_modules) {
   for (int i = 0; i < layers; ++i) {
     if (in_modules) graph.set_scope(fmt::format("h.{}", i));
     weights.emplace_back(graph, graph.add_input(name(i), {DType::kF32, {side, side}}, Role::kParameter, {}, {}));
-    x = tanh(matmul(x, weights.back()));
+    x = tanh(matmul(cast_to(x, dtype), cast_to(weights.back(), dtype)));
   }
   if (in_modules) graph.set_scope("loss");
-  const Tensor loss = mean(square(x));
+  const Tensor loss = mean(square(cast_to(x, DType::kF32)));
   graph.add_output("loss", loss.id());
   const std::vector<Tensor> grads = gradients(loss, weights);
   const Tensor lr(graph, graph.add_input("lr", {DType::kF32, {}}, Role::kSchedule));

@@ -56,11 +56,18 @@ class WorkQueue {
     return number;
   }
 
+  // On the queue's thread, while a work is done: the one that comes after it, or null where none has been put in. It
+  // may be begun, and is done when its turn comes.
+  const Work* following() {
+    const std::lock_guard lock(mutex_);
+    return put_ - done_ > 1 && !ends_ ? ring_[(done_ + 1) % ring_.size()] : nullptr;
+  }
+
   // Returns when it has ended. Throws what went wrong in it or in one before, after which none is begun any more.
   void wait(uint64_t number) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_ >= number || error_; });
-    if (error_) std::rethrow_exception(error_);
+    if (done_ < number) std::rethrow_exception(error_);
   }
 
  private:

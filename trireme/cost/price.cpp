@@ -22,7 +22,7 @@ CostModel::CostModel(Mesh mesh, const Rates& rates)
 
 int64_t CostModel::op_ps(const OpDef& op, const TypeArgs& types) const {
   const double taken_s = is_communication(op) ? collective_seconds(op, types, mesh_, links_)
-                         : is_move(op)        ? move_seconds(move_of(types.attrs), types.in[0].bytes(), machine_)
+                         : is_move(op)        ? move_seconds(move_of(types.attrs), types.out[0].bytes(), machine_)
                                               : compute_seconds(op, types, machine_);
   const double taken_ps = std::round(taken_s * 1e12);
   require(taken_ps >= 0 && std::isfinite(taken_ps), "{} takes {} s by the rates of machine '{}'; they must be above 0",

@@ -5,9 +5,12 @@
 
 #include "trireme/base/error.h"
 #include "trireme/exec/bound_message.h"
+#include "trireme/exec/cast_move.h"
 #include "trireme/exec/collective.h"
 #include "trireme/exec/staged_work.h"
+#include "trireme/op/move.h"
 #include "trireme/op/rank_groups.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -61,6 +64,7 @@ class ActionBinder {
     if (action.op->traits.zero_cost_view && are_in_one_buffer(action.in[0], action.out[0])) return;
     if (is_message(*action.op)) return bind_message(bound);
     if (is_move(*action.op)) {
+      if (casts_on_its_way(*action.op, {&bound.in[0].type, 1}, {&bound.out[0].type, 1})) return bind_cast_move(bound);
       bound.background = my_.movers.bind(action, bound.in[0], bound.out[0], bound.scratch, my_.kernels);
       return;
     }
@@ -70,6 +74,20 @@ class ActionBinder {
     bound.part = groups_of(*action.op, action.attrs).place_of(my_.rank, plan_.mesh);
   }
 
+  void bind_cast_move(Bound& bound) const {
+    KernelFn* const cast = kernel_named(cpu_device(), structural().cast, bound.action->kernel);
+    bound.background = std::make_unique<BoundCastMove>(bound.in[0], bound.out[0], bound.scratch, cast, bound.what,
+                                                       my_.device, my_.kernels, *my_.casts);
+  }
+
+  static KernelFn* kernel_named(const Device& device, const OpDef& op, std::string_view name) {
+    KernelFn* const kernel = device.kernel(op, name);
+    require(kernel != nullptr,
+            "the plan asks for kernel '{}' of op '{}', which device '{}' of this build does not have", name, op.name,
+            device.name());
+    return kernel;
+  }
+
   bool are_in_one_buffer(int a, int b) const {
     return plan_.values[static_cast<size_t>(a)].buffer == plan_.values[static_cast<size_t>(b)].buffer;
   }
@@ -77,11 +95,7 @@ class ActionBinder {
   void bind_kernel(Bound& bound) const {
     const Action& action = *bound.action;
     const bool on_host = action.lane == Lane::kHost;
-    const Device& where = on_host ? cpu_device() : my_.device;
-    KernelFn* const kernel = where.kernel(*action.op, action.kernel);
-    require(kernel != nullptr,
-            "the plan asks for kernel '{}' of op '{}', which device '{}' of this build does not have", action.kernel,
-            action.op->name, where.name());
+    KernelFn* const kernel = kernel_named(on_host ? cpu_device() : my_.device, *action.op, action.kernel);
     if (on_host) {
       bound.background = std::make_unique<BoundHostOp>(
           HostWork{.kernel = kernel, .args = kernel_args(bound, my_.pool), .what = &bound.what}, my_.device,

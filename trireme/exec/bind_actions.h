@@ -27,7 +27,8 @@ struct RankResources {
   DeviceStream* outward = nullptr;  // copies from the device to the host; null: what is sent is sent in place
   DeviceStream* inward = nullptr;   // copies back; null with `outward`
   Movers& movers;
-  HostLane* host = nullptr;  // null: no action runs on the host
+  HostLane* host = nullptr;   // null: no action runs on the host
+  HostLane* casts = nullptr;  // of moves that make another element type; null: there is none
 };
 
 struct BoundActions {

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/heap.h"
 #include "trireme/exec/bind_actions.h"
+#include "trireme/exec/cast_move.h"
 #include "trireme/exec/end_copies.h"
 #include "trireme/exec/external_view.h"
 #include "trireme/exec/rank_of_mesh.h"
@@ -55,7 +56,7 @@ struct Executor::State {
   // they end first, for their work uses all of the above.
   std::unique_ptr<DeviceStream> stream, outward, inward;
   std::optional<Movers> movers;
-  std::optional<HostLane> host;  // where ops of the plan run there
+  std::optional<HostLane> host, casts;  // of ops that run there, and of moves that make another element type
 
   State(const ExecutionPlan& p, const ExecutorOptions& o)
       : plan(p),
@@ -67,12 +68,19 @@ struct Executor::State {
         stream(device.stream()) {
     if (!device.sends_in_place()) outward = device.stream(), inward = device.stream();
     movers.emplace(plan, memory, device);
-    const auto on_host = std::ranges::count(plan.actions, Lane::kHost, &Action::lane);
-    if (on_host > 0) host.emplace(device, options.pool ? options.pool->size() : 1, static_cast<size_t>(on_host));
+    begin_lane(host, std::ranges::count(plan.actions, Lane::kHost, &Action::lane));
+    begin_lane(casts, std::ranges::count_if(plan.actions, [&](const Action& a) {
+                 const auto type_of = [&](int value) { return &plan.values[static_cast<size_t>(value)].type; };
+                 return is_move(*a.op) && casts_on_its_way(*a.op, {type_of(a.in[0]), 1}, {type_of(a.out[0]), 1});
+               }));
     views = views_of(plan, memory, options.external, device, {*stream, copied});
     bind();
     copies = end_copies(plan, views);
     if (device.memory() == Memory::kHost) idle = idle_between_steps(plan, memory.arena(Tier::kDevice));
+  }
+
+  void begin_lane(std::optional<HostLane>& lane, std::ptrdiff_t works) {
+    if (works > 0) lane.emplace(device, options.pool ? options.pool->size() : 1, static_cast<size_t>(works));
   }
 
   void bind() {
@@ -87,7 +95,8 @@ struct Executor::State {
                                              .outward = outward.get(),
                                              .inward = inward.get(),
                                              .movers = *movers,
-                                             .host = host ? &*host : nullptr});
+                                             .host = host ? &*host : nullptr,
+                                             .casts = casts ? &*casts : nullptr});
     actions = std::move(bound.actions);
     find_in_flight_at_end();
     for (Bound& action : actions) {

@@ -22,6 +22,9 @@ void HostLane::carry_out(const HostWork& work) {
   args.pool = pool_.get();
   try {
     work.kernel(args);
+    if (work.made.data == nullptr) return;
+    arrivals_->copy(work.made, work.copied);
+    arrivals_->synchronize();
   } catch (Error& e) {
     e.note(*work.what + ", on the host");
     throw;

@@ -13,12 +13,13 @@
 
 namespace trireme {
 
-// One call of a kernel of the device cpu, on the host's memory.
+// One call of a kernel of the device cpu, on the host's memory, and a copy to the device of what it has made.
 struct HostWork {
   KernelFn* kernel = nullptr;
   KernelArgs args;                     // the pool is the lane's
   const std::string* what = nullptr;   // "in matmul at 'h.0'", for errors
   const DeviceEvent* after = nullptr;  // that comes before the kernel reads or writes; null: nothing does
+  View made = {}, copied = {};         // from, to, when the kernel has ended; no bytes: nothing is copied
 };
 
 class HostLane {

@@ -7,6 +7,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/exec/bounds_in_flight.h"
+#include "trireme/exec/cast_move.h"
 #include "trireme/exec/collective.h"
 #include "trireme/op/structural.h"
 
@@ -52,20 +53,33 @@ class ActionPlanner {
       return collective_scratch_.get(kind, [&] { return collective_scratch(*action.op, out_.kinds[kind].types()); });
     int64_t scratch = 0;
     if (action.op->kernel) {
-      const KernelChoice& kernel = kernel_of(node, kind);
+      const KernelChoice& kernel = kernel_of({def_of(node), node.attrs, node.on_host}, node, kind);
       action.kernel = shared(kernel.name);
       scratch = kernel.scratch_bytes;
+    }
+    if (const CallKind& types = out_.kinds[kind]; casts_on_its_way(*action.op, types.in, types.out)) {
+      const Attrs attrs = Attrs::of(CastAttrs{types.out[0].dtype});
+      action.kernel = shared(kernel_of({structural().cast, attrs, true}, node, kind).name);
+      return device_.memory() == Memory::kHost ? 0 : graph_.type(node.outputs[0]).bytes();
     }
     const bool meets_disk = is_move(*action.op) && move_of(node.attrs).meets_disk();
     return meets_disk ? staged_by_disk(graph_.type(node.inputs[0]).bytes(), options_.disk_blocks) : scratch;
   }
 
-  const KernelChoice& kernel_of(const Node& node, int kind) {
-    const TypeArgs local = out_.kinds[kind].types();
-    const Device& device = node.on_host ? cpu_device() : device_;
+  struct Called {
+    const OpDef& op;
+    const Attrs& attrs;
+    bool on_host = false;
+  };
+
+  // Of what the node calls, on its values.
+  const KernelChoice& kernel_of(const Called& called, const Node& node, int kind) {
+    const CallKind& values = out_.kinds[kind];
+    const TypeArgs local{values.in, values.out, called.attrs};
+    const Device& device = called.on_host ? cpu_device() : device_;
     if (options_.numerics == Numerics::kFast) {
-      return (node.on_host ? host_kernels_ : kernels_).get(kind, [&] {
-        return device.choose({def_of(node), local, local, Numerics::kFast, options_.threads, options_.tuning});
+      return (called.on_host ? host_kernels_ : kernels_).get(kind, [&] {
+        return device.choose({called.op, local, local, Numerics::kFast, options_.threads, options_.tuning});
       });
     }
     std::vector<TensorType> in, out;
@@ -76,7 +90,7 @@ class ActionPlanner {
     for (const ValueId id : node.inputs) in.push_back({graph_.type(id).dtype, whole(id)});
     for (const ValueId id : node.outputs) out.push_back({graph_.type(id).dtype, whole(id)});
     invariant_kernel_ =
-        device.choose({def_of(node), local, {in, out, node.attrs}, Numerics::kInvariant, options_.threads});
+        device.choose({called.op, local, {in, out, called.attrs}, Numerics::kInvariant, options_.threads});
     return invariant_kernel_;
   }
 

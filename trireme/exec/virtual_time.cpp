@@ -309,7 +309,7 @@ namespace {
 double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, const Rates& rates,
                   const Machine& machine) {
   const TypeArgs types = call.types();
-  if (is_move(*call.op)) return move_seconds(move_of(call.attrs), call.in[0].bytes(), machine);
+  if (is_move(*call.op)) return move_seconds(move_of(call.attrs), call.out[0].bytes(), machine);
   if (lane == Lane::kCompute || lane == Lane::kHost) return compute_seconds(*call.op, types, machine);
   if (lane == Lane::kComm) {
     return collective_seconds(*call.op, types, plan.mesh, rates.links) + packing_seconds(*call.op, types, machine);

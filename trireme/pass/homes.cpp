@@ -8,10 +8,10 @@
 //
 // A parameter that has come goes again when a few others have been read without it, and comes anew for its next reader;
 // so do gradients, which leave once. Rows of an input that an update takes alone (updates_in_parts.cpp) come and go as
-// inputs do. The moves run beside the ops. Those for one reader are begun before a reader that stands before it: the
-// last one from which on the ops take as long as they do, by the machine's rates, but not more readers ahead than
-// parallel.prefetch says, four without. What would have to come back before it has left stays. The pass runs last, when
-// the ops stand where they will run.
+// inputs do. What lies on the host, and is read in a narrower type alone while it is on the device, comes in that type,
+// and the casts are left out. The moves run beside the ops. Those for one reader are begun before a reader that stands
+// before it: the last one from which on the ops take as long as they do, by the machine's rates, but not more readers
+// ahead than parallel.prefetch says, four without. What would have to come back before it has left stays.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,6 +19,7 @@
 #include "trireme/ir/gradient_scope.h"
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
+#include "trireme/pass/lone_casts.h"
 #include "trireme/pass/on_host.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
@@ -330,8 +331,11 @@ class Homes {
   void find_readers() {
     std::map<NodeId, double> seconds;
     for (const Trip& trip : trips_) {
-      const double move_s = move_seconds({trip.home, Tier::kDevice}, graph_.type(trip.value).bytes(), machine_);
-      each_coming(trip, [&](const Visit& visit) { seconds[visit.first] += move_s; });
+      each_coming(trip, [&](const Visit& visit) {
+        const std::vector<NodeId> casts = casts_of(trip, visit);
+        const ValueId comes = casts.empty() ? trip.value : graph_.node(casts[0]).outputs[0];
+        seconds[visit.first] += move_seconds({trip.home, Tier::kDevice}, graph_.type(comes).bytes(), machine_);
+      });
     }
     readers_.assign(seconds.begin(), seconds.end());
   }
@@ -393,7 +397,19 @@ class Homes {
     return out;
   }
 
+  // The readers of the visit, where they are casts in whose type the value may come.
+  std::vector<NodeId> casts_of(const Trip& trip, const Visit& visit) const {
+    if (trip.home != Tier::kHost || graph_.value(trip.value).producer >= 0) return {};
+    const std::vector<NodeId>& uses = uses_[at(trip.value)].nodes;
+    const auto first = std::ranges::lower_bound(uses, visit.first), last = std::ranges::upper_bound(uses, visit.last);
+    return lone_casts(graph_, trip.value, {first, last});
+  }
+
   void bring(const Trip& trip, const Visit& visit) {
+    if (const std::vector<NodeId> casts = casts_of(trip, visit); !casts.empty()) {
+      left_out_.insert(casts.begin(), casts.end());
+      return bring_in_type_of(casts, graph_, rewrite_);
+    }
     const ValueId here = rewrite_.new_value_like(trip.value);
     const ValueId from = trip.is_made ? at_home_.at(trip.value) : trip.value;
     const NodeId beside =
@@ -433,6 +449,7 @@ class Homes {
   }
 
   void copy(NodeId id) {
+    if (left_out_.contains(id)) return;
     Few<ValueId, 4> in = graph_.node(id).inputs;
     for (ValueId& operand : in) {
       if (const auto left = at_home_.find(operand); joins_.contains(id) && left != at_home_.end())
@@ -459,6 +476,7 @@ class Homes {
   std::map<ValueId, double> updated_s_;  // by input that is updated on the host
   std::map<ValueId, ValueId> here_;      // by value: the same that came to the device
   std::map<ValueId, ValueId> at_home_;   // by value: the same that left it
+  std::set<NodeId> left_out_;            // casts of what has come in their type
 };
 
 }  // namespace

@@ -30,12 +30,9 @@ using testing::Not;
 constexpr int kLayers = 4;
 constexpr int64_t kSide = 64;
 
-Graph layers() {
-  return adam_layers(kLayers, kSide, true);
-}
-
-Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, const TierWays& ways = {}) {
-  const Graph graph = layers();
+Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, const TierWays& ways = {},
+                     DType dtype = DType::kF32) {
+  const Graph graph = adam_layers(kLayers, kSide, true, dtype);
   Program out =
       run_passes(partition(graph, data_parallel(graph, 1)), {.on_host = on_host, .homes = homes, .tier_ways = ways});
   EXPECT_THAT(verify(out), IsEmpty());
@@ -43,8 +40,8 @@ Program program_with(const OnHost& on_host, const std::vector<HomeRule>& homes =
 }
 
 ExecutionPlan plan_with(const OnHost& on_host, const std::vector<HomeRule>& homes = {}, Device* device = nullptr,
-                        const TierWays& ways = {}) {
-  ExecutionPlan out = plan_execution(program_with(on_host, homes, ways), {.device = device});
+                        const TierWays& ways = {}, DType dtype = DType::kF32) {
+  ExecutionPlan out = plan_execution(program_with(on_host, homes, ways, dtype), {.device = device});
   EXPECT_THAT(verify(out), IsEmpty());
   return out;
 }
@@ -177,6 +174,51 @@ TEST(OnHost, weights_of_updates_there_come_once_a_step) {
   EXPECT_EQ(moves_of(plan_with(kUpdates, {parse_home_rule("* = host")}), "h.0.w"), 1) << "few others are between";
 }
 
+// A weight that the device reads in bf16 alone comes in bf16: half the bytes of the way, and of the device.
+TEST(OnHost, weights_that_are_read_in_bf16_come_in_bf16) {
+  const auto plan_in_bf16 = [](const OnHost& on_host, Device* device = nullptr,
+                               const std::vector<HomeRule>& homes = {}) {
+    return plan_with(on_host, homes, device, kInParts, DType::kBF16);
+  };
+  const TensorType kInBf16{DType::kBF16, {kSide, kSide}};
+  const std::vector<std::string> usual = trained(plan_in_bf16({}), cpu_device());
+  const std::vector<std::vector<HomeRule>> ways{{}, {parse_home_rule("* = host")}};
+  for (const std::vector<HomeRule>& homes : ways) {
+    for (const char* const name : {"cpu", "guarded:1", "guarded:2"}) {
+      const std::shared_ptr<Device> device = make_device(name);
+      const ExecutionPlan plan = plan_in_bf16(kUpdates, device.get(), homes);
+      EXPECT_EQ(to_string(parse_plan(to_string(plan))), to_string(plan));
+      int casts = 0, comes = 0;
+      for (const Action& action : plan.actions) {
+        const auto type_of = [&](int value) { return plan.values[static_cast<size_t>(value)].type; };
+        const bool casts_weight = action.op->name == "cast" && type_of(action.out[0]) == kInBf16;
+        casts += casts_weight ? 1 : 0;
+        if (action.lane != Lane::kIn) continue;
+        ++comes;
+        EXPECT_EQ(action.op->name, "move_in_bf16");
+        EXPECT_EQ(type_of(action.out[0]), kInBf16);
+        EXPECT_EQ(action.scratch >= 0, device->memory() == Memory::kDevice) << "staging";
+      }
+      EXPECT_EQ(comes, kLayers);
+      EXPECT_EQ(casts, 0);
+      EXPECT_EQ(trained(plan, *device), usual) << name;
+    }
+  }
+  const ExecutionPlan plan = plan_in_bf16(kUpdates);
+  const auto come_s = [&](const Machine& machine) {
+    const std::vector<double> seconds = action_seconds(plan, {.links = {}, .machine = machine});
+    for (size_t i = 0; i < plan.actions.size(); ++i) {
+      if (plan.actions[i].lane == Lane::kIn) return seconds[i];
+    }
+    return 0.0;
+  };
+  const Machine in_memory{.memory_bytes_per_s = 1e9, .flops_per_s = {{"f32", 1e12}}};
+  EXPECT_NEAR(come_s(in_memory), kSide * kSide * 2 * 2 / 1e9, 1e-12);
+  Machine linked = in_memory;
+  linked.from_host_bytes_per_s = 1e8;
+  EXPECT_NEAR(come_s(linked), kSide * kSide * 2 / 1e8, 1e-12);
+}
+
 // A gradient leaves beside what makes the next one, and the last updates run under the next forward pass.
 TEST(OnHost, updates_run_beside_both_passes) {
   const ExecutionPlan plan = plan_with(kUpdates);
@@ -263,7 +305,7 @@ TEST(OnHost, the_program_reads_back) {
 TEST(OnHost, what_is_no_rule_is_refused) {
   const auto refusal = [](const std::string& text) {
     try {
-      check_host_rules(layers(), std::vector{parse_host_rule(text)});
+      check_host_rules(adam_layers(kLayers, kSide, true), std::vector{parse_host_rule(text)});
     } catch (const Error& e) {
       return e.text();
     }

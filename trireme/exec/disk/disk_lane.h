@@ -1,5 +1,6 @@
 // A thread that carries values between memory and a rank's file, one after the other, in blocks of which several are
-// under way at a time. Every block has a checksum, which the reading compares.
+// under way at a time: where one value has none left to begin, the first ones of the next, so that the disk has no rest
+// between them. Every block has a checksum, which the reading compares.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +42,8 @@ class DiskLane {
  public:
   // `file` and `device` outlive it.
   DiskLane(int file, Device& device, const DiskBlocks& blocks = {}, const BlockIoMaker& make_io = block_io);
-  std::string_view way() const { return io_->name(); }  // "io_uring"
+  ~DiskLane();
+  std::string_view way() const;  // "io_uring"
   // So many transfers may be put in before the first of them is waited for; put() takes no memory then.
   void reserve(size_t transfers) { queue_.reserve(transfers); }
   // Returns its number. The transfer, and what it names, stays until it has been waited for. Throws as wait().
@@ -52,12 +54,10 @@ class DiskLane {
   void wait(uint64_t number) { queue_.wait(number); }
 
  private:
-  void do_transfer(const DiskTransfer& transfer);
   class Blocks;
+  class Flights;
 
-  DiskBlocks blocks_;
-  std::unique_ptr<DeviceStream> copies_;  // of the lane's thread
-  std::unique_ptr<BlockIo> io_;
+  std::unique_ptr<Flights> flights_;  // of the lane's thread, which ends first
   WorkQueue<DiskTransfer> queue_;
 };
 

@@ -121,6 +121,43 @@ TEST_P(EveryWay, what_is_stored_comes_back_whatever_its_size) {
 INSTANTIATE_TEST_SUITE_P(Ways, EveryWay, testing::Bool(),
                          [](const auto& about) { return about.param ? "threads" : "best"; });
 
+// Of values that are put in one after the other the next is begun before the last has ended.
+TEST_P(EveryWay, values_in_a_row_go_and_come_as_they_are) {
+  const SwapFile file("", 32 << 20);
+  DiskLane lane(file.file(), cpu_device(), {}, GetParam() ? BlockIoMaker(by_threads) : BlockIoMaker(block_io));
+  const std::vector<int64_t> sizes{3 * kBlockBytes + 5, 100,         kBlockBytes, 9 * kBlockBytes + 1, 1,
+                                   2 * kBlockBytes,     kSectorBytes};
+  constexpr size_t kTimes = 2;
+  lane.reserve(kTimes * sizes.size());
+  std::deque<DiskValue> places;
+  std::deque<HostTensor> values, come, staging;
+  int64_t offset = 0;
+  for (size_t i = 0; i < kTimes * sizes.size(); ++i) {
+    const int64_t bytes = sizes[i % sizes.size()];
+    values.push_back(random_bytes(bytes, static_cast<uint32_t>(i + 1)));
+    come.emplace_back(values.back().type());
+    staging.emplace_back(TensorType{DType::kU8, {staged_by_disk(bytes, {})}});
+    // Parts of other lengths than a block's, too.
+    const std::vector<int64_t> cuts =
+        bytes > 2 * kBlockBytes ? std::vector<int64_t>{kSectorBytes, kBlockBytes} : std::vector<int64_t>{};
+    places.emplace_back(fmt::format("v{}", i), offset, bytes, cuts);
+    offset += bytes_on_disk(bytes);
+  }
+  for (const bool stores : {true, false}) {
+    std::deque<DiskTransfer> transfers;
+    uint64_t last = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      transfers.push_back({.stores = stores,
+                           .value = (stores ? values : come)[i].view(),
+                           .at = &places[i],
+                           .staging = staging[i].view().raw()});
+      last = lane.put(transfers.back());
+    }
+    lane.wait(last);
+  }
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_TRUE(are_equal(come[i], values[i])) << i;
+}
+
 TEST(DiskLane, bytes_that_were_changed_name_the_value_and_end_the_run) {
   Stored disk;
   const HostTensor value = random_bytes(3 * kBlockBytes, 1), come(value.type());
@@ -134,6 +171,26 @@ TEST(DiskLane, bytes_that_were_changed_name_the_value_and_end_the_run) {
   EXPECT_THAT(text, HasSubstr("'h.0.w.m' was changed on the disk: bytes 1048576 to 1572863 of the tier's file"));
   EXPECT_THAT(text, HasSubstr(std::string(to_string(ErrorKind::kCorrupt))));
   EXPECT_EQ(disk_error([&] { disk.transfer(true, value, at); }), text) << "nothing is begun after an error";
+}
+
+// Though its blocks were read before the value before it had come.
+TEST(DiskLane, an_error_is_of_the_value_that_it_is_of) {
+  const SwapFile file("", 8 << 20);
+  DiskLane lane(file.file(), cpu_device());
+  lane.reserve(2);
+  const HostTensor value = random_bytes(3 * kBlockBytes, 1), come(value.type());
+  const HostTensor staging({DType::kU8, {staged_by_disk(3 * kBlockBytes, {})}}), other(staging.type());
+  DiskValue good("good", 0, 3 * kBlockBytes), bad("bad", 3 * kBlockBytes, 3 * kBlockBytes);
+  lane.wait(
+      lane.put(DiskTransfer{.stores = true, .value = value.view(), .at = &good, .staging = staging.view().raw()}));
+  const DiskTransfer first{.value = come.view(), .at = &good, .staging = staging.view().raw()};
+  const HostTensor never(value.type());
+  const DiskTransfer second{.value = never.view(), .at = &bad, .staging = other.view().raw()};
+  const uint64_t one = lane.put(first), two = lane.put(second);
+  EXPECT_EQ(disk_error([&] { lane.wait(one); }), "");
+  EXPECT_TRUE(are_equal(come, value));
+  EXPECT_THAT(disk_error([&] { lane.wait(two); }),
+              HasSubstr("'bad' is read from the disk before it was written there"));
 }
 
 TEST(DiskLane, what_was_never_written_is_not_read) {

@@ -91,7 +91,7 @@ void add_samples(const SampleJob& job, const Machine& machine, ThreadPool& pool,
   const ExecutionPlan& plan = session.plan();
   for (size_t i = 0; i < shortest.size(); ++i) {
     const Action& action = plan.actions[i];
-    if (action.kernel.empty()) continue;
+    if (action.kernel.empty() || !action.op->kernel) continue;
     std::vector<TensorType> in, out;
     for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
     for (const int id : action.out) out.push_back(plan.values[static_cast<size_t>(id)].type);

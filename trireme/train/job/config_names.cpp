@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 113> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 114> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},
@@ -119,6 +119,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 113> kOtherN
     {"aio_queue_size", "parallel.disk_queue"},
     {"default_prefetch", "parallel.prefetch"},
     {"backward_prefetch", "parallel.prefetch"},
+    {"swap", "parallel.keep"},
     {"layer_swap", "parallel.keep"},
     {"op_swap", "parallel.keep"},
     {"offload_optimizer", "parallel.optimizer_on"},
@@ -126,18 +127,23 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 113> kOtherN
 }};
 
 // Names of settings that other systems have and this one does without, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kWithoutNeed{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWithoutNeed{{
     {"data_parallel", "data parallel ranks are those that tp, pp and the others leave"},
     {"global_rank", "the launcher gives each rank its number"},
     {"pipeline_result_broadcast", "all ranks of a pipeline have what a step reports"},
     {"memory_offload",
      "values leave the device's memory where parallel.home or parallel.keep says so, and where a step takes more than "
      "parallel.device_memory"},
+    {"offload_config",
+     "each of its keys is one of [parallel]: device_memory, host_memory, disk, offload_to and the others that `trireme "
+     "help config` lists"},
+    {"swap_config", "what it holds is said by keys of [parallel]: keep, by the part of the model, and prefetch"},
     {"host_mem_block_size",
      "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first "
      "step"},
     {"enable_pinned_mem",
-     "the devices that there are work in the host's memory, or in memory beside it, and no bus lies between"},
+     "the devices cpu and guarded work in the host's memory, or beside it, and for cuda the host's memory is not "
+     "page-locked yet"},
     {"enable_aio",
      "the disk is always read and written beside the computing, by io_uring or, where that is forbidden, by threads"},
 }};

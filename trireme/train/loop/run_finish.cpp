@@ -152,6 +152,7 @@ void Run::add_missed_prediction(ReportData& report) const {
                                                                      .count = result_.step - first_,
                                                                      .seconds = steps_s_,
                                                                      .ranks_here = are_on_one_host ? job_.size() : 1,
+                                                                     .threads = job_.pool().size(),
                                                                      .disk_bytes_per_s = disk_bytes_per_s_});
   if (missed.empty()) return;
   TRIREME_LOG(kWarn, "train", "{}", missed);

@@ -50,6 +50,17 @@ std::vector<std::vector<double>> modelled_seconds(const Compiled& compiled, std:
   return out;
 }
 
+// "; 4 threads of 2 ranks share the 2 cores of this host", where there are more than cores; a lane of ops on the host
+// has as many again.
+std::string said_of_cores(const ExecutionPlan& plan, const MeasuredSteps& steps) {
+  const bool has_host_ops = std::ranges::count(plan.actions, Lane::kHost, &Action::lane) > 0;
+  const int64_t threads = steps.ranks_here * steps.threads * (has_host_ops ? 2 : 1);
+  const int64_t cores = Machine::this_host().devices();
+  if (threads <= cores) return "";
+  return fmt::format("; {} of {} share the {} of this host", counted(threads, "thread"),
+                     counted(steps.ranks_here, "rank"), counted(cores, "core"));
+}
+
 // "20 % more than the 2 s", from twice as long on "3 times the 2 s".
 std::string compared(double step_s, double modelled_s) {
   const double times = step_s / modelled_s;
@@ -74,14 +85,10 @@ std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& ste
     if (got[i] - wanted[i] > got[late] - wanted[late]) late = i;
   }
   const Lane lane = static_cast<Lane>(late);
-  const int64_t cores = Machine::this_host().devices();
-  const std::string shared = steps.ranks_here > cores ? fmt::format("; {} ranks share the {} of this host",
-                                                                    steps.ranks_here, counted(cores, "core"))
-                                                      : "";
   return fmt::format(
       "a step takes {:.4g} s, {} that its plan predicts{}; the lane '{}' is late: {} {:.4g} s instead of {:.4g} s{}",
       step_s, compared(step_s, time.makespan_s), is_named ? "" : ", with the time that computing took", to_string(lane),
-      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late], shared);
+      in_background(lane) ? "it is waited for" : "it works for", got[late], wanted[late], said_of_cores(plan, steps));
 }
 
 }  // namespace trireme

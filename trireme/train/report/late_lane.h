@@ -17,6 +17,7 @@ struct MeasuredSteps {
   int64_t count = 0;
   double seconds = 0;                           // all of them together, beside what is no part of a step
   int64_t ranks_here = 1;                       // that are known to share this host's cores
+  int64_t threads = 1;                          // with which each computes
   std::optional<double> disk_bytes_per_s = {};  // of the slower way, where the run has measured it
 };
 

@@ -63,11 +63,12 @@ TEST(MissedPrediction, is_not_said_where_nothing_is_measured_or_nothing_moves) {
 
 TEST(MissedPrediction, says_that_ranks_share_the_hosts_cores) {
   const Compiled made = compiled_with(slow_machine(), {parse_home_rule("w = disk")});
-  const auto said = [&](int64_t ranks) {
-    return missed_prediction(made, {.times = {}, .count = 1, .seconds = 1e6, .ranks_here = ranks});
+  const auto said = [&](int64_t ranks, int64_t threads) {
+    return missed_prediction(made, {.times = {}, .count = 1, .seconds = 1e6, .ranks_here = ranks, .threads = threads});
   };
-  EXPECT_THAT(said(1), testing::Not(HasSubstr("share")));
-  EXPECT_THAT(said(100'000), HasSubstr("; 100000 ranks share the "));
+  EXPECT_THAT(said(1, 1), testing::Not(HasSubstr("share")));
+  EXPECT_THAT(said(100'000, 1), HasSubstr("; 100000 threads of 100000 ranks share the "));
+  EXPECT_THAT(said(1, 100'000), HasSubstr("; 100000 threads of 1 rank share the "));
 }
 
 // Without a machine computing takes what it took, so that only moves can be late.

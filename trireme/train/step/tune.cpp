@@ -28,7 +28,7 @@ void each_unknown(const std::vector<const ExecutionPlan*>& plans, const Device& 
       return types;
     };
     for (const Action& action : plan->actions) {
-      if (action.kernel.empty()) continue;
+      if (action.kernel.empty() || !action.op->kernel) continue;  // a move by a kernel of casts
       const std::vector<TensorType> in = types_of(action.in);
       const std::vector<TensorType> out = types_of(action.out);
       const TypeArgs types{in, out, action.attrs};

@@ -1,0 +1,19 @@
+// Values of which the device reads nothing but a narrower type: they may come in that type (move_in_bf16).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trireme/ir/graph.h"
+#include "trireme/pass/rewrite.h"
+
+namespace trireme {
+
+// `readers`, where all of them are casts of the value to one element type of fewer bytes than its own, and a move makes
+// that; else none.
+std::vector<NodeId> lone_casts(const Graph& graph, ValueId value, std::span<const NodeId> readers);
+
+// Adds the move, from the host, whose result is that of these casts; they must not be added any more.
+void bring_in_type_of(std::span<const NodeId> casts, const Graph& graph, Rewrite& rewrite);
+
+}  // namespace trireme
