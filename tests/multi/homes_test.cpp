@@ -8,6 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/disk/blocks.h"
 #include "trireme/exec/memory_plan.h"
+#include "trireme/op/registry.h"
 #include "trireme/train/job/parallel_settings.h"
 
 namespace trireme::homes_test {
@@ -311,6 +312,35 @@ TEST(ModulesOnTheHost, contracts_14_1_1_and_2_have_the_bits_of_the_device_in_dat
   EXPECT_THAT(host_ops_text(compile(step_of(partly), {.ranks = 4}).plan()), testing::Not(HasSubstr("at 'head'")));
   EXPECT_EQ(host_ops_text(compile(step_of(usual), {.ranks = 4}).plan()), "");
   EXPECT_THROW(placed.on("disk"), Error);
+}
+
+// A job's rules come after those of the model's code, and a module's after those of the module around it.
+TEST(HomesOfModules, are_what_their_code_asks_for) {
+  const auto step_of = [](Mlp& model) {
+    return training_step([&](const Tensor& x) { return model(x); }, class_loss(), mlp_batch(), AdamW{},
+                         {.name = "mlp", .seed = 3});
+  };
+  Mlp usual, placed;
+  placed.home("disk");
+  placed.home("host", "state");
+  placed.head.home("device");
+  const Graph graph = step_of(placed);
+  const auto tier_in = [](const Compiled& made, const std::string& name) {
+    const ExecutionPlan& plan = made.plan();
+    return plan.buffers[static_cast<size_t>(plan.values[static_cast<size_t>(plan.input(name).value)].buffer)].tier;
+  };
+  const Compiled made = compile(graph, {});
+  EXPECT_EQ(tier_in(made, "hidden.weight"), Tier::kDisk);
+  EXPECT_EQ(tier_in(made, "hidden.weight.m"), Tier::kHost);
+  EXPECT_EQ(tier_in(made, "head.weight"), Tier::kDevice);
+  EXPECT_EQ(tier_in(made, "head.weight.m"), Tier::kHost);
+  const Compiled ruled = compile(graph, {.parallel = {.homes = {parse_home_rule("hidden.weight = host")}}});
+  EXPECT_EQ(tier_in(ruled, "hidden.weight"), Tier::kHost);
+  EXPECT_EQ(tier_in(ruled, "hidden.bias"), Tier::kDisk);
+  EXPECT_EQ(to_string(parse_graph(to_string(graph), find_op_base)), to_string(graph));
+  EXPECT_EQ(other_bits(train_curves(step_of(usual), 2, {}, 0.1F), train_curves(graph, 2, {}, 0.1F)), "");
+  EXPECT_THROW(placed.home("moon"), Error);
+  EXPECT_THROW(placed.home("disk", "activations"), Error);
 }
 
 }  // namespace

@@ -94,6 +94,9 @@ class Device {
   virtual int64_t memory_bytes() const = 0;  // that one rank may take; 0: as much as the host has
   virtual int64_t alignment() const = 0;     // of buffers in it, bytes
   virtual DeviceMemory allocate(int64_t bytes) = 0;
+  // Locks the pages of these bytes of the host's memory, where that makes copies between them and its own quicker and
+  // the system allows it, until the last copy of what is returned goes. Null: nothing is locked.
+  virtual std::shared_ptr<void> lock_pages(std::span<std::byte> /*host*/) { return nullptr; }
   virtual std::unique_ptr<DeviceStream> stream() = 0;
   // For copies that run beside kernels.
   virtual std::unique_ptr<DeviceStream> copy_stream() { return stream(); }

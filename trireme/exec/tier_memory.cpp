@@ -27,6 +27,7 @@ TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, De
     arenas_[static_cast<size_t>(Tier::kHost)] = options.host_arena.first(on_host);
   } else {
     take(Tier::kHost, options);
+    locked_ = device.lock_pages(arena(Tier::kHost));
   }
   if (std::ranges::none_of(plan.buffers, [](const Buffer& buffer) { return buffer.tier == Tier::kDisk; })) return;
   const int64_t on_disk = plan.arena(Tier::kDisk).bytes;

@@ -46,6 +46,7 @@ class TierMemory {
   Device& device_;
   std::array<DeviceMemory, kTiers> own_;  // arenas that nobody gave
   std::array<std::span<std::byte>, kTiers> arenas_;
+  std::shared_ptr<void> locked_;  // pages of the host's, while these are here
   std::shared_ptr<SwapFile> file_;
   std::deque<DiskValue> own_disk_values_;
   std::vector<DiskValue*> disk_values_;  // by buffer

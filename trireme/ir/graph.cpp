@@ -325,6 +325,7 @@ Graph without_dead_nodes(const Graph& graph) {
   for (const FusionRequest& request : graph.fusion_requests()) out.add_fusion_request(request);
   for (const RecomputeRequest& request : graph.recompute_requests()) out.add_recompute_request(request);
   for (const HostRequest& request : graph.host_requests()) out.add_host_request(request);
+  for (const HomeRequest& request : graph.home_requests()) out.add_home_request(request);
   for (const Output& output : graph.outputs()) {
     out.add_output(output.name, map[static_cast<size_t>(output.value)],
                    output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);

@@ -177,6 +177,8 @@ class Graph {
   const std::vector<RecomputeRequest>& recompute_requests() const { return recompute_requests_; }
   void add_host_request(HostRequest request) { host_requests_.push_back(std::move(request)); }
   const std::vector<HostRequest>& host_requests() const { return host_requests_; }
+  void add_home_request(HomeRequest request) { home_requests_.push_back(std::move(request)); }
+  const std::vector<HomeRequest>& home_requests() const { return home_requests_; }
   void add_fusion_request(FusionRequest request);
   const std::vector<FusionRequest>& fusion_requests() const { return fusion_requests_; }  // by their order
 
@@ -204,6 +206,7 @@ class Graph {
   std::vector<FusionRequest> fusion_requests_;
   std::vector<RecomputeRequest> recompute_requests_;
   std::vector<HostRequest> host_requests_;
+  std::vector<HomeRequest> home_requests_;
   std::vector<Input> inputs_;
   std::vector<Output> outputs_;
   std::vector<Node> nodes_;

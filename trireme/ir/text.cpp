@@ -102,6 +102,7 @@ std::string to_string(const Graph& graph) {
   for (const HostRequest& request : graph.host_requests()) {
     out += fmt::format("on {} {}\n", request.on_host ? "host" : "device", quoted(request.scope));
   }
+  for (const HomeRequest& request : graph.home_requests()) out += fmt::format("home {}\n", quoted(request.rule));
   for (const FusionRequest& request : graph.fusion_requests()) {
     out += fmt::format("fusion {} {}{}\n", quoted(request.scope), request.id, request.inside ? "" : " own");
   }
@@ -288,6 +289,8 @@ class Reader {
       const bool on_host = line.take("host ");
       if (!on_host) line.expect("device ");
       graph_.add_host_request({line.quoted(), on_host});
+    } else if (line.take("home ")) {
+      graph_.add_home_request({line.quoted()});
     } else if (line.take("fusion ")) {
       FusionRequest request{.scope = line.quoted(), .order = graph_.fusion_requests().size()};
       request.id = line.count();

@@ -104,6 +104,7 @@ const std::string& Trace::path_of(const Module& module) {
     graph_.add_recompute_request(std::move(request));
   }
   for (const std::string& pattern : module.frozen_) frozen_.push_back(join(path, pattern));
+  for (const std::string& home : module.homes_) graph_.add_home_request({(path.empty() ? "*" : path) + home});
   if (module.on_host_) graph_.add_host_request({path, *module.on_host_});
   if (module.fusion_.id >= 0) {
     graph_.add_fusion_request({path, module.fusion_.id, module.fusion_.inside, module.fusion_.order});
@@ -113,6 +114,17 @@ const std::string& Trace::path_of(const Module& module) {
 
 void Module::recompute(const Again& how) {
   recompute_ = RecomputeRequest{"", how.again, how.mp_comm, how.optimizer_comm, how.slice};
+}
+
+void Module::home(std::string_view tier, std::string_view of) {
+  const bool is_known = (tier == "device" || tier == "host" || tier == "disk") &&
+                        (of == "parameters" || of == "state" || of == "gradient");
+  require(
+      is_known,
+      "home(\"{}\", \"{}\") of module '{}': 'parameters', their 'state' and their 'gradient' lie in the memory of the "
+      "'device' or the 'host', or on the 'disk'",
+      tier, of, name_.empty() ? kind() : name_);
+  homes_.push_back(fmt::format("{}{} = {}", of == "parameters" ? "" : "/", of == "parameters" ? "" : of, tier));
 }
 
 void Module::on(std::string_view where) {

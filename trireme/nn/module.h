@@ -125,6 +125,12 @@ class Module {
   // parameters (StepOptions::groups) come after: "head.* = trained" takes it back.
   void freeze(std::string pattern = "*") { frozen_.push_back(std::move(pattern)); }
 
+  // The parameters of the module, and of the modules inside it, lie there while nothing reads them: in the tier of
+  // memory "host", "disk" or "device", whatever is asked of the module around it (parallel/asked/homes.h). `of`:
+  // "state", the optimizer's of them, or "gradient". A job's rules (parallel.home) come after. Throws kInvalidArgument
+  // for other words.
+  void home(std::string_view tier, std::string_view of = "parameters");
+
   // The module's ops run there, and those of the modules inside it, forward and backward: "host", on values in the
   // host's memory, or "device", whatever is asked of the module around it (parallel/asked/op_homes.h). Throws
   // kInvalidArgument for other words.
@@ -168,6 +174,7 @@ class Module {
   FusionRequest fusion_ = {.id = -1};
   std::optional<RecomputeRequest> recompute_ = {};
   std::optional<bool> on_host_ = {};
+  std::vector<std::string> homes_ = {};  // rules without the module's path
   std::vector<std::string> frozen_ = {};
 };
 

@@ -62,6 +62,22 @@ class CudaDevice : public Device {
               if (gpu.try_use()) driver().release(address(p));
             })};
   }
+  std::shared_ptr<void> lock_pages(std::span<std::byte> host) override {
+    if (host.empty()) return nullptr;
+    gpu_.use();
+    const CuResult status = driver().lock_pages(host.data(), host.size(), kForAllContexts);
+    if (status != 0) {
+      const char* name = nullptr;
+      driver().error_name(status, &name);
+      TRIREME_LOG(kWarn, "exec",
+                  "{} bytes of the host's memory cannot be page-locked ({}): copies between them and {} are slower",
+                  host.size(), name == nullptr ? "unknown error" : name, gpu_.name());
+      return nullptr;
+    }
+    return {host.data(), [&gpu = gpu_](void* at) {
+              if (gpu.try_use()) driver().unlock_pages(at);
+            }};
+  }
   std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CudaStream>(gpu_); }
   std::unique_ptr<DeviceEvent> event() override { return std::make_unique<CudaEvent>(gpu_); }
 

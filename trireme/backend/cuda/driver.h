@@ -19,6 +19,7 @@ constexpr int kMajor = 75, kMinor = 76, kMultiprocessors = 16;  // CU_DEVICE_ATT
 constexpr int kMaxDynamicShared = 8;                            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kNonBlocking = 1;                            // CU_STREAM_NON_BLOCKING
 constexpr unsigned kNoTiming = 2;                               // CU_EVENT_DISABLE_TIMING
+constexpr unsigned kForAllContexts = 1;                         // CU_MEMHOSTREGISTER_PORTABLE
 constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OUT_OF_MEMORY
 
 // One line a function: its place in the table, the name in the library, what it takes.
@@ -36,6 +37,8 @@ constexpr int kOutOfMemory = 2;                                 // CUDA_ERROR_OU
   X(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                               \
   X(allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                                                  \
   X(release, "cuMemFree_v2", (DevicePtr))                                                                             \
+  X(lock_pages, "cuMemHostRegister_v2", (void*, size_t, unsigned))                                                    \
+  X(unlock_pages, "cuMemHostUnregister", (void*))                                                                     \
   X(copy, "cuMemcpyAsync", (DevicePtr to, DevicePtr from, size_t, Handle stream))                                     \
   X(fill, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, Handle stream))                                       \
   X(stream_create, "cuStreamCreate", (Handle*, unsigned))                                                             \

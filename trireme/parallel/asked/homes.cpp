@@ -57,6 +57,12 @@ std::string to_string(const HomeRule& rule) {
   return fmt::format("{}{} = {}", rule.parameters.text(), held_name(rule.of), to_string(rule.home));
 }
 
+std::vector<HomeRule> requested_homes(const Graph& graph) {
+  std::vector<HomeRule> out;
+  for (const HomeRequest& request : graph.home_requests()) out.push_back(parse_home_rule(request.rule));
+  return out;
+}
+
 Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter, Tier otherwise) {
   Tier out = otherwise;
   for (const HomeRule& rule : rules) {

@@ -32,6 +32,9 @@ struct HomeRule {
 HomeRule parse_home_rule(const std::string& text);
 std::string to_string(const HomeRule& rule);
 
+// Those of a model's own code (nn::Module::home), in the order of its modules.
+std::vector<HomeRule> requested_homes(const Graph& graph);
+
 // `otherwise`: without a rule.
 Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter, Tier otherwise = Tier::kDevice);
 

@@ -102,9 +102,8 @@ TEST(ParallelConfig, contracts_14_2_keys_of_tiers_are_read_and_refused_by_name) 
     EXPECT_THAT(error_of([&] { with(fmt::format("{} = 1\n", other)); }),
                 HasSubstr(fmt::format("Did you mean 'parallel.{}'?", own)));
   }
-  EXPECT_THAT(
-      error_of([] { with("enable_pinned_mem = true\n"); }),
-      testing::AllOf(HasSubstr("and no need of one"), HasSubstr("for cuda the host's memory is not page-locked yet")));
+  EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }),
+              testing::AllOf(HasSubstr("and no need of one"), HasSubstr("for cuda its pages are always locked")));
   EXPECT_THAT(error_of([] { with("enable_aio = true\n"); }), HasSubstr("by io_uring or, where that is forbidden"));
 }
 

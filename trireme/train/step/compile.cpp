@@ -276,12 +276,13 @@ const ExecutionPlan& largest_plan(const Compiled& compiled) {
 namespace {
 
 // Without a rule of their own, parameters and state lie where all do. An optimizer without state is none to refuse.
-std::vector<HomeRule> homes_asked(const Parallel& parallel) {
-  std::vector<HomeRule> out;
+std::vector<HomeRule> homes_asked(const Graph& graph, const Parallel& parallel) {
+  std::vector<HomeRule> out, of_model = requested_homes(graph);
   if (const Tier all = parallel.tier_ways.offload_to; all != Tier::kDevice) {
     for (const Held what : {Held::kParameter, Held::kState})
       out.push_back({.parameters = "*", .of = what, .home = all});
   }
+  out.insert(out.end(), of_model.begin(), of_model.end());
   out.insert(out.end(), parallel.homes.begin(), parallel.homes.end());
   return out;
 }
@@ -313,7 +314,7 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
   out.fusion.ids = fusion_rules(compiled.graph, how.fusion.ids);
   out.rates = compiled.rates;
   out.on_host = with_requests(compiled.graph, options.parallel.on_host);
-  out.homes = homes_asked(options.parallel);
+  out.homes = homes_asked(compiled.graph, options.parallel);
   out.tier_ways = options.parallel.tier_ways;
   return out;
 }
