@@ -37,33 +37,6 @@ endif()
 
 set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
 
-# What most sources include, precompiled: headers of the standard library, and those of the library that more than half of the sources
-# come by. To read them takes three seconds, to load them half of one.
-set(trireme_std_headers <algorithm> <array> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <mutex> <numeric>
-                        <optional> <set> <span> <string> <thread> <unordered_map> <vector> <fmt/format.h>)
-set(trireme_own_headers ${PROJECT_SOURCE_DIR}/trireme/ir/program.h ${PROJECT_SOURCE_DIR}/trireme/mesh/machine.h
-                        ${PROJECT_SOURCE_DIR}/trireme/op/op_def.h ${PROJECT_SOURCE_DIR}/trireme/op/structural.h)
-
-# For objects of the library, and for programs that are optimised as it is: g++ takes one precompiled header at -O1, -O2 and -O3, but not
-# with another -fPIC, which programs are therefore given too.
-function(trireme_precompiled name)
-  if(NOT TRIREME_PRECOMPILE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    return()
-  endif()
-  if(NOT TARGET trireme_headers)
-    file(WRITE ${CMAKE_BINARY_DIR}/headers.cpp "")
-    add_library(trireme_headers OBJECT ${CMAKE_BINARY_DIR}/headers.cpp)
-    target_link_libraries(trireme_headers PRIVATE trireme_options fmt::fmt Threads::Threads)
-    target_compile_options(trireme_headers PRIVATE $<$<CONFIG:Release>:-O1>)
-    target_precompile_headers(trireme_headers PRIVATE ${trireme_std_headers} ${trireme_own_headers})
-  endif()
-  target_precompile_headers(${name} REUSE_FROM trireme_headers)
-  get_target_property(type ${name} TYPE)
-  if(type STREQUAL "EXECUTABLE")
-    target_compile_options(${name} PRIVATE -fPIC)
-  endif()
-endfunction()
-
 # Compiles the sources of a target together, at most so many at a time, in units of about equal size.
 function(trireme_together name most)
   if(NOT TRIREME_TOGETHER)
@@ -136,7 +109,6 @@ function(trireme_patched_sources)
   add_library(trireme_patched OBJECT ${sources})
   target_link_libraries(trireme_patched PUBLIC trireme_options fmt::fmt Threads::Threads)
   target_compile_options(trireme_patched PRIVATE $<$<CONFIG:Release>:-O1>)
-  trireme_precompiled(trireme_patched)
   trireme_together(trireme_patched 15)
   trireme_units(15 "${sources}")
   set_target_properties(trireme_patched PROPERTIES UNITY_BUILD_MODE GROUP)
@@ -167,9 +139,6 @@ function(trireme_folder name)
     elseif(NOT ARG_LOOPS)
       target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
     endif()
-    if(NOT ARG_LOOPS)  # which OpenMP's options keep from it
-      trireme_precompiled(trireme_${name})
-    endif()
     trireme_folder_together(${name} 32 "${sources}")
   endif()
   if(tests AND TRIREME_TESTS)
@@ -182,7 +151,7 @@ function(trireme_folder name)
   endif()
 endfunction()
 
-# The same for programs that are not optimised, and what tests include besides. Its options are theirs, or it could not serve them.
+# What tests include, precompiled, for programs that are not optimised: its options are theirs, or it could not serve them.
 function(trireme_precompiled_for_tests name)
   if(NOT TRIREME_PRECOMPILE)
     return()
@@ -202,8 +171,10 @@ function(trireme_test_headers)
   if(TRIREME_SANITIZE)
     target_compile_options(trireme_test_headers PRIVATE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
   endif()
-  target_precompile_headers(trireme_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fstream> <random> ${trireme_std_headers}
-                                                         ${trireme_own_headers})
+  target_precompile_headers(trireme_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <algorithm> <array>
+    <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <set> <span> <string> <thread> <vector>
+    ${PROJECT_SOURCE_DIR}/trireme/ir/program.h ${PROJECT_SOURCE_DIR}/trireme/mesh/machine.h ${PROJECT_SOURCE_DIR}/trireme/op/op_def.h
+    ${PROJECT_SOURCE_DIR}/trireme/op/structural.h)
 endfunction()
 
 # A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds [COST n] SOURCES ... LIBS ...). Each of its tests is a test
@@ -221,9 +192,7 @@ endfunction()
 function(trireme_test_program name)
   cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT;COST" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  if(ARG_COMPUTE)
-    trireme_precompiled(${name})
-  else()
+  if(NOT ARG_COMPUTE)
     trireme_precompiled_for_tests(${name})
   endif()
   trireme_together(${name} 9)
