@@ -8,8 +8,10 @@
 #include "trireme/parallel/timetable/timetable_time.h"
 #include "trireme/planner/outer/random_tables_impl.h"
 
-namespace trireme::outer_search_test {
+namespace trireme::pipeline_shape_test {
 namespace {
+
+using outer_search_test::RandomTables;
 
 // What a timetable of equal stages takes, to the unit where passes take about as long as each other.
 TEST(PipelineShape, says_what_timetables_take) {
@@ -103,4 +105,4 @@ TEST(PipelineShape, has_the_fullest_moment_of_interleaved_crews_whatever_stages_
 }
 
 }  // namespace
-}  // namespace trireme::outer_search_test
+}  // namespace trireme::pipeline_shape_test
