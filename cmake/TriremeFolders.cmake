@@ -151,17 +151,7 @@ function(trireme_folder name)
   endif()
 endfunction()
 
-# What tests include, precompiled, for programs that are not optimised: its options are theirs, or it could not serve them.
-function(trireme_precompiled_for_tests name)
-  if(NOT TRIREME_PRECOMPILE)
-    return()
-  endif()
-  if(NOT TARGET trireme_test_headers)
-    trireme_test_headers()
-  endif()
-  target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
-endfunction()
-
+# What the tests include, precompiled. Its options are those of the test programs, or it could not serve them.
 function(trireme_test_headers)
   file(WRITE ${CMAKE_BINARY_DIR}/test_headers.cpp "")
   add_library(trireme_test_headers OBJECT ${CMAKE_BINARY_DIR}/test_headers.cpp)
@@ -172,9 +162,7 @@ function(trireme_test_headers)
     target_compile_options(trireme_test_headers PRIVATE -fsanitize=${TRIREME_SANITIZE} -fno-omit-frame-pointer)
   endif()
   target_precompile_headers(trireme_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <algorithm> <array>
-    <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <set> <span> <string> <thread> <vector>
-    ${PROJECT_SOURCE_DIR}/trireme/ir/program.h ${PROJECT_SOURCE_DIR}/trireme/mesh/machine.h ${PROJECT_SOURCE_DIR}/trireme/op/op_def.h
-    ${PROJECT_SOURCE_DIR}/trireme/op/structural.h)
+    <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <thread> <vector>)
 endfunction()
 
 # A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds [COST n] SOURCES ... LIBS ...). Each of its tests is a test
@@ -192,8 +180,11 @@ endfunction()
 function(trireme_test_program name)
   cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT;COST" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  if(NOT ARG_COMPUTE)
-    trireme_precompiled_for_tests(${name})
+  if(TRIREME_PRECOMPILE AND NOT ARG_COMPUTE)
+    if(NOT TARGET trireme_test_headers)
+      trireme_test_headers()
+    endif()
+    target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
   endif()
   trireme_together(${name} 9)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
