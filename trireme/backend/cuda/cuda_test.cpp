@@ -51,7 +51,7 @@ TEST(Cuda, is_told_the_number_of_a_gpu_or_nothing) {
       make_device(told);
       FAIL();
     } catch (const Error& e) {
-      EXPECT_THAT(e.text(), HasSubstr("it must be the number of a GPU, as in cuda:0"));
+      EXPECT_THAT(e.text(), HasSubstr("after the colon stands the number of a GPU, as in cuda:0"));
     }
   }
 }
