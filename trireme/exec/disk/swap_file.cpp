@@ -29,7 +29,8 @@ std::string directory_of(std::string asked) {
 
 [[noreturn]] void fail_swap_file(int64_t bytes, const std::string& directory, int code) {
   fail(ErrorKind::kIo, "cannot make the tier 'disk', a file of {} bytes in '{}': {}", bytes, directory,
-       code == ENOENT ? "no file can be made there; name a directory of a disk with --disk" : why_not_written(code));
+       code == ENOENT || code == EPERM ? "no file can be made there; name a directory of a disk with --disk"
+                                       : why_not_written(code));
 }
 
 // A file that never has a name, or, on file systems that do not know that, has one for a moment.

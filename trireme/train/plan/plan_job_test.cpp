@@ -156,9 +156,9 @@ TEST(PlanFile, refuses_what_is_none) {
   EXPECT_EQ(error_of_plan([&] { parse_plan_file(text); }), "no error");
   EXPECT_EQ(changed("plan 1", "plan 2"),
             "plan, line 1: 'trireme plan 2' is not 'trireme plan 1': it is no plan, or one of another version");
-  EXPECT_EQ(changed("ways=3", "ways=4"), "plan, line 21: the counts do not add up to the ways");
-  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 21: '-3' is no whole number of 0 or more");
-  EXPECT_EQ(changed("graph 1\n", ""), "plan, line 20: the line 'graph' is missing");
+  EXPECT_EQ(changed("ways=3", "ways=4"), "plan, line 22: the counts do not add up to the ways");
+  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 22: '-3' is no whole number of 0 or more");
+  EXPECT_EQ(changed("graph 1\n", ""), "plan, line 21: the line 'graph' is missing");
   EXPECT_EQ(changed("graph 1", "ranks 1"), "plan, line 4: 'ranks' stands in it twice");
   EXPECT_EQ(changed("set parallel.tp=2", "set tp"), "plan, line 11: 'tp' is no key=value");
   EXPECT_EQ(changed("set parallel.tp", "set train.lr"),
