@@ -266,9 +266,10 @@ TEST(AutoParallel, refuses_what_a_search_does_not_keep) {
   graph.add_output("y", sum.id());
   const Parallel parallel{.mesh = "dp=2", .ops = {{"mean/reduce_sum", "cross_batch"}}};
 
-  EXPECT_EQ(error_of([&] { searched(graph, 2, parallel, SearchKind::kDynamicProgramming); }),
-            "cross_batch is asked of reduce_sum of 'mean', which dynamic_programming and recursive_programming do not "
-            "keep; use the search sharding_propagation, or leave it out");
+  EXPECT_EQ(
+      error_of([&] { searched(graph, 2, parallel, SearchKind::kDynamicProgramming); }),
+      "cross_batch is set on reduce_sum of 'mean', and the searches dynamic_programming and recursive_programming do "
+      "not follow it; use sharding_propagation, or leave it out");
   EXPECT_EQ(error_of([&] { searched(graph, 2, parallel, SearchKind::kShardingPropagation); }), "no error");
 }
 
