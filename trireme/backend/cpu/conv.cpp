@@ -271,6 +271,7 @@ void run_conv(const KernelArgs& args) {
   reorder_weight(plan, plan.whole.w, weights, plan.w_user, w);
 }
 
+template <Pass pass>
 std::string conv_why_not(const TypeArgs& args) {
   std::string reason = first_not_float(args);
   if (!reason.empty()) return reason;
@@ -280,10 +281,22 @@ std::string conv_why_not(const TypeArgs& args) {
   for (const TensorType& type : {args.in[0], args.in[1], args.out[0]}) {
     if (type.elements() == 0) return fmt::format("{} is empty", to_string(type));
   }
-  return "";
+  return why_no_onednn_sizes(pass, args);
 }
 
 }  // namespace
+
+std::string why_no_onednn_sizes(Pass pass, const TypeArgs& args) {
+  const Problem c = problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>());
+  for (size_t dim = 0; dim < 2; ++dim) {
+    const int at = static_cast<int>(dim) + 1;
+    const int64_t reach = (c.w[at] - 1) * (c.dilation[dim] + 1) + 1;
+    const int64_t made = (c.x[at] - reach + c.before[dim] + c.after[dim]) / c.stride[dim] + 1;
+    if (made != c.y[at])
+      return fmt::format("oneDNN makes {} positions of {}, and {} are asked for", made, c.x[at], c.y[at]);
+  }
+  return "";
+}
 
 std::string onednn_way_of(Pass pass, const TypeArgs& args) {
   return ConvPlan(pass, problem_of(pass, args.in[0], args.in[1], args.out[0], args.attrs.as<Conv2dAttrs>())).whole.way;
@@ -294,7 +307,7 @@ std::span<const Kernel> conv_kernels() {
       {
           .op = "conv2d",
           .name = "conv2d.onednn",
-          .why_not = conv_why_not,
+          .why_not = conv_why_not<Pass::kForward>,
           .scratch = conv_scratch<Pass::kForward>,
           .run = run_conv<Pass::kForward>,
           .bits = Bits::kShape,
@@ -302,7 +315,7 @@ std::span<const Kernel> conv_kernels() {
       {
           .op = "conv2d_grad_input",
           .name = "conv2d_grad_input.onednn",
-          .why_not = conv_why_not,
+          .why_not = conv_why_not<Pass::kInput>,
           .scratch = conv_scratch<Pass::kInput>,
           .run = run_conv<Pass::kInput>,
           .bits = Bits::kShape,
@@ -310,7 +323,7 @@ std::span<const Kernel> conv_kernels() {
       {
           .op = "conv2d_grad_weight",
           .name = "conv2d_grad_weight.onednn",
-          .why_not = conv_why_not,
+          .why_not = conv_why_not<Pass::kWeight>,
           .scratch = conv_scratch<Pass::kWeight>,
           .run = run_conv<Pass::kWeight>,
           .bits = Bits::kShape,

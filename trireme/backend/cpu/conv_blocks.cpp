@@ -244,6 +244,7 @@ std::string conv_blocks_why_not(const TypeArgs& args) {
   if (args.in[0].dtype == DType::kBF16 && !(isa() >= Isa::kAvx512 && onednn_has(Isa::kAvx512))) return "";
   if (isa() != Isa::kAvx2) return fmt::format("on {} oneDNN takes any number of channels", to_string(isa()));
   if (blocks_of_call<pass>(args).c.groups() > 1) return "channels are in groups, for which oneDNN has kernels";
+  if (reason = why_no_onednn_sizes(pass, args); !reason.empty()) return reason;
   const std::string way = onednn_way_of(pass, args);
   if (way.starts_with("jit")) return fmt::format("oneDNN has loops in vectors for it ({})", way);
   return "";

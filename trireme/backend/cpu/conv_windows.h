@@ -30,8 +30,12 @@ struct Windows {
 // Of the two operands and the result of a pass.
 Windows windows_of(Pass pass, const Shape& a, const Shape& b, const Shape& result, const Conv2dAttrs& attrs);
 
-// How oneDNN computes a pass whose tensors have elements, by its name for it: "jit:..." by loops made for convolutions,
-// others by slower ones. It is made for this, and found again by oneDNN when the kernel makes it.
+// "" where oneDNN computes a pass of these sizes: a piece of a tensor can have more rows than its windows read, and its
+// result fewer positions than oneDNN would make of them; else the reason.
+std::string why_no_onednn_sizes(Pass pass, const TypeArgs& args);
+
+// How oneDNN computes a pass of such sizes whose tensors have elements, by its name for it: "jit:..." by loops made for
+// convolutions, others by slower ones. It is made for this, and found again by oneDNN when the kernel makes it.
 std::string onednn_way_of(Pass pass, const TypeArgs& args);
 
 // cols[count, row()]: the windows at `count` positions, counted over all images, zeros where they reach over an edge;
