@@ -289,6 +289,18 @@ TEST(Kernels, RefusalsAreLoggedWithTheirReason) {
       << lines[0];
 }
 
+// The last two of 15 rows are read by no window of the result's 6 positions: oneDNN would make 7.
+TEST(Kernels, pieces_with_rows_that_no_window_reads_are_convolved_without_onednn) {
+  const std::vector<TensorType> in{{DType::kF32, {1, 15, 6, 2}}, {DType::kF32, {4, 3, 3, 2}}};
+  const Attrs attrs = Attrs::of(Conv2dAttrs{.stride = {2, 1}, .padding = {0, 0, 1, 1}});
+  const auto chosen_for = [&](int64_t rows) {
+    const std::vector<TensorType> out{{DType::kF32, {1, rows, 6, 4}}};
+    return std::string(choose_kernel(op("conv2d"), {in, out, attrs}).name);
+  };
+  EXPECT_THAT(chosen_for(6), testing::Not(testing::AnyOf(testing::HasSubstr("onednn"), testing::HasSubstr("blocks"))));
+  EXPECT_THAT(chosen_for(7), testing::AnyOf(testing::HasSubstr("onednn"), testing::HasSubstr("blocks")));
+}
+
 const Kernel& chosen_for(const OpDef& op, const Example& example) {
   const std::vector<TensorType> out = conformance::results_of(op, example);
   return choose_kernel(op, {example.in, out, example.attrs});
