@@ -16,6 +16,7 @@
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/op/conformance.h"
+#include "trireme/op/op_attrs.h"
 #include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
 
