@@ -142,8 +142,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWithoutN
      "the host's memory is no pool of blocks: the plan gives each buffer its place, to the byte, before the first "
      "step"},
     {"enable_pinned_mem",
-     "the devices cpu and guarded work in the host's memory, or beside it, and for cuda its pages are always locked, "
-     "where "
+     "the devices cpu and guarded work in the host's memory, or beside it, and for cuda its pages are locked wherever "
      "the system allows it"},
     {"enable_aio",
      "the disk is always read and written beside the computing, by io_uring or, where that is forbidden, by threads"},

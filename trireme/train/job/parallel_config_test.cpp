@@ -103,7 +103,7 @@ TEST(ParallelConfig, contracts_14_2_keys_of_tiers_are_read_and_refused_by_name) 
                 HasSubstr(fmt::format("Did you mean 'parallel.{}'?", own)));
   }
   EXPECT_THAT(error_of([] { with("enable_pinned_mem = true\n"); }),
-              testing::AllOf(HasSubstr("and none is needed"), HasSubstr("for cuda its pages are always locked")));
+              testing::AllOf(HasSubstr("and none is needed"), HasSubstr("for cuda its pages are locked wherever")));
   EXPECT_THAT(error_of([] { with("enable_aio = true\n"); }), HasSubstr("by io_uring or, where that is forbidden"));
 }
 
