@@ -343,5 +343,26 @@ TEST(HomesOfModules, are_what_their_code_asks_for) {
   EXPECT_THROW(placed.home("disk", "activations"), Error);
 }
 
+// Where the module's code has no parameters, what it asks for would change nothing.
+class Doubled : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x + x; }
+  std::string_view kind() const override { return "doubled"; }
+};
+
+TEST(HomesOfModules, of_which_none_has_parameters_are_refused) {
+  Mlp model;
+  Doubled doubled;
+  doubled.home("disk");
+  const Graph graph = training_step([&](const Tensor& x) { return doubled(model(x)); }, class_loss(), mlp_batch(),
+                                    AdamW{}, {.name = "mlp", .seed = 3});
+  try {
+    compile(graph, {});
+    ADD_FAILURE() << "compiled";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.text(), "the model's code asks for the home 'doubled = disk', and there are no parameters in 'doubled'");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::homes_test

@@ -128,7 +128,7 @@ class Module {
   // The parameters of the module, and of the modules inside it, lie there while nothing reads them: in the tier of
   // memory "host", "disk" or "device", whatever is asked of the module around it (parallel/asked/homes.h). `of`:
   // "state", the optimizer's of them, or "gradient". A job's rules (parallel.home) come after. Throws kInvalidArgument
-  // for other words.
+  // for other words; compiling a step that trains does for a module without parameters.
   void home(std::string_view tier, std::string_view of = "parameters");
 
   // The module's ops run there, and those of the modules inside it, forward and backward: "host", on values in the

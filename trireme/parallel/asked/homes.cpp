@@ -83,4 +83,14 @@ void check_homes(const Graph& graph, std::span<const HomeRule> rules) {
   }
 }
 
+void check_requested_homes(const Graph& graph) {
+  if (graph.updates().empty()) return;
+  const std::vector<std::string> names = names_held(graph, Held::kParameter);
+  for (const HomeRule& rule : requested_homes(graph)) {
+    const bool any = std::ranges::any_of(names, [&](const std::string& name) { return rule.parameters.matches(name); });
+    require(any, "the model's code asks for the home '{}', and there are no parameters in '{}'", to_string(rule),
+            rule.parameters.text());
+  }
+}
+
 }  // namespace trireme

@@ -42,4 +42,8 @@ Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parame
 // updates, with state where the rule is of that.
 void check_homes(const Graph& graph, std::span<const HomeRule> rules);
 
+// Throws kInvalidArgument where a module of a graph that trains asks for a home and has no parameters. One whose
+// parameters are frozen, or whose optimizer has no state, may ask: its code is the same for every way of training.
+void check_requested_homes(const Graph& graph);
+
 }  // namespace trireme

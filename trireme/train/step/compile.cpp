@@ -301,6 +301,7 @@ void check_asked(const Compiled& compiled, const CompileOptions& options) {
     check_blocks(compiled.partitioned.graph, options.passes.recompute.blocks);
   }
   if (options.external_parameters) return;
+  check_requested_homes(compiled.graph);
   check_homes(compiled.graph, options.parallel.homes);
   check_host_rules(compiled.graph, options.parallel.on_host.rules);
   check_prefetch_rules(compiled.graph, options.parallel.tier_ways.prefetch);
