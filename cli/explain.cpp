@@ -12,7 +12,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
-#include "trireme/exec/traffic.h"
+#include "trireme/exec/analysis/traffic.h"
 #include "trireme/parallel/without_effect.h"
 #include "trireme/partition/partition.h"
 #include "trireme/partition/why.h"

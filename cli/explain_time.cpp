@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/report/trace.h"
 
 namespace trireme::cli {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "trireme/cost/op_seconds.h"
-#include "trireme/exec/execution_plan.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
+#include "trireme/exec/plan/execution_plan.h"
 
 namespace trireme::cli {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 
 namespace trireme::cli {
 

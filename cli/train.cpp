@@ -15,7 +15,7 @@
 #include "trireme/base/flags.h"
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/parallel/asked/stages.h"
 #include "trireme/parallel/without_effect.h"
 #include "trireme/train/checkpoints/warm_start.h"

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "tests/cli/program.h"
-#include "trireme/exec/execution_plan.h"
-#include "trireme/exec/traffic.h"
+#include "trireme/exec/analysis/traffic.h"
+#include "trireme/exec/plan/execution_plan.h"
 
 namespace trireme::cli::explained_test {
 namespace {

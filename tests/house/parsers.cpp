@@ -34,8 +34,8 @@ constexpr std::array<std::string_view, 32> kBorders{
     "trireme/ir/text.cpp",
     "trireme/ir/attrs.cpp",
     "trireme/op/move.cpp",  // the attributes of a move
-    "trireme/exec/execution_plan_text.cpp",
-    "trireme/exec/hand_plan_impl.h",  // plans written by hand, for tests
+    "trireme/exec/plan/execution_plan_text.cpp",
+    "trireme/exec/analysis/hand_plan_impl.h",  // plans written by hand, for tests
     "trireme/backend/cpu/elementwise_cases_impl.h",
     "trireme/backend/cpu/kernel_cases_impl.h",
     "trireme/partition/program_text.cpp",

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "trireme/comm/comm.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"

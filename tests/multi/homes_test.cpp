@@ -7,7 +7,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/exec/disk/blocks.h"
-#include "trireme/exec/memory_plan.h"
+#include "trireme/exec/memory/memory_plan.h"
 #include "trireme/op/registry.h"
 #include "trireme/train/job/parallel_settings.h"
 

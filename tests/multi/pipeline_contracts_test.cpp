@@ -8,7 +8,7 @@
 
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/small_graphs.h"
-#include "trireme/exec/soundness.h"
+#include "trireme/exec/analysis/soundness.h"
 #include "trireme/op/structural.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/timeline.h"

@@ -8,6 +8,7 @@
 #include "tests/multi/contract_support.h"
 #include "tests/worst.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/lowering/plan_execution.h"
 #include "trireme/grad/gradients.h"
 
 namespace trireme::ring_attention_test {

@@ -5,7 +5,7 @@
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/backend/device.h"
-#include "trireme/exec/memory_plan.h"
+#include "trireme/exec/memory/memory_plan.h"
 #include "trireme/nn/layers.h"
 #include "trireme/train/job/parallel_settings.h"
 

@@ -6,7 +6,8 @@
 #include <mutex>
 
 #include "tests/multi/loss_curve.h"
-#include "trireme/exec/traffic.h"
+#include "trireme/exec/analysis/traffic.h"
+#include "trireme/exec/lowering/plan_execution.h"
 #include "trireme/partition/partition.h"
 
 namespace trireme::spatial_test {

@@ -8,7 +8,7 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
-#include "trireme/exec/traffic.h"
+#include "trireme/exec/analysis/traffic.h"
 #include "trireme/partition/partition.h"
 #include "trireme/train/job/parallel_settings.h"
 

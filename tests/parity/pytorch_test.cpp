@@ -14,7 +14,7 @@
 #include "tests/parity/pytorch_cases.h"
 #include "tests/worst.h"
 #include "trireme/comm/comm.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/conformance.h"
 #include "trireme/ops/ops.h"

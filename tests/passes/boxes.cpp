@@ -6,7 +6,8 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/build.h"
 #include "trireme/op/registry.h"

@@ -68,8 +68,8 @@ struct Communication {
   // is named, instead of being measured as the job starts.
   std::optional<Machine> measured;
   Fusion fusion;
-  // Equal collectives are said once in a rank's plan, and bound once (exec/reuse.cpp): the most that are, 0: none, -1:
-  // as many as is usual; those that stand in it more often than `reuse_above`.
+  // Equal collectives are said once in a rank's plan, and bound once (exec/plan/reuse.h): the most that are, 0: none,
+  // -1: as many as is usual; those that stand in it more often than `reuse_above`.
   int64_t reuse = 0, reuse_above = 1;
 };
 // The section [parallel].

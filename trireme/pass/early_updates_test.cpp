@@ -3,7 +3,8 @@
 
 #include <map>
 
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/ops/ops.h"

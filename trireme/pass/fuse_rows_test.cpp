@@ -5,7 +5,8 @@
 
 #include "trireme/base/rng.h"
 #include "trireme/base/thread_pool.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"

@@ -3,7 +3,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"

@@ -7,8 +7,8 @@
 //
 // Ops of updates on the host stand where what they read has come and the host has nothing more to do, in the modelled
 // step: the backward pass goes on beside them. Of what has come, that is first whose weight the next step reads first:
-// the others go on under its forward pass (exec/step_border.h). The weights lie on the host and come for their readers
-// (homes.cpp); where a rule has them elsewhere they leave the host when they are made.
+// the others go on under its forward pass (exec/plan/step_border.h). The weights lie on the host and come for their
+// readers (homes.cpp); where a rule has them elsewhere they leave the host when they are made.
 #include "trireme/pass/on_host.h"
 
 #include <algorithm>

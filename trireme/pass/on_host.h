@@ -19,7 +19,7 @@ std::vector<char> nodes_for_host(const Graph& graph, const OnHost& asked);
 // By input of the graph. Without a rule for it, a parameter lies on the host where the ops of the forward pass that
 // read it are there, or its update is; and other inputs where all ops that read them are, but for buffers, which an
 // evaluation reads by other ops, and the schedule's numbers, which are written while ops of the step before still run
-// there (exec/step_border.h). Moves read nothing by themselves.
+// there (exec/plan/step_border.h). Moves read nothing by themselves.
 std::vector<Tier> homes_of_inputs(const Graph& graph, std::span<const HomeRule> rules, std::span<const char> on_host);
 
 // By input, whether it is a parameter that lies on the host for its update alone, without a rule: it is on the device

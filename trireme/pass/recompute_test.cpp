@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"

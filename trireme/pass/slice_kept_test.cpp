@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"

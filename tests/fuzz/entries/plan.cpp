@@ -1,6 +1,6 @@
 // The text of an execution plan, and the checks of one that was read.
 #include "tests/fuzz/support.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 
 using namespace trireme;
 

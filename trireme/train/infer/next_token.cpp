@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
-#include "trireme/exec/step_bytes.h"
+#include "trireme/exec/analysis/step_bytes.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"

@@ -13,7 +13,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/nn/module.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/config.h"

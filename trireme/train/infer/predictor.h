@@ -9,7 +9,7 @@
 #include "trireme/base/thread_pool.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/comm/comm.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/nn/fields.h"
 #include "trireme/train/step/session.h"
 #include "trireme/train/step/step.h"

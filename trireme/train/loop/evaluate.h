@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/data/batches.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/train/step/step.h"
 
 namespace trireme {

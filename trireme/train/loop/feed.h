@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/data/batches.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/step/step.h"
 

@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cost/price.h"
-#include "trireme/exec/memory_plan.h"
+#include "trireme/exec/memory/memory_plan.h"
 #include "trireme/op/message.h"
 #include "trireme/op/move.h"
 #include "trireme/op/op_def.h"

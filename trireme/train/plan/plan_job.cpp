@@ -9,7 +9,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/cost/price.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/op/op_def.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/op/message.h"
 #include "trireme/train/plan/plan_page.h"
 #include "trireme/train/report/memory_chart.h"

@@ -8,7 +8,7 @@
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/ways.h"

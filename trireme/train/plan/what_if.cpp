@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 
 namespace trireme {
 namespace {

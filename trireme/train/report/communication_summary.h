@@ -4,7 +4,7 @@
 #include <string>
 
 #include "trireme/comm/comm.h"
-#include "trireme/exec/communication_time.h"
+#include "trireme/exec/run/communication_time.h"
 
 namespace trireme {
 

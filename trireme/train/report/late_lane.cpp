@@ -6,7 +6,7 @@
 #include <array>
 
 #include "trireme/base/counted.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 
 namespace trireme {
 namespace {

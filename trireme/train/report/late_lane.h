@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/train/step/compile.h"
 
 namespace trireme {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/step/step.h"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/report/area_chart.h"
 #include "trireme/train/step/compile.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/train/report/progress.h"
 #include "trireme/train/report/report.h"
 #include "trireme/train/report/run_log.h"

@@ -1,7 +1,7 @@
 // The metrics of a run as JSON lines, one object per logged step, for later reading by people and
 // programs:
 //   {"step":120,"loss":2.3141,"lr":0.0003,"grad_norm":1.02,"tokens_per_s":12345,"ms":81.2}
-// A run of several ranks adds "comm_busy_ms" and "comm_exposed_ms", of rank 0 (exec/communication_time.h).
+// A run of several ranks adds "comm_busy_ms" and "comm_exposed_ms", of rank 0 (exec/run/communication_time.h).
 #pragma once
 
 #include <cstdint>

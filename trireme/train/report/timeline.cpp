@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/report/lanes_chart.h"
 

@@ -1,5 +1,5 @@
 // The timetable of a pipeline as a step ran it: when each crew computed which pass of which micro-batch, beside the
-// same of the modelled step (exec/virtual_time.h).
+// same of the modelled step (exec/analysis/virtual_time.h).
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "trireme/comm/comm.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/ir/program.h"
 #include "trireme/train/step/compile.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "trireme/comm/comm.h"
-#include "trireme/exec/executor.h"
-#include "trireme/exec/virtual_time.h"
+#include "trireme/exec/analysis/virtual_time.h"
+#include "trireme/exec/run/executor.h"
 
 namespace trireme {
 

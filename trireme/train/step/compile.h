@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/partition/repeat.h"
@@ -18,7 +18,9 @@
 
 namespace trireme {
 
+class Device;  // backend/device.h
 class ThreadPool;
+struct Tuning;  // mesh/tuning.h
 
 struct CompileOptions {
   int64_t ranks = 1;

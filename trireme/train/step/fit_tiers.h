@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/asked/tier_sizes.h"
 #include "trireme/pass/home_candidates.h"

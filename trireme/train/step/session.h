@@ -8,7 +8,7 @@
 
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
-#include "trireme/exec/executor.h"
+#include "trireme/exec/run/executor.h"
 #include "trireme/train/step/compile.h"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/comm/comm.h"
-#include "trireme/exec/execution_plan.h"
+#include "trireme/exec/plan/execution_plan.h"
 
 namespace trireme {
 

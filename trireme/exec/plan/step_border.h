@@ -1,0 +1,22 @@
+// The border between two steps: ops on the host that nobody waits for in their step go on under the next one, which
+// waits for each before an action that uses the same bytes, and at the latest before it starts the same op again. Who
+// reads or writes what stays between steps waits for all of them (Executor::settle).
+#pragma once
+
+#include <vector>
+
+#include "trireme/exec/plan/execution_plan.h"
+
+namespace trireme {
+
+struct StepBorder {
+  std::vector<int> left;  // actions that are under way when a step has ended, in their order
+  // By action: of `left` the places of those that it waits for when they are of the step before; each stands once.
+  // Empty where none is left.
+  std::vector<std::vector<int>> ends;
+  std::vector<char> used;  // by value: whether it has bytes that these use. Empty where none is left
+};
+
+StepBorder step_border(const ExecutionPlan& plan);
+
+}  // namespace trireme
