@@ -5,8 +5,9 @@
 // the sum of the exponentials relative to it, and the unnormalised result, which is scaled down
 // whenever the maximum grows (online softmax). The backward pass takes the probabilities anew from
 // lse. Tiles depend on the sizes of a head alone. Keys and values are packed once for all query tiles
-// that read them. The products are those of packed_product.h, whose bits do not depend on how far rows lie apart, that
-// is, on how many heads are here.
+// that read them; what the next tile and the next head read is brought nearer meanwhile. The products
+// are those of packed_product.h, whose bits do not depend on how far rows lie apart, that is, on how
+// many heads are here.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -81,13 +82,50 @@ void add_queries(const Sizes& n, const Tile& tile, const float* scores, const fl
                    .ldc = c.stride,
                    .transpose_a = true,
                    .beta = 1},
-                  rows, tile.queries, seeing_queries(n, tile));
+                  rows, tile.queries, seeing_queries(n, tile), kKeys, tile.ahead);
 }
 
 template <class T>
 struct Operands {
   const T *q, *k, *v;
 };
+
+// Rows of a head, of x[*,*,heads,d] whose first one is here.
+template <class T>
+void add_rows(const T* x, int64_t rows, int64_t heads, int64_t d, RowsAhead& ahead) {
+  const auto bytes = [&](int64_t elements) { return elements * static_cast<int64_t>(sizeof(T)); };
+  ahead.add(x, rows, bytes(d), bytes(heads * d));
+}
+
+// The tiles of queries of all heads that share a key head.
+struct QueryTiles {
+  const Sizes& n;
+  int64_t batch, group;
+
+  int64_t count() const { return n.r() * n.query_tiles(); }
+  int64_t query(int64_t tile) const { return tile % n.query_tiles() * kQueries; }
+  int64_t head(int64_t tile) const { return group * n.r() + tile / n.query_tiles(); }
+  // Of its first query, in tensors as q and as lse.
+  int64_t place(int64_t tile) const { return ((batch * n.s + query(tile)) * n.h + head(tile)) * n.d; }
+  int64_t place_of_lse(int64_t tile) const { return (batch * n.h + head(tile)) * n.s + query(tile); }
+
+  // The rows of a tile of x, a tensor as q; none where there is no such tile.
+  template <class T>
+  void add_tile(const T* x, int64_t tile, RowsAhead& ahead) const {
+    if (tile < count()) add_rows(x + place(tile), std::min(kQueries, n.s - query(tile)), n.h, n.d, ahead);
+  }
+};
+
+// A part of the keys and values of the next key head: as much of them as `tile` is of `tiles`.
+template <class T>
+void add_next_keys(const Sizes& n, const Operands<T>& all, int64_t key_head, int64_t tile, int64_t tiles,
+                   RowsAhead& ahead) {
+  if (key_head + 1 == n.b * n.g) return;
+  const int64_t first = tile * n.t / tiles, end = (tile + 1) * n.t / tiles;
+  const int64_t at = (((key_head + 1) / n.g * n.t + first) * n.g + (key_head + 1) % n.g) * n.d;
+  add_rows(all.k + at, end - first, n.g, n.d, ahead);
+  add_rows(all.v + at, end - first, n.g, n.d, ahead);
+}
 
 template <class T>
 Operands<T> operands_of(const KernelArgs& args) {
@@ -114,15 +152,17 @@ void attention(const KernelArgs& args) {
     const int64_t batch = task / parts / n.g;
     const int64_t group = task / parts % n.g;
     const int64_t part = task % parts;
+    const QueryTiles queries{n, batch, group};
     const AttentionRoom<T> room(scratch + thread * AttentionRoom<T>::floats(n.t, n.d), n.t, n.d);
     const int64_t k_at = (batch * n.t * n.g + group) * n.d;
     pack_keys(n, all.k + k_at, PackedKeys::kColumns, room.keys, room.k);
     pack_keys(n, all.v + k_at, PackedKeys::kRows, room.keys, room.v);
     for (int64_t at = part * tiles / parts; at < (part + 1) * tiles / parts; ++at) {
-      const int64_t head = group * n.r() + at / n.query_tiles();
-      const int64_t query = at % n.query_tiles() * kQueries;
-      const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
-      forward_tile(n, query, all.q + q_at, out + q_at, lse + (batch * n.h + head) * n.s + query, room);
+      RowsAhead ahead;
+      queries.add_tile(all.q, at + 1, ahead);
+      add_next_keys(n, all, task / parts, at, tiles, ahead);
+      const int64_t q_at = queries.place(at);
+      forward_tile(n, queries.query(at), all.q + q_at, out + q_at, lse + queries.place_of_lse(at), room, &ahead);
     }
   });
 }
@@ -169,7 +209,7 @@ void backward_tile(const Sizes& n, const Tile& tile, const Rows& q, const float*
 
 template <class T>
 void backward_queries(const Sizes& n, int64_t query, const QueryTile<T>& at, const KeyHead& head,
-                      const BackwardRoom<T>& room) {
+                      const BackwardRoom<T>& room, RowsAhead& ahead) {
   const int64_t queries = std::min(kQueries, n.s - query);
   const int64_t row = n.h * n.d;
   take_result(n, queries, at, room);
@@ -178,8 +218,9 @@ void backward_queries(const Sizes& n, int64_t query, const QueryTile<T>& at, con
   pack_right(q.data, q.stride, false, n.d, queries, room.q_rows);
   pack_right(room.dout, n.d, false, n.d, queries, room.dout_rows);
   for (int64_t key = 0; key < n.t; key += kKeys) {
-    const Tile tile = tile_of(n, query, key);
+    Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
+    tile.ahead = &ahead;
     backward_tile(n, tile, q, at.lse, head, dq, room);
   }
   put_rows(dq, queries, n.d, at.dq, row);
@@ -215,13 +256,14 @@ void attention_grad(const KernelArgs& args) {
     pack_keys(n, all.k + k_at, PackedKeys::kRows, room.keys, room.k_rows);
     clear_rows(keys.dk, n.t, n.d);
     clear_rows(keys.dv, n.t, n.d);
-    for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
-      for (int64_t query = 0; query < n.s; query += kQueries) {
-        const int64_t q_at = ((batch * n.s + query) * n.h + head) * n.d;
-        backward_queries(n, query,
-                         {all.q + q_at, out + q_at, dout + q_at, lse + (batch * n.h + head) * n.s + query, dq + q_at},
-                         keys, room);
-      }
+    const QueryTiles queries{n, batch, group};
+    for (int64_t tile = 0; tile < queries.count(); ++tile) {
+      RowsAhead ahead;
+      for (const T* const x : {out, dout, all.q}) queries.add_tile(x, tile + 1, ahead);
+      add_next_keys(n, all, task, tile, queries.count(), ahead);
+      const int64_t at = queries.place(tile);
+      backward_queries(n, queries.query(tile),
+                       {all.q + at, out + at, dout + at, lse + queries.place_of_lse(tile), dq + at}, keys, room, ahead);
     }
     put_rows(keys.dk, n.t, n.d, dk + k_at, k_row);
     put_rows(keys.dv, n.t, n.d, dv + k_at, k_row);

@@ -101,7 +101,7 @@ inline void multiply_scores(const AttentionSizes& n, const AttentionTile& tile, 
                             float* scores) {
   const Gemm g{
       .m = tile.queries, .n = tile.keys, .k = n.d, .a = rows.data, .c = scores, .lda = rows.stride, .ldc = kScoresRow};
-  multiply_packed(g, columns + tile.key * n.d, n.d, {}, n.causal ? tile.visible : kKeys);
+  multiply_packed(g, columns + tile.key * n.d, n.d, {}, n.causal ? tile.visible : kKeys, tile.ahead);
 }
 
 // The keys that the queries of a tile see, and the other way around.
@@ -119,13 +119,14 @@ inline void multiply_keys(const AttentionSizes& n, const AttentionTile& tile, co
                    .lda = kScoresRow,
                    .ldc = c.stride,
                    .beta = tile.key > 0 ? 1.0F : 0.0F},
-                  rows + tile.key * panel_columns(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile));
+                  rows + tile.key * panel_columns(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile), kKeys,
+                  tile.ahead);
 }
 
-// One tile of queries of one head; q and out point to its first query.
+// One tile of queries of one head; q and out point to its first query. Rows `ahead` are brought nearer meanwhile.
 template <class T>
 void forward_tile(const AttentionSizes& n, int64_t query, const T* q_at, T* out, float* lse,
-                  const AttentionRoom<T>& room) {
+                  const AttentionRoom<T>& room, RowsAhead* ahead = nullptr) {
   const int64_t queries = std::min(kQueries, n.s - query);
   const int64_t q_row = n.h * n.d;
   const Rows q = rows_in(q_at, queries, n.d, q_row, room.q);
@@ -133,8 +134,9 @@ void forward_tile(const AttentionSizes& n, int64_t query, const T* q_at, T* out,
   std::fill_n(room.max, queries, -std::numeric_limits<float>::infinity());
   std::fill_n(room.sum, queries, 0.0F);
   for (int64_t key = 0; key < n.t; key += kKeys) {
-    const AttentionTile tile = tile_of(n, query, key);
+    AttentionTile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
+    tile.ahead = ahead;
     multiply_scores(n, tile, q, room.k, room.scores);
     loops().online_softmax({queries, tile.keys}, kScoresRow, tile.visible, n.scale, room.scores, room.max, room.sum,
                            room.correction);

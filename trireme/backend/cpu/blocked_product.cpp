@@ -68,8 +68,7 @@ class Ahead {
     } else if (a_taken_ < a_lines_) {
       look_at(tile, a_ + a_taken_++ * kLineOf<T>, g_->lda);
     } else {
-      tile.ahead = tile.a;
-      tile.ahead_step_bytes = 0;
+      tile.ahead = nullptr;
     }
   }
 

@@ -2,6 +2,8 @@
 // that run beside it, by threads of their own.
 #include "trireme/backend/device.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -85,14 +87,18 @@ class CpuDevice : public Device {
   bool sends_in_place() const override { return true; }
   int64_t memory_bytes() const override { return 0; }
   int64_t alignment() const override { return kAlignment; }
+  // In large pages where that fills some, so that rows which lie far apart are reached through few of them.
   DeviceMemory allocate(int64_t bytes) override {
-    constexpr size_t kPage = 4096;
+    constexpr size_t kPage = 4096, kLargePage = size_t{2} << 20;
     const auto size = static_cast<size_t>(bytes);
-    auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, (size + kPage - 1) / kPage * kPage));
+    const size_t page = size < kLargePage ? kPage : kLargePage;
+    auto* const data = static_cast<std::byte*>(std::aligned_alloc(page, (size + page - 1) / page * page));
     if (data == nullptr)
       fail(ErrorKind::kIo,
            "this host has no memory for the {} bytes that the plan takes; use a smaller batch or model, or more hosts",
            bytes);
+    // Refused where the system has none, which is fine. What is left at the end takes small ones.
+    if (page == kLargePage) ::madvise(data, size / kLargePage * kLargePage, MADV_HUGEPAGE);
     return {{data, size}, std::shared_ptr<void>(data, [](void* p) { std::free(p); })};
   }
   std::unique_ptr<DeviceStream> stream() override { return std::make_unique<CpuStream>(); }

@@ -183,7 +183,9 @@ void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_
   pack_panels(PanelSource{b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
 }
 
-void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted) {
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted,
+                     RowsAhead* ahead) {
+  constexpr int64_t kRowsOfTile = 2;
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   LeafRun run;
@@ -205,6 +207,7 @@ void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Ba
       tile.c = g.c + i * g.ldc + j;
       // The second tile asks for the panel that comes next, since the first one may still wait for its own.
       tile.ahead = i == tile_rows ? tile.b + terms * tile_columns : nullptr;
+      if (ahead != nullptr) ahead->take(kRowsOfTile);
       loops().leaf_tile(tile);
     }
   }

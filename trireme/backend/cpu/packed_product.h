@@ -13,6 +13,7 @@
 #include "trireme/backend/cpu/gemm.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/product.h"
+#include "trireme/backend/cpu/rows_ahead.h"
 
 namespace trireme::cpu {
 
@@ -51,8 +52,8 @@ struct Band {
 };
 // c = op(a) b, or added to c, in the order of terms; of the packed b, which has `terms` of them, the first g.n columns
 // and g.k terms. g.b is not read, and terms are left out that the band of op(a) makes zero. Of row i of c, columns from
-// `wanted` + i on may stay as they are.
+// `wanted` + i on may stay as they are. Some rows of `ahead` are brought nearer with each tile.
 void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band = {},
-                     int64_t wanted = std::numeric_limits<int32_t>::max());
+                     int64_t wanted = std::numeric_limits<int32_t>::max(), RowsAhead* ahead = nullptr);
 
 }  // namespace trireme::cpu

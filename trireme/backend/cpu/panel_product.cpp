@@ -54,8 +54,7 @@ class AheadOfPanels {
       tile.ahead = rows_ + taken_++ * kFloatsOfLine;
       tile.ahead_step_bytes = step_ * kFloatBytes;
     } else {
-      tile.ahead = tile.a;
-      tile.ahead_step_bytes = 0;
+      tile.ahead = nullptr;
     }
   }
 

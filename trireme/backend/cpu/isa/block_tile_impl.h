@@ -35,21 +35,19 @@ void block_tile(const BlockTile& t) {
   const float* a = t.a;
   const float* b = t.b;
   const char* ahead = static_cast<const char*>(t.ahead);
-  const auto add_term = [&]() __attribute__((always_inline)) {
-    const F32 b0 = load(b);
-    const F32 b1 = load(b + kLanes);
-    __builtin_prefetch(b + kAhead);
-    __builtin_prefetch(b + kAhead + kLanes);
-    __builtin_prefetch(ahead, 0, 2);
-#pragma GCC unroll 16
-    for (int i = 0; i < rows; ++i) {
-      const F32 x = set(a[i]);
-      at[i][0] = fma(x, b0, at[i][0]);
-      at[i][1] = fma(x, b1, at[i][1]);
+  const auto add = [&]() __attribute__((always_inline)) {
+    if (!kFewInstructions) {
+      __builtin_prefetch(b + kAhead);
+      __builtin_prefetch(b + kAhead + kLanes);
     }
+    add_term<rows>(at, a, 1, b);
     a += kTileRows;
     b += kTileColumns;
+  };
+  const auto ask_and_add = [&]() __attribute__((always_inline)) {
+    __builtin_prefetch(ahead, 0, 2);
     ahead += t.ahead_step_bytes;
+    add();
   };
   // A row of the result is asked for with each of the first terms: all at once they would wait for each other.
   int64_t term = 0;
@@ -57,9 +55,13 @@ void block_tile(const BlockTile& t) {
   for (; term < rows && term < t.terms; ++term, c += t.c_row) {
     __builtin_prefetch(c, 1);
     __builtin_prefetch(c + kLanes, 1);
-    add_term();
+    ahead == nullptr ? add() : ask_and_add();
   }
-  for (; term < t.terms; ++term) add_term();
+  if (ahead == nullptr) {
+    for_each_term(t.terms - term, add);
+  } else {
+    for_each_term(t.terms - term, ask_and_add);
+  }
   add_to_result<rows>(at, t);
 }
 

@@ -49,8 +49,9 @@ struct LeafRun {
 inline constexpr int kMaxLeafLevels = 5;
 
 // A tile c[rows, columns] of a product: sums in leaves, each leaf one or more of the runs in turn. Elements of a are
-// `a_row` and `a_k` apart; b is packed: whole rows of Loops::tile_columns, one a term, in the order of the runs, and so
-// is a where a_row is 1 and a_k Loops::tile_rows. A sum may take several tiles' turns, each with some of its runs.
+// `a_row` and `a_k` apart, of which one is 1; b is packed: whole rows of Loops::tile_columns, one a term, in the order
+// of the runs, and so is a where a_row is 1 and a_k Loops::tile_rows. A sum may take several tiles' turns, each with
+// some of its runs.
 struct LeafTile {
   int64_t rows = 0, columns = 0;
   const float* a = nullptr;
@@ -60,11 +61,10 @@ struct LeafTile {
   int64_t count = 0;
   float* c = nullptr;
   int64_t c_row = 0;
-  bool add = false;    // begins with c, which holds what has been summed of a leaf
-  int64_t leaves = 0;  // that ended before
-  bool last = true;    // these are the last runs: c becomes the whole sum
-  const float* ahead =
-      nullptr;  // brought nearer meanwhile: as much as is read of b; null: of b itself, what comes soon
+  bool add = false;              // begins with c, which holds what has been summed of a leaf
+  int64_t leaves = 0;            // that ended before
+  bool last = true;              // these are the last runs: c becomes the whole sum
+  const float* ahead = nullptr;  // brought nearer meanwhile: as much as is read of b; null: at most of b itself
   float* kept =
       nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
 };
@@ -79,7 +79,7 @@ struct BlockTile {
   float* c = nullptr;
   int64_t c_row = 0;
   bool add = false;
-  // Brought nearer meanwhile: a line of memory a term, so many bytes apart.
+  // Brought nearer meanwhile: a line of memory a term, so many bytes apart; null: nothing.
   const void* ahead = nullptr;
   int64_t ahead_step_bytes = 0;
 };

@@ -133,6 +133,18 @@ alignas(32) inline constexpr int32_t kFirstLanes[16] = {-1, -1, -1, -1, -1, -1, 
 }
 #endif
 
+// sum = a b + sum. In loops that are unrolled the compiler may take the form of the instruction that overwrites a
+// factor, and then moves registers around.
+[[gnu::always_inline]] static inline void add_product(F32& sum, F32 a, F32 b) {
+#if defined(__AVX2__) && !defined(__AVX512F__) && !defined(TRIREME_ISA_EMULATED)
+  F32 here = sum;
+  asm("vfmadd231ps %2, %1, %0" : "+x"(here) : "x"(a), "x"(b));
+  sum = here;
+#else
+  sum = fma(a, b, sum);
+#endif
+}
+
 // Both give b where either is not a number.
 [[gnu::always_inline]] static inline F32 max(F32 a, F32 b) {
 #if defined(__AVX512F__)
