@@ -35,15 +35,25 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
       if (is_time || !of.state_elsewhere) out.*field = alone.*field;
     }
   }
+  if (of.is_own && of.zero <= 1 && (of.zero == 1 || of.state_elsewhere)) out.gradients = alone.gradients / 4 * 3;
   return out;
 }
 
-PartPrice least_of_cut_part(const PartPrice& of_tp, int64_t cp, int64_t ep) {
-  PartPrice out{.moving_forward = of_tp.moving_forward / cp, .moving_backward = of_tp.moving_backward / cp};
-  if (ep > 1) return out;
+PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep) {
+  PartPrice out{.moving_forward = uncut.moving_forward / cp, .moving_backward = uncut.moving_backward / cp};
+  if (more_ep) return out;
   for (const LeastField field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad})
-    out.*field = of_tp.*field / cp;
+    out.*field = uncut.*field / cp;
   return out;
+}
+
+void raise_exchanged(PartPrice& part, const ExchangedBy& by) {
+  if (by.zero == 1) {
+    part.sync = std::max(part.sync, by.summed.sync);
+  } else {
+    const int64_t scattered = std::max<int64_t>(0, by.summed.sync - by.unsummed.sync) / 32 * 15;
+    part.moving_backward = std::max(part.moving_backward, by.alone.moving_backward + scattered);
+  }
 }
 
 void raise_passes(PartPrice& part, const PartPrice& least) {

@@ -69,6 +69,7 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
+  to.crossing = std::max(to.crossing, least.crossing);
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
@@ -89,6 +90,7 @@ void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t lea
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
+  to.crossing = std::max(to.crossing, least.crossing);
   for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
 }
 
@@ -385,11 +387,21 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   if (out && key != without) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
   }
-  const auto of_tp = by_tp_alone(key);
-  if (out && of_tp) {
-    if (const auto& least = alone(*of_tp)) raise_passes(*out, least_by_tp_alone(*least, key));
+  for (const auto& known : {by_tp_alone(key), by_tp_and_ep(key)}) {
+    if (!out || !known) continue;
+    if (const auto& least = alone(*known)) raise_passes(*out, least_by_fewer_axes(*least, *known, key));
   }
   return alone_.emplace(key, std::move(out)).first->second;
+}
+
+void PartPricer::raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to) {
+  const auto summed = without_slices(way);
+  if (!summed) return;
+  for (const auto& known : {with_few_ranks(*summed), summed}) {
+    if (!known) continue;
+    const std::optional<PartPrices>&sums = prices(*known), &unsummed = alone(*known);
+    if (sums && unsummed) raise_exchanged(to, {of_alone, *sums, *unsummed}, way.zero);
+  }
 }
 
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
@@ -408,6 +420,7 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
+    raise_by_sums(way, *least, *out);
     InnerWay nearer = way;
     nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
     InnerWay whole = way;
@@ -417,7 +430,8 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
       if (const auto& least_times = prices(less)) raise_times(*out, *least_times);
     }
     raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
-    out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
+    // The links may be others.
+    out->crossing = std::max(out->crossing, impl_->crossing(way.ranks(), out->messages, out->message_bytes));
   }
   return prices_.emplace(way, std::move(out)).first->second;
 }
