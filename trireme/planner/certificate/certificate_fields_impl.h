@@ -33,7 +33,9 @@ inline constexpr std::array kCertifiedPartFields{&CertifiedPart::forward,
                                                  &CertifiedPart::coming,
                                                  &CertifiedPart::going,
                                                  &CertifiedPart::host,
-                                                 &CertifiedPart::disk};
+                                                 &CertifiedPart::disk,
+                                                 &CertifiedPart::adding,
+                                                 &CertifiedPart::sums};
 
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;

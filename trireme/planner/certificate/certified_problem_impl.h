@@ -10,6 +10,7 @@
 
 #include "trireme/planner/certificate/certificate.h"
 #include "trireme/planner/certificate/certified_price.h"
+#include "trireme/planner/outer/least_part.h"
 #include "trireme/planner/outer/pipeline_shape.h"
 
 namespace trireme::verify_certificate_test {
@@ -31,7 +32,10 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::coming, &PartPrice::coming},
     {&CertifiedPart::going, &PartPrice::going},
     {&CertifiedPart::host, &PartPrice::host},
-    {&CertifiedPart::disk, &PartPrice::disk}};
+    {&CertifiedPart::disk, &PartPrice::disk},
+    {&CertifiedPart::adding, &PartPrice::adding},
+    {&CertifiedPart::sums, &PartPrice::sums}};
+inline constexpr size_t kBeside = 17;    // of the fields above; the last two are of others
 inline constexpr size_t kOnDevice = 13;  // of the fields above; the others are of what lies elsewhere
 inline constexpr size_t kPasses = 6;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {

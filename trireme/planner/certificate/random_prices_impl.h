@@ -55,15 +55,18 @@ class RandomPrices : public RandomSpace {
   // By the search's rule.
   CertifiedTable least_of(const CertifiedTable& alone, const CertifiedCut& cut) const {
     CertifiedTable out{.cut = cut, .crossing = alone.crossing * cut.rows / alone.cut.rows};
-    for (const CertifiedPart& part : alone.parts) {
-      const PartPrice least = least_part(as_price(part), {.rows = cut.rows,
-                                                          .rows_of_table = alone.cut.rows,
-                                                          .is_own = alone.cut == own_of(cut),
-                                                          .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
-                                                          .zero = cut.zero,
-                                                          .state_elsewhere = cut.state != Tier::kDevice,
-                                                          .parameter_bytes = model_.parameter_bytes,
-                                                          .state_bytes = model_.state_bytes});
+    for (size_t i = 0; i < alone.parts.size(); ++i) {
+      const PartPrice least =
+          least_part(as_price(alone.parts[i]), {.rows = cut.rows,
+                                                .rows_of_table = alone.cut.rows,
+                                                .is_own = alone.cut == own_of(cut),
+                                                .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
+                                                .copies = cut.cp * cut.ep * cut.dp,
+                                                .is_block = i > 0 && i + 1 < alone.parts.size(),
+                                                .zero = cut.zero,
+                                                .state_elsewhere = cut.state != Tier::kDevice,
+                                                .parameter_bytes = model_.parameter_bytes,
+                                                .state_bytes = model_.state_bytes});
       out.parts.emplace_back();
       for (const auto& [to, from] : kFields) out.parts.back().*to = least.*from;
     }
@@ -92,9 +95,11 @@ class RandomPrices : public RandomSpace {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
       if (cut.state != Tier::kDevice && number(0, 3) > 0) out.parts[part] = {};
-      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, std::size(kFields), 9);
+      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, kBeside, 9);
       for (size_t i = 0; least != nullptr && i < first; ++i)
         out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
+      out.parts[part].adding = number(0, out.parts[part].weight_grad);
+      out.parts[part].sums = number(0, out.parts[part].gradients);
     }
     return out;
   }
@@ -152,7 +157,7 @@ class RandomPrices : public RandomSpace {
         }
       }
     }
-    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, std::size(kFields));
+    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, kBeside);
     if (prices_.count(cut) != 0) return;
     CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
     if (is_more_than_few(cut)) {
@@ -179,7 +184,7 @@ class RandomPrices : public RandomSpace {
       least.crossing = std::max(least.crossing, prices(less).crossing);
     }
     prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                    : table_above(cut, &least, std::size(kFields)));
+                                    : table_above(cut, &least, kBeside));
     CertifiedTable& priced = prices_.at(cut);
     priced.is_joined = !priced.is_refused && alone.is_joined;
   }

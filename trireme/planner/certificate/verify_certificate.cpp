@@ -89,6 +89,10 @@ class CertificateVerifier {
       check_sums(*table);
     }
     for (const auto& [cut, table] : alone_) {
+      for (const CertifiedPart& part : table->parts) {
+        if (part.adding > part.weight_grad || part.sums > part.gradients)
+          not_proven("gradients of {} take more to be added than in all", certified_way_text({.cut = cut}));
+      }
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(*table, cut, most);
       if (cut != certified_all_kept(most)) check_passes(*table);

@@ -225,7 +225,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   EXPECT_THAT(resealed("runs ", "runs 1x1,"), HasSubstr("the run '1x1' of blocks is none that may stand there"));
   EXPECT_THAT(resealed("runs ", "runs 0x9999,"), HasSubstr("of blocks is none that may stand there"));
   EXPECT_THAT(resealed("layers=", "layers=1000000"), HasSubstr("layers; it must be 1 to 10000"));
-  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 18 numbers, not 17"));
+  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 20 numbers, not 19"));
   EXPECT_THAT(resealed("ledger ways", "ledger  ways"), HasSubstr("'' should be ways=..."));
 }
 

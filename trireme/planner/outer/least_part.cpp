@@ -18,16 +18,22 @@ constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,  &PartPrice:
 int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
   constexpr int64_t kWhole = 1024;
   if (of.zero == 0 && !of.state_elsewhere) return persistent;
-  const int64_t parameters = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
-  const int64_t kept = of.zero >= 3 && !of.state_elsewhere ? persistent : persistent * parameters / kWhole;
-  return of.zero >= 3 ? kept / of.ranks : kept;
+  const int64_t share = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
+  if (of.zero >= 3 && !of.state_elsewhere) return persistent / of.ranks;
+  const int64_t parameters = persistent * share / kWhole;
+  if (of.zero >= 3) return parameters / of.ranks;
+  if (!of.is_block || of.state_elsewhere) return parameters;
+  return parameters + (persistent - parameters) / of.copies;
 }
 
 }  // namespace
 
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
   PartPrice out;
-  for (const LeastField field : kOfRows) out.*field = alone.*field * of.rows / of.rows_of_table;
+  for (const LeastField field : kOfRows) {
+    const int64_t of_all = field == &PartPrice::weight_grad ? alone.adding : 0;
+    out.*field = of_all + (alone.*field - of_all) * of.rows / of.rows_of_table;
+  }
   out.persistent = least_persistent(alone.persistent, of);
   if (of.is_own && of.zero == 0) {
     for (const LeastField field : kOfSteps) {
@@ -35,15 +41,18 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
       if (is_time || !of.state_elsewhere) out.*field = alone.*field;
     }
   }
-  if (of.is_own && of.zero <= 1 && (of.zero == 1 || of.state_elsewhere)) out.gradients = alone.gradients / 4 * 3;
+  if (of.is_block && of.zero <= 2) out.work = std::max(out.work, alone.work * of.rows / of.rows_of_table / 8 * 7);
+  if (of.zero <= 1) out.gradients = std::max(out.gradients, alone.sums);
   return out;
 }
 
 PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep) {
   PartPrice out{.moving_forward = uncut.moving_forward / cp, .moving_backward = uncut.moving_backward / cp};
   if (more_ep) return out;
-  for (const LeastField field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad})
-    out.*field = uncut.*field / cp;
+  out.forward = uncut.forward / cp;
+  out.input_grad = uncut.input_grad / cp;
+  out.adding = uncut.adding;
+  out.weight_grad = uncut.adding + (uncut.weight_grad - uncut.adding) / cp;
   return out;
 }
 

@@ -22,6 +22,9 @@ struct PartPrice {
   // and the bytes that it takes there.
   int64_t coming = 0, going = 0;
   int64_t host = 0, disk = 0;
+  // Of what a micro-batch takes and a part holds, however many rows a micro-batch has: adding its gradients to those
+  // before, of `weight_grad`; and what they lie in, of `gradients`.
+  int64_t adding = 0, sums = 0;
 
   int64_t forward_pass() const { return forward + moving_forward; }
   int64_t input_pass() const { return again + input_grad + moving_backward; }

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
 #include "trireme/mesh/machine.h"
@@ -137,6 +138,7 @@ struct PartPricer::Impl {
       machine = read_machine(job.parallel.machine);
       reduced.parallel.machine.clear();
     }
+    device = make_device(reduced.train.device);
     batch = job.train.fit.batch;
     copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
     for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
@@ -274,7 +276,7 @@ struct PartPricer::Impl {
 
   // Of many programs that are priced one is trained, which is verified then.
   CompileOptions options_of(const Assembly& assembly, const Parallel& parallel, int64_t ranks) const {
-    CompileOptions out = compile_options(assembly, parallel, ranks, threads);
+    CompileOptions out = compile_options(assembly, parallel, ranks, threads, device);
     out.passes.verify = false;
     return out;
   }
@@ -297,6 +299,7 @@ struct PartPricer::Impl {
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun, begun_of_several;
   std::optional<Machine> machine;
+  std::shared_ptr<Device> device;  // of all jobs
 };
 
 bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
