@@ -20,19 +20,15 @@ bool is_of_steps_time(int64_t CertifiedPart::*field) {
 }
 
 // Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3; and the state may lie elsewhere.
-// Of Adam's state that is two of three, so that is asked of the model, in parts of 1,024. A block's state is cut over no
-// more ranks than tp leaves.
-int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const CertifiedModel& model, bool is_block) {
+// Of Adam's state that is two of three, so that is asked of the model, in parts of 1,024.
+int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const CertifiedModel& model) {
   const bool has_state = cut.state == Tier::kDevice;
-  const int64_t copies = exact_product(exact_product(cut.cp, cut.ep), cut.dp);
-  int64_t state = 0;
   if (!has_state || cut.zero == 1 || cut.zero == 2) {
     const int64_t all = exact_sum(model.parameter_bytes, model.state_bytes);
-    const int64_t parameters = exact_product(bytes, model.parameter_bytes / (all / 1024 + 1)) / 1024;
-    if (has_state && is_block) state = (bytes - parameters) / copies;
-    bytes = parameters;
+    bytes = exact_product(bytes, model.parameter_bytes / (all / 1024 + 1)) / 1024;
   }
-  return exact_sum(cut.zero < 3 ? bytes : bytes / exact_product(cut.tp, copies), state);
+  if (cut.zero < 3) return bytes;
+  return bytes / exact_product(exact_product(cut.tp, cut.cp), exact_product(cut.ep, cut.dp));
 }
 
 }  // namespace
@@ -134,7 +130,6 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
   out.parts.resize(alone.parts.size());
   const bool is_whole = certified_alone(cut) == alone.cut && cut.zero == 0;
   for (size_t part = 0; part < alone.parts.size(); ++part) {
-    const bool is_block = part > 0 && part + 1 < alone.parts.size();
     for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
       const auto field = kCertifiedPartFields[i];
       if (field == &CertifiedPart::adding || field == &CertifiedPart::sums) continue;  // of others
@@ -146,13 +141,11 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
       } else if (is_of_rows(i)) {
         to = exact_product(of_alone, cut.rows) / alone.cut.rows;
       } else if (field == &CertifiedPart::persistent) {
-        to = least_of_persistent(of_alone, cut, model, is_block);
+        to = least_of_persistent(of_alone, cut, model);
       } else if (is_whole && (cut.state == Tier::kDevice || is_of_steps_time(field))) {
         to = of_alone;
       } else if (field == &CertifiedPart::gradients && cut.zero <= 1) {
         to = alone.parts[part].sums;  // which are whole
-      } else if (field == &CertifiedPart::work && is_block && cut.zero <= 2) {
-        to = exact_product(of_alone, cut.rows) / alone.cut.rows / 8 * 7;
       }
     }
   }

@@ -30,9 +30,9 @@ CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);
 
 // That without slices, of one row, its vocabulary whole and all kept, where the cut has slices.
 std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut);
-// What blocks exchange at least whose state is in slices (zero), on top of `alone`, the table of one data parallel rank:
-// the sums of `summed`, without slices, which with `unsummed` of one data parallel rank differ by them. With zero 1 the
-// whole of them once, with 2 and 3 15 of 32 of them for each micro-batch.
+// What blocks exchange at least whose state is in slices (zero), on top of `alone`, the table of one data parallel
+// rank: the sums of `summed`, without slices, which with `unsummed` of one data parallel rank differ by them. With zero
+// 1 the whole of them once, with 2 and 3 15 of 32 of them for each micro-batch.
 struct CertifiedSums {
   const CertifiedTable &alone, &summed, &unsummed;
 };

@@ -125,8 +125,8 @@ class RandomModel : public RandomPrices {
         search_outer(candidates, variants, memory_, top,
                      {.least_bytes = [&](size_t i) { return certified_least_bytes(ways[i], model_, ranks_); },
                       .bounds = {by_fewer(is_more_than_tp, tp_of), by_fewer(is_more_than_tp_and_ep, tp_and_ep_of),
-                                 by(none, false), by(most_of, false), by(most_of, true), joined,
-                                 by(own_of, false), by(own_of, true), by_sums(true), by_sums(false), by_few},
+                                 by(none, false), by(most_of, false), by(most_of, true), joined, by(own_of, false),
+                                 by(own_of, true), by_sums(true), by_sums(false), by_few},
                       .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",

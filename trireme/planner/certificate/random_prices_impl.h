@@ -55,18 +55,15 @@ class RandomPrices : public RandomSpace {
   // By the search's rule.
   CertifiedTable least_of(const CertifiedTable& alone, const CertifiedCut& cut) const {
     CertifiedTable out{.cut = cut, .crossing = alone.crossing * cut.rows / alone.cut.rows};
-    for (size_t i = 0; i < alone.parts.size(); ++i) {
-      const PartPrice least =
-          least_part(as_price(alone.parts[i]), {.rows = cut.rows,
-                                                .rows_of_table = alone.cut.rows,
-                                                .is_own = alone.cut == own_of(cut),
-                                                .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
-                                                .copies = cut.cp * cut.ep * cut.dp,
-                                                .is_block = i > 0 && i + 1 < alone.parts.size(),
-                                                .zero = cut.zero,
-                                                .state_elsewhere = cut.state != Tier::kDevice,
-                                                .parameter_bytes = model_.parameter_bytes,
-                                                .state_bytes = model_.state_bytes});
+    for (const CertifiedPart& part : alone.parts) {
+      const PartPrice least = least_part(as_price(part), {.rows = cut.rows,
+                                                          .rows_of_table = alone.cut.rows,
+                                                          .is_own = alone.cut == own_of(cut),
+                                                          .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
+                                                          .zero = cut.zero,
+                                                          .state_elsewhere = cut.state != Tier::kDevice,
+                                                          .parameter_bytes = model_.parameter_bytes,
+                                                          .state_bytes = model_.state_bytes});
       out.parts.emplace_back();
       for (const auto& [to, from] : kFields) out.parts.back().*to = least.*from;
     }
@@ -77,8 +74,9 @@ class RandomPrices : public RandomSpace {
     CertifiedTable out{.cut = cut};
     out.parts.resize(fewer.parts.size());
     for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
-      const PartPrice least = least_part(least_of_cut_part(as_price(fewer.parts[block]), cut.cp, cut.ep != fewer.cut.ep),
-                                         {.rows = cut.rows, .rows_of_table = fewer.cut.rows, .is_own = false});
+      const PartPrice least =
+          least_part(least_of_cut_part(as_price(fewer.parts[block]), cut.cp, cut.ep != fewer.cut.ep),
+                     {.rows = cut.rows, .rows_of_table = fewer.cut.rows, .is_own = false});
       for (size_t i = 0; i < kPasses; ++i) out.parts[block].*kFields[i].first = least.*kFields[i].second;
     }
     return out;
@@ -183,8 +181,8 @@ class RandomPrices : public RandomSpace {
       if (!is_refused) raise_times(least, prices(less));
       least.crossing = std::max(least.crossing, prices(less).crossing);
     }
-    prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                    : table_above(cut, &least, kBeside));
+    prices_.emplace(cut,
+                    is_refused ? CertifiedTable{.cut = cut, .is_refused = true} : table_above(cut, &least, kBeside));
     CertifiedTable& priced = prices_.at(cut);
     priced.is_joined = !priced.is_refused && alone.is_joined;
   }

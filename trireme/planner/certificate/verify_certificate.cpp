@@ -276,8 +276,8 @@ class CertificateVerifier {
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }
-  // Of experts that lie otherwise nothing is known of what is computed, but that it takes no less than the arithmetic; what moves
-  // comes on top.
+  // Of experts that lie otherwise nothing is known of what is computed, but that it takes no less than the arithmetic;
+  // what moves comes on top.
   bool is_slower_by_fewer(const CertifiedWay& way, const std::optional<CertifiedCut>& fewer) {
     if (!fewer) return false;
     const CertifiedTable& known = table_of(alone_, *fewer, way);

@@ -18,12 +18,9 @@ constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,  &PartPrice:
 int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
   constexpr int64_t kWhole = 1024;
   if (of.zero == 0 && !of.state_elsewhere) return persistent;
-  const int64_t share = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
-  if (of.zero >= 3 && !of.state_elsewhere) return persistent / of.ranks;
-  const int64_t parameters = persistent * share / kWhole;
-  if (of.zero >= 3) return parameters / of.ranks;
-  if (!of.is_block || of.state_elsewhere) return parameters;
-  return parameters + (persistent - parameters) / of.copies;
+  const int64_t parameters = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
+  const int64_t kept = of.zero >= 3 && !of.state_elsewhere ? persistent : persistent * parameters / kWhole;
+  return of.zero >= 3 ? kept / of.ranks : kept;
 }
 
 }  // namespace
@@ -41,7 +38,6 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
       if (is_time || !of.state_elsewhere) out.*field = alone.*field;
     }
   }
-  if (of.is_block && of.zero <= 2) out.work = std::max(out.work, alone.work * of.rows / of.rows_of_table / 8 * 7);
   if (of.zero <= 1) out.gradients = std::max(out.gradients, alone.sums);
   return out;
 }

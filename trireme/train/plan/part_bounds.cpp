@@ -90,20 +90,16 @@ void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero) {
 }
 
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
-  LeastPartOf of{.rows = way.rows,
-                 .rows_of_table = known.rows,
-                 .is_own = known == alone_of(way),
-                 .ranks = way.ranks(),
-                 .copies = way.ranks() / way.tp,
-                 .zero = way.zero,
-                 .state_elsewhere = way.state != Tier::kDevice,
-                 .parameter_bytes = figures.parameter_bytes,
-                 .state_bytes = figures.state_bytes};
+  const LeastPartOf of{.rows = way.rows,
+                       .rows_of_table = known.rows,
+                       .is_own = known == alone_of(way),
+                       .ranks = way.ranks(),
+                       .zero = way.zero,
+                       .state_elsewhere = way.state != Tier::kDevice,
+                       .parameter_bytes = figures.parameter_bytes,
+                       .state_bytes = figures.state_bytes};
   PartPrices out;
-  for (size_t i = 0; i < alone.parts.size(); ++i) {
-    of.is_block = i > 0 && i + 1 < alone.parts.size();
-    out.parts.push_back(least_part(alone.parts[i], of));
-  }
+  for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
   out.crossing = alone.crossing * way.rows / known.rows;  // the links between larger crews are no faster
   return out;
 }
