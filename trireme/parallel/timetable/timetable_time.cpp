@@ -7,8 +7,6 @@
 #include "trireme/base/error.h"
 
 namespace trireme {
-namespace {
-
 double cost_of(const Unit& unit, const UnitCosts& costs) {
   double cost = costs.forward;
   if (unit.pass == Unit::Pass::kInputGrad) cost = costs.input_grad;
@@ -16,6 +14,8 @@ double cost_of(const Unit& unit, const UnitCosts& costs) {
   if (unit.pass == Unit::Pass::kBackward) cost = costs.input_grad + costs.weight_grad;
   return costs.of_stage.empty() ? cost : cost * costs.of_stage[static_cast<size_t>(unit.stage)];
 }
+
+namespace {
 
 void check_costs(const UnitCosts& costs, const Timetable& timetable) {
   const bool fits = costs.of_stage.empty() || costs.of_stage.size() == static_cast<size_t>(timetable.stages);

@@ -17,6 +17,9 @@ struct UnitCosts {
   std::vector<double> of_stage = {};  // factors, one for each stage; empty: all stages cost the same
 };
 
+// What a unit takes.
+double cost_of(const Unit& unit, const UnitCosts& costs);
+
 struct TimetableTime {
   struct Span {
     double begin = 0;

@@ -28,6 +28,9 @@ struct CertifiedPart {
   // Of what lies on the host or the disk: times once a step to the device and back, and its bytes there.
   int64_t coming = 0, going = 0;
   int64_t host = 0, disk = 0;
+  // However many rows a micro-batch has: of `weight_grad` adding to the gradients before, and of `gradients` these
+  // sums.
+  int64_t adding = 0, sums = 0;
   friend bool operator==(const CertifiedPart&, const CertifiedPart&) = default;
 };
 

@@ -60,15 +60,25 @@ std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut) {
   return cut;
 }
 
-CertifiedTable certified_least_by_tp(const CertifiedTable& of_tp, const CertifiedCut& cut) {
+std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut) {
+  if (cut.ep == 1) return std::nullopt;
+  const int64_t ep = cut.ep;
+  auto out = cut.cp == 1 && !cut.vocabulary ? std::nullopt : certified_by_tp(std::move(cut));
+  if (out) out->ep = ep;
+  return out;
+}
+
+CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut) {
   CertifiedTable out{.cut = cut};
-  out.parts.resize(of_tp.parts.size());
+  out.parts.resize(fewer.parts.size());
   for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
     for (size_t i = 0; i < kCertifiedPassFields; ++i) {
       const auto field = kCertifiedPartFields[i];
       const bool moves = field == &CertifiedPart::moving_forward || field == &CertifiedPart::moving_backward;
-      if (!moves && (cut.ep > 1 || field == &CertifiedPart::again)) continue;
-      out.parts[block].*field = exact_product(of_tp.parts[block].*field / cut.cp, cut.rows) / of_tp.cut.rows;
+      if (!moves && (cut.ep != fewer.cut.ep || field == &CertifiedPart::again)) continue;
+      const int64_t whole = field == &CertifiedPart::weight_grad ? fewer.parts[block].adding : 0;
+      const int64_t of_piece = (fewer.parts[block].*field - whole) / cut.cp;
+      out.parts[block].*field = exact_sum(whole, exact_product(of_piece, cut.rows) / fewer.cut.rows);
     }
   }
   return out;
@@ -91,21 +101,51 @@ CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few) {
   return table;
 }
 
+std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut) {
+  if (cut.zero == 0) return std::nullopt;
+  cut.zero = 0;
+  cut.rows = 1;
+  cut.vocabulary = false;
+  cut.state = Tier::kDevice;
+  return certified_all_kept(std::move(cut));
+}
+
+CertifiedTable with_exchanged(CertifiedTable table, const CertifiedSums& by) {
+  for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
+    const int64_t sums = by.summed.parts[block].sync;
+    int64_t& once = table.parts[block].sync;
+    int64_t& each = table.parts[block].moving_backward;
+    if (table.cut.zero == 1) {
+      once = std::max(once, sums);
+      continue;
+    }
+    const int64_t of_ranks = std::max(sums, by.unsummed.parts[block].sync) - by.unsummed.parts[block].sync;
+    each = std::max(each, exact_sum(by.alone.parts[block].moving_backward, of_ranks / 32 * 15));
+  }
+  return table;
+}
+
 CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model) {
-  CertifiedTable out{.cut = cut};
+  CertifiedTable out{.cut = cut, .crossing = exact_product(alone.crossing, cut.rows) / alone.cut.rows};
   out.parts.resize(alone.parts.size());
   const bool is_whole = certified_alone(cut) == alone.cut && cut.zero == 0;
   for (size_t part = 0; part < alone.parts.size(); ++part) {
     for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
       const auto field = kCertifiedPartFields[i];
+      if (field == &CertifiedPart::adding || field == &CertifiedPart::sums) continue;  // of others
       const int64_t of_alone = alone.parts[part].*field;
       int64_t& to = out.parts[part].*field;
-      if (is_of_rows(i)) {
+      if (field == &CertifiedPart::weight_grad) {  // gradients are added once, of however many rows
+        const int64_t adding = alone.parts[part].adding;
+        to = exact_sum(adding, exact_product(of_alone - adding, cut.rows) / alone.cut.rows);
+      } else if (is_of_rows(i)) {
         to = exact_product(of_alone, cut.rows) / alone.cut.rows;
       } else if (field == &CertifiedPart::persistent) {
         to = least_of_persistent(of_alone, cut, model);
       } else if (is_whole && (cut.state == Tier::kDevice || is_of_steps_time(field))) {
         to = of_alone;
+      } else if (field == &CertifiedPart::gradients && cut.zero <= 1) {
+        to = alone.parts[part].sums;  // which are whole
       }
     }
   }
@@ -132,10 +172,10 @@ void check_moves(const CertifiedTable& table, const std::vector<CertifiedRun>& r
 }
 
 void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
+  const CertifiedCut& cut = table.cut;
   for (size_t part = 0; part < least.parts.size(); ++part) {
     for (const auto field : kCertifiedPartFields) {
-      const CertifiedCut& cut = table.cut;
-      require(table.parts[part].*field >= least.parts[part].*field,
+      require(table.parts[part].*field >= least.parts[part].*field && table.crossing >= least.crossing,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
               "kept_slices={} state={} are less than the ones that they are bounded by",
               cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,

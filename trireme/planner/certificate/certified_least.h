@@ -16,9 +16,11 @@ CertifiedCut certified_all_kept(CertifiedCut cut);
 // Of tp (and sp) alone, with the most rows and all kept, where cp, ep or the vocabulary cut as
 // well.
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
-// What the passes of blocks take at least by the table of that: moving over tp as much of each position, computing no
-// less where no experts are cut.
-CertifiedTable certified_least_by_tp(const CertifiedTable& of_tp, const CertifiedCut& cut);
+// The same of tp and ep, of a cut with ep that cp or the vocabulary cut as well.
+std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
+// What the passes of blocks take at least by the table of one of these: moving as much of each position, computing no
+// less where experts lie alike.
+CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);
 
 // Of eight data parallel ranks with the state on the device, where the cut has a multiple of them: they exchange no
 // more.
@@ -26,7 +28,18 @@ std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);
 
-// `alone`: of a cut that is the same in tp, cp, ep and sp, and has as many rows or more. Without a crossing.
+// That without slices, of one row, its vocabulary whole and all kept, where the cut has slices.
+std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut);
+// What blocks exchange at least whose state is in slices (zero), on top of `alone`, the table of one data parallel
+// rank: the sums of `summed`, without slices, which with `unsummed` of one data parallel rank differ by them. With zero
+// 1 the whole of them once, with 2 and 3 15 of 32 of them for each micro-batch.
+struct CertifiedSums {
+  const CertifiedTable &alone, &summed, &unsummed;
+};
+CertifiedTable with_exchanged(CertifiedTable table, const CertifiedSums& by);
+
+// `alone`: of a cut that is the same in tp, cp, ep and sp, and has as many rows or more. Messages between crews take
+// no less among fewer rows.
 CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model);
 
 // What all crews with their state elsewhere move at least once a step: one way, with both ways at a time.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
 
 namespace trireme {
@@ -226,8 +227,9 @@ CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) c
   return cut_of(stages_of(begins));
 }
 
-int64_t CertifiedPrice::least_of_cuts() const {
-  return step_of(share_of_crew(pass_of), share_of_crew(once_of));
+bool CertifiedPrice::every_cut_exceeds(int64_t limit) const {
+  const int64_t once = share_of_crew(once_of);
+  return every_slowest_exceeds(limit, [&](int64_t slowest) { return step_of(slowest, once); });
 }
 
 int64_t CertifiedPrice::share_of_passes() const {
@@ -237,12 +239,59 @@ int64_t CertifiedPrice::share_of_passes() const {
 // Longer weight gradients fill idle crews. As long as all stages have room below the slowest one they cost nothing; so
 // that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
 // least pp micro-batches, and fills (pp - 1) * d / pp.
-int64_t CertifiedPrice::least_of_longer_passes(int64_t more) const {
-  const int64_t slowest = share_of_crew(pass_of);
+bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
   const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
-  const int64_t waits = way_.schedule == "zb-h1" ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : fill();
-  return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits),
-                   exact_sum(crossings(), share_of_crew(once_of, more)));
+  const int64_t beside = exact_sum(crossings(), share_of_crew(once_of, more)), filled = fill();
+  return every_slowest_exceeds(limit, [&](int64_t slowest) {
+    const bool fills = way_.schedule == "zb-h1";
+    const int64_t waits = fills ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : filled;
+    return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits), beside);
+  });
+}
+
+template <class StepOf>
+bool CertifiedPrice::every_slowest_exceeds(int64_t limit, StepOf step_of) const {
+  int64_t low = share_of_crew(pass_of);
+  if (step_of(low) > limit) return true;
+  if (way_.pp == 1 || limit > kCertifiedMost) return false;
+  int64_t high = std::max(low, limit / way_.micro_batches);  // a step of more takes longer
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    if (step_of(middle) <= limit) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return some_crew_takes_more(low);
+}
+
+// Of every cut: where not even stages that are as long as they may be, each from where the one before ends, reach the
+// last part; of several stages a crew that of each even cut.
+bool CertifiedPrice::some_crew_takes_more(int64_t pass) const {
+  if (parts_ < way_.pp * way_.virtual_stages) return false;
+  if (way_.virtual_stages > 1) {
+    return std::ranges::all_of(even_cuts_of_parts(), [&](const std::vector<int64_t>& begins) {
+      for (int64_t crew = 0; crew < way_.pp; ++crew) {
+        int64_t of_crew = 0;
+        for (auto stage = static_cast<size_t>(crew); stage < begins.size(); stage += static_cast<size_t>(way_.pp)) {
+          const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
+          of_crew = exact_sum(of_crew, sum_of(begins[stage], end).pass);
+        }
+        if (of_crew > pass) return true;
+      }
+      return false;
+    });
+  }
+  if (sums_.empty()) add_up();
+  auto end = sums_.begin();
+  for (int64_t stage = 0; stage < way_.pp; ++stage) {
+    const int64_t most = exact_sum(end->pass, pass);
+    end = std::upper_bound(end, sums_.end(), most, [](int64_t of, const Sum& sum) { return of < sum.pass; });
+    if (end == sums_.end()) return false;
+    --end;
+  }
+  return true;
 }
 
 // Stages of as many parts, or one more, the first and the last part of all counted as one or not.

@@ -29,11 +29,12 @@ class CertifiedPrice {
   // Throws where these are no stages: not ascending from 0 on, or of several stages a crew no even cut.
   Cut of_cut(const std::vector<int64_t>& begins) const;
 
-  // No cut takes less, whatever memory there is: the slowest crew has its share of all passes at least.
-  int64_t least_of_cuts() const;
+  // Whether every cut takes longer than `limit`, whatever memory there is: by the slowest crew of each, and the crews'
+  // share of what they do once.
+  bool every_cut_exceeds(int64_t limit) const;
   // The same for every table whose passes are these or longer; what crews do once takes `more` in all on top of this
   // table's.
-  int64_t least_of_longer_passes(int64_t more = 0) const;
+  bool longer_passes_exceed(int64_t limit, int64_t more = 0) const;
 
   // Of all passes of a micro-batch, what a crew takes on average.
   int64_t share_of_passes() const;
@@ -63,6 +64,11 @@ class CertifiedPrice {
   int64_t bytes_of_crew(int64_t crew, const std::vector<Sum>& stages) const;
   std::vector<Sum> stages_of(const std::vector<int64_t>& begins) const;
   Cut cut_of(const std::vector<Sum>& stages) const;
+
+  // `step_of(slowest)`: at least, where the slowest crew takes so much for each micro-batch; more of it takes longer.
+  template <class StepOf>
+  bool every_slowest_exceeds(int64_t limit, StepOf step_of) const;
+  bool some_crew_takes_more(int64_t pass) const;
 
   int64_t idle(int64_t weight_grads) const;
   int64_t fill() const;

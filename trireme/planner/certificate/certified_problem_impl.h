@@ -10,6 +10,7 @@
 
 #include "trireme/planner/certificate/certificate.h"
 #include "trireme/planner/certificate/certified_price.h"
+#include "trireme/planner/outer/least_part.h"
 #include "trireme/planner/outer/pipeline_shape.h"
 
 namespace trireme::verify_certificate_test {
@@ -31,7 +32,10 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::coming, &PartPrice::coming},
     {&CertifiedPart::going, &PartPrice::going},
     {&CertifiedPart::host, &PartPrice::host},
-    {&CertifiedPart::disk, &PartPrice::disk}};
+    {&CertifiedPart::disk, &PartPrice::disk},
+    {&CertifiedPart::adding, &PartPrice::adding},
+    {&CertifiedPart::sums, &PartPrice::sums}};
+inline constexpr size_t kBeside = 17;    // of the fields above; the last two are of others
 inline constexpr size_t kOnDevice = 13;  // of the fields above; the others are of what lies elsewhere
 inline constexpr size_t kPasses = 6;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
@@ -97,6 +101,14 @@ inline CertifiedCut tp_of(CertifiedCut cut) {
   cut.vocabulary = false;
   return cut;
 }
+inline bool is_more_than_tp_and_ep(const CertifiedCut& cut) {
+  return cut.ep > 1 && (cut.cp > 1 || cut.vocabulary);
+}
+inline CertifiedCut tp_and_ep_of(const CertifiedCut& cut) {
+  CertifiedCut out = tp_of(cut);
+  out.ep = cut.ep;
+  return out;
+}
 inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
   for (size_t part = 0; part < table.parts.size(); ++part) {
     for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})
@@ -107,6 +119,26 @@ inline CertifiedCut all_kept(CertifiedCut cut) {
   cut.recompute = "none";
   cut.kept_slices = false;
   return cut;
+}
+inline CertifiedCut unsliced(CertifiedCut cut) {
+  cut.rows = 1;
+  cut.zero = 0;
+  cut.vocabulary = false;
+  cut.state = Tier::kDevice;
+  return all_kept(std::move(cut));
+}
+// The search's rule.
+inline void raise_exchanged_of(CertifiedTable& table, const CertifiedTable& alone, const CertifiedTable& summed,
+                               const CertifiedTable& unsummed) {
+  for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
+    CertifiedPart& part = table.parts[block];
+    PartPrice least = as_price(part);
+    const PartPrice own = as_price(alone.parts[block]), of_sums = as_price(summed.parts[block]),
+                    of_one = as_price(unsummed.parts[block]);
+    raise_exchanged(least, {own, of_sums, of_one, table.cut.zero});
+    part.sync = least.sync;
+    part.moving_backward = least.moving_backward;
+  }
 }
 
 }  // namespace trireme::verify_certificate_test

@@ -90,25 +90,43 @@ class RandomModel : public RandomPrices {
       raise_moved_of(least, few);
       return {.bound_ps = bound_with_moves(ways[i], as_problem(ways[i], least, runs_, room_))};
     };
-    const auto by_tp = [&](size_t i) -> OuterAnswer {
-      const CertifiedCut& cut = ways[i].cut;
-      if (!is_more_than_tp(cut)) return {};
-      const CertifiedTable& table = alone(tp_of(cut));
-      asked_alone.emplace(table.cut, table);
-      if (table.is_refused) return {};
-      const StageProblem least = as_problem(ways[i], least_of_tp(table, cut), runs_, room_);
-      const int64_t bound = bound_with_moves(ways[i], least);
-      if (cut.ep == 1) return {.bound_ps = bound};
-      int64_t moved = 0;
-      for (const PartPrice& part : least.parts) moved += part.pass();
-      return {.bound_ps =
-                  std::max(bound, candidates[i / count].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
+    const auto by_sums = [&](bool of_few) {
+      return [&, of_few](size_t i) -> OuterAnswer {
+        const CertifiedCut& cut = ways[i].cut;
+        CertifiedCut known = unsliced(cut);
+        if (cut.zero == 0 || (of_few && !is_more_than_few(known))) return {};
+        if (of_few) known = few_of(known);
+        const CertifiedTable &summed = prices(known), &unsummed = alone(own_of(known)), &own = alone(own_of(cut));
+        asked_prices.emplace(known, summed);
+        asked_alone.emplace(unsummed.cut, unsummed);
+        if (summed.is_refused || unsummed.is_refused) return {};
+        CertifiedTable least = least_of(own, cut);
+        raise_exchanged_of(least, own, summed, unsummed);
+        return {.bound_ps = bound_with_moves(ways[i], as_problem(ways[i], least, runs_, room_))};
+      };
+    };
+    const auto by_fewer = [&](auto is_more, auto known) {
+      return [&, is_more, known](size_t i) -> OuterAnswer {
+        const CertifiedCut& cut = ways[i].cut;
+        if (!is_more(cut)) return {};
+        const CertifiedTable& table = alone(known(cut));
+        asked_alone.emplace(table.cut, table);
+        if (table.is_refused) return {};
+        const StageProblem least = as_problem(ways[i], least_of_fewer(table, cut), runs_, room_);
+        const int64_t bound = bound_with_moves(ways[i], least);
+        if (cut.ep == table.cut.ep) return {.bound_ps = bound};
+        int64_t moved = 0;
+        for (const PartPrice& part : least.parts) moved += part.pass();
+        return {.bound_ps =
+                    std::max(bound, candidates[i / count].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
+      };
     };
     const OuterResult found =
         search_outer(candidates, variants, memory_, top,
                      {.least_bytes = [&](size_t i) { return certified_least_bytes(ways[i], model_, ranks_); },
-                      .bounds = {by_tp, by(none, false), by(most_of, false), by(most_of, true), joined,
-                                 by(own_of, false), by(own_of, true), by_few},
+                      .bounds = {by_fewer(is_more_than_tp, tp_of), by_fewer(is_more_than_tp_and_ep, tp_and_ep_of),
+                                 by(none, false), by(most_of, false), by(most_of, true), joined, by(own_of, false),
+                                 by(own_of, true), by_sums(true), by_sums(false), by_few},
                       .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",

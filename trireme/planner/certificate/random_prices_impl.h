@@ -54,7 +54,7 @@ class RandomPrices : public RandomSpace {
 
   // By the search's rule.
   CertifiedTable least_of(const CertifiedTable& alone, const CertifiedCut& cut) const {
-    CertifiedTable out{.cut = cut};
+    CertifiedTable out{.cut = cut, .crossing = alone.crossing * cut.rows / alone.cut.rows};
     for (const CertifiedPart& part : alone.parts) {
       const PartPrice least = least_part(as_price(part), {.rows = cut.rows,
                                                           .rows_of_table = alone.cut.rows,
@@ -70,12 +70,13 @@ class RandomPrices : public RandomSpace {
     return out;
   }
 
-  CertifiedTable least_of_tp(const CertifiedTable& of_tp, const CertifiedCut& cut) const {
+  CertifiedTable least_of_fewer(const CertifiedTable& fewer, const CertifiedCut& cut) const {
     CertifiedTable out{.cut = cut};
-    out.parts.resize(of_tp.parts.size());
+    out.parts.resize(fewer.parts.size());
     for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
-      const PartPrice least = least_part(least_of_cut_part(as_price(of_tp.parts[block]), cut.cp, cut.ep),
-                                         {.rows = cut.rows, .rows_of_table = of_tp.cut.rows, .is_own = false});
+      const PartPrice least =
+          least_part(least_of_cut_part(as_price(fewer.parts[block]), cut.cp, cut.ep != fewer.cut.ep),
+                     {.rows = cut.rows, .rows_of_table = fewer.cut.rows, .is_own = false});
       for (size_t i = 0; i < kPasses; ++i) out.parts[block].*kFields[i].first = least.*kFields[i].second;
     }
     return out;
@@ -86,15 +87,17 @@ class RandomPrices : public RandomSpace {
     CertifiedTable out{.cut = cut, .is_refused = number(0, 19) == 0};
     if (out.is_refused) return out;
     out.is_joined = number(0, 9) == 0;
-    out.crossing = number(0, 5);
+    out.crossing = number(0, 5) + (least == nullptr ? 0 : least->crossing);
     out.parts.resize(kinds_ + 2);
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
       if (cut.state != Tier::kDevice && number(0, 3) > 0) out.parts[part] = {};
-      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, std::size(kFields), 9);
+      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, kBeside, 9);
       for (size_t i = 0; least != nullptr && i < first; ++i)
         out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
+      out.parts[part].adding = number(0, out.parts[part].weight_grad);
+      out.parts[part].sums = number(0, out.parts[part].gradients);
     }
     return out;
   }
@@ -102,13 +105,14 @@ class RandomPrices : public RandomSpace {
     const auto found = alone_.find(cut);
     if (found != alone_.end()) return found->second;
     CertifiedTable made = table_above(cut, least, first);
-    if (is_more_than_tp(cut)) raise_by_tp(add_alone(tp_of(cut), nullptr, 0), made);
+    if (is_more_than_tp(cut)) raise_by_fewer(add_alone(tp_of(cut), nullptr, 0), made);
+    if (is_more_than_tp_and_ep(cut)) raise_by_fewer(add_alone(tp_and_ep_of(cut), nullptr, 0), made);
     return alone_.emplace(cut, std::move(made)).first->second;
   }
 
-  void raise_by_tp(const CertifiedTable& of_tp, CertifiedTable& table) const {
-    if (of_tp.is_refused || table.is_refused) return;
-    const CertifiedTable least = least_of_tp(of_tp, table.cut);
+  void raise_by_fewer(const CertifiedTable& fewer, CertifiedTable& table) const {
+    if (fewer.is_refused || table.is_refused) return;
+    const CertifiedTable least = least_of_fewer(fewer, table.cut);
     for (size_t part = 0; part < table.parts.size(); ++part) {
       for (size_t i = 0; i < kPasses; ++i) {
         int64_t& value = table.parts[part].*kFields[i].first;
@@ -128,6 +132,12 @@ class RandomPrices : public RandomSpace {
     }
   }
 
+  static std::vector<CertifiedCut> without_slices_of(const CertifiedCut& cut) {
+    const CertifiedCut own = unsliced(cut);
+    if (!is_more_than_few(own)) return {own};
+    return {few_of(own), own};
+  }
+
   void add_tables(const CertifiedCut& cut) {
     const CertifiedCut most = most_of(cut), own = own_of(cut);
     const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
@@ -137,6 +147,7 @@ class RandomPrices : public RandomSpace {
     CertifiedTable of_rows = again.is_refused ? nothing : least_of(again, own);
     if (!none.is_refused) {
       const CertifiedTable of_none = least_of(none, own);
+      of_rows.crossing = std::max(of_rows.crossing, of_none.crossing);
       for (size_t part = 0; part < of_rows.parts.size(); ++part) {
         for (size_t i = 0; i < kPasses; ++i) {
           const auto field = kFields[i].first;
@@ -144,15 +155,22 @@ class RandomPrices : public RandomSpace {
         }
       }
     }
-    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, std::size(kFields));
+    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, kBeside);
     if (prices_.count(cut) != 0) return;
     CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
     if (is_more_than_few(cut)) {
       add_tables(few_of(cut));
       if (!prices(few_of(cut)).is_refused) raise_moved_of(least, prices(few_of(cut)));
     }
+    if (cut.zero > 0) {
+      for (const CertifiedCut& each : without_slices_of(cut)) {
+        add_tables(each);
+        const CertifiedTable &summed = prices(each), &unsummed = this->alone(own_of(each));
+        if (!alone.is_refused && !summed.is_refused && !unsummed.is_refused)
+          raise_exchanged_of(least, alone, summed, unsummed);
+      }
+    }
     bool is_refused = alone.is_refused;
-    int64_t least_crossing = 0;
     CertifiedCut nearer = cut, whole = cut;
     nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
     whole.kept_slices = false;
@@ -161,13 +179,12 @@ class RandomPrices : public RandomSpace {
       add_tables(less);
       is_refused = is_refused || prices(less).is_refused;
       if (!is_refused) raise_times(least, prices(less));
-      least_crossing = std::max(least_crossing, prices(less).crossing);
+      least.crossing = std::max(least.crossing, prices(less).crossing);
     }
-    prices_.emplace(cut, is_refused ? CertifiedTable{.cut = cut, .is_refused = true}
-                                    : table_above(cut, &least, std::size(kFields)));
+    prices_.emplace(cut,
+                    is_refused ? CertifiedTable{.cut = cut, .is_refused = true} : table_above(cut, &least, kBeside));
     CertifiedTable& priced = prices_.at(cut);
     priced.is_joined = !priced.is_refused && alone.is_joined;
-    if (!priced.is_refused) priced.crossing = std::max(priced.crossing, least_crossing);
   }
 
   // What crews compute on average, and idle for that.
@@ -179,6 +196,7 @@ class RandomPrices : public RandomSpace {
       computed.add(part, 1);
     }
     computed.longest_pass = computed.longest_once = computed.once = 0;
+    computed.chain.clear();
     return bound_of_longer_parts(computed, problem.shape, problem.micro_batches, 0);
   }
 

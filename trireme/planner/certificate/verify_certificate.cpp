@@ -86,15 +86,35 @@ class CertificateVerifier {
       const auto found = few ? prices_.find(*few) : prices_.end();
       if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
         check_no_less(*table, with_moved(nothing_of(*table), *found->second));
+      check_sums(*table);
     }
     for (const auto& [cut, table] : alone_) {
+      for (const CertifiedPart& part : table->parts) {
+        if (part.adding > part.weight_grad || part.sums > part.gradients)
+          not_proven("gradients of {} take more to be added than in all", certified_way_text({.cut = cut}));
+      }
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(*table, cut, most);
       if (cut != certified_all_kept(most)) check_passes(*table);
-      const auto by_tp = certified_by_tp(cut);
-      const auto found = by_tp ? alone_.find(*by_tp) : alone_.end();
-      if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
-        check_no_less(*table, certified_least_by_tp(*found->second, cut));
+      for (const auto& fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
+        const auto found = fewer ? alone_.find(*fewer) : alone_.end();
+        if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
+          check_no_less(*table, certified_least_by_fewer(*found->second, cut));
+      }
+    }
+  }
+  // Nor do slices exchange less than what sums without them say, where these are known.
+  void check_sums(const CertifiedTable& table) const {
+    const auto own = certified_without_slices(table.cut);
+    if (table.is_refused || !own) return;
+    const auto alone = alone_.find(certified_alone(table.cut)), unsummed = alone_.find(certified_alone(*own));
+    if (alone == alone_.end() || unsummed == alone_.end()) return;
+    for (const auto& cut : {own, certified_few_ranks(*own)}) {
+      const auto summed = cut ? prices_.find(*cut) : prices_.end();
+      if (summed == prices_.end()) continue;
+      const CertifiedSums by{*alone->second, *summed->second, *unsummed->second};
+      if (by.alone.is_refused || by.summed.is_refused || by.unsummed.is_refused) continue;
+      check_no_less(table, with_exchanged(nothing_of(table), by));
     }
   }
   void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
@@ -141,6 +161,7 @@ class CertificateVerifier {
     if (found == alone_.end() || table.is_refused || found->second->is_refused) return;
     const CertifiedTable least = certified_least(*found->second, table.cut, c_.model);
     CertifiedTable passes = nothing_of(table);
+    passes.crossing = least.crossing;
     for (size_t part = 0; part < passes.parts.size(); ++part) {
       for (size_t i = 0; i < kCertifiedPassFields; ++i)
         passes.parts[part].*kCertifiedPartFields[i] = least.parts[part].*kCertifiedPartFields[i];
@@ -236,7 +257,8 @@ class CertificateVerifier {
   // By tables of one data parallel rank: what they say of all that is computed, then of memory.
   std::optional<Found> ruled_out(const CertifiedWay& way) {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
-    if (is_slower_by_tp(way)) return Found::kDone;
+    if (is_slower_by_fewer(way, certified_by_tp(way.cut)) || is_slower_by_fewer(way, certified_by_tp_and_ep(way.cut)))
+      return Found::kDone;
     if (is_slower(way, certified_all_kept(most)) || is_slower(way, most)) return Found::kDone;
     if (is_too_large(way, most)) return Found::kTooLarge;
     const CertifiedTable& table = table_of(alone_, own, way);
@@ -248,19 +270,21 @@ class CertificateVerifier {
     }
     if (is_slower(way, own)) return Found::kDone;
     if (is_too_large(way, own)) return Found::kTooLarge;
+    const auto unsliced = certified_without_slices(way.cut);
+    if (unsliced && (is_slower_by_sums(way, certified_few_ranks(*unsliced)) || is_slower_by_sums(way, unsliced)))
+      return Found::kDone;
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }
-  // Of experts over ep nothing is known of what is computed, but that it takes no less than the arithmetic; what moves
-  // comes on top.
-  bool is_slower_by_tp(const CertifiedWay& way) {
-    const auto cut = certified_by_tp(way.cut);
-    if (!cut) return false;
-    const CertifiedTable& of_tp = table_of(alone_, *cut, way);
-    if (of_tp.is_refused) return false;
-    const CertifiedTable least = certified_least_by_tp(of_tp, way.cut);
+  // Of experts that lie otherwise nothing is known of what is computed, but that it takes no less than the arithmetic;
+  // what moves comes on top.
+  bool is_slower_by_fewer(const CertifiedWay& way, const std::optional<CertifiedCut>& fewer) {
+    if (!fewer) return false;
+    const CertifiedTable& known = table_of(alone_, *fewer, way);
+    if (known.is_refused) return false;
+    const CertifiedTable least = certified_least_by_fewer(known, way.cut);
     if (is_slower_by(way, least)) return true;
-    if (way.cut.ep == 1) return false;
+    if (way.cut.ep == fewer->ep) return false;
     const int64_t moved = exact_product(way.micro_batches, price(way, least).share_of_passes());
     if (exact_sum(certified_arithmetic_ps(way, c_.model), moved) <= limit_) return false;
     ++ledger_.slower;
@@ -275,13 +299,20 @@ class CertificateVerifier {
     const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model), few);
     return is_slower_by(way, least);
   }
+  bool is_slower_by_sums(const CertifiedWay& way, const std::optional<CertifiedCut>& without_slices) {
+    if (!without_slices) return false;
+    const CertifiedSums by{table_of(alone_, certified_alone(way.cut), way), table_of(prices_, *without_slices, way),
+                           table_of(alone_, certified_alone(*without_slices), way)};
+    if (by.alone.is_refused || by.summed.is_refused || by.unsummed.is_refused) return false;
+    return is_slower_by(way, with_exchanged(certified_least(by.alone, way.cut, c_.model), by));
+  }
   bool is_slower(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
     if (alone.is_refused) return false;
     return is_slower_by(way, certified_least(alone, way.cut, c_.model));
   }
   bool is_slower_by(const CertifiedWay& way, const CertifiedTable& least) {
-    if (price(way, least).least_of_longer_passes(certified_moves_ps(way.cut, c_.model)) <= limit_) return false;
+    if (!price(way, least).longer_passes_exceed(limit_, certified_moves_ps(way.cut, c_.model))) return false;
     ++ledger_.slower;
     check_not_best(way, "its bounds take longer");
     return true;
@@ -304,7 +335,7 @@ class CertificateVerifier {
       return Found::kDone;
     }
     const CertifiedPrice priced = price(way, table);
-    if (priced.least_of_cuts() > limit_) {
+    if (priced.every_cut_exceeds(limit_)) {
       ++ledger_.slower;
       check_not_best(way, "every cut of it takes longer");
     } else if (!priced.fits()) {

@@ -27,7 +27,10 @@ int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
 
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
   PartPrice out;
-  for (const LeastField field : kOfRows) out.*field = alone.*field * of.rows / of.rows_of_table;
+  for (const LeastField field : kOfRows) {
+    const int64_t of_all = field == &PartPrice::weight_grad ? alone.adding : 0;
+    out.*field = of_all + (alone.*field - of_all) * of.rows / of.rows_of_table;
+  }
   out.persistent = least_persistent(alone.persistent, of);
   if (of.is_own && of.zero == 0) {
     for (const LeastField field : kOfSteps) {
@@ -35,15 +38,27 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
       if (is_time || !of.state_elsewhere) out.*field = alone.*field;
     }
   }
+  if (of.zero <= 1) out.gradients = std::max(out.gradients, alone.sums);
   return out;
 }
 
-PartPrice least_of_cut_part(const PartPrice& of_tp, int64_t cp, int64_t ep) {
-  PartPrice out{.moving_forward = of_tp.moving_forward / cp, .moving_backward = of_tp.moving_backward / cp};
-  if (ep > 1) return out;
-  for (const LeastField field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad})
-    out.*field = of_tp.*field / cp;
+PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep) {
+  PartPrice out{.moving_forward = uncut.moving_forward / cp, .moving_backward = uncut.moving_backward / cp};
+  if (more_ep) return out;
+  out.forward = uncut.forward / cp;
+  out.input_grad = uncut.input_grad / cp;
+  out.adding = uncut.adding;
+  out.weight_grad = uncut.adding + (uncut.weight_grad - uncut.adding) / cp;
   return out;
+}
+
+void raise_exchanged(PartPrice& part, const ExchangedBy& by) {
+  if (by.zero == 1) {
+    part.sync = std::max(part.sync, by.summed.sync);
+  } else {
+    const int64_t scattered = std::max<int64_t>(0, by.summed.sync - by.unsummed.sync) / 32 * 15;
+    part.moving_backward = std::max(part.moving_backward, by.alone.moving_backward + scattered);
+  }
 }
 
 void raise_passes(PartPrice& part, const PartPrice& least) {

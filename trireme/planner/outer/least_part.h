@@ -16,15 +16,26 @@ struct LeastPartOf {
   int64_t parameter_bytes = 0, state_bytes = 0;  // of the whole model
 };
 
-// A row takes no less among fewer rows: passes, and bytes of a micro-batch in flight. Persistent bytes may be sliced:
-// state with zero 1 and 2, all with zero 3; and state may lie elsewhere. By its own table, and without slices, all else
-// is no less either; where state lies elsewhere that is so of times.
+// A row takes no less among fewer rows: passes but for what adding gradients takes of them, which is the same, and
+// bytes of a micro-batch in flight. Persistent bytes may be sliced: state with zero 1 and 2, all with zero 3; and state
+// may lie elsewhere. By its own table, and without slices, all else is no less either; where state lies elsewhere that
+// is so of times. Sums of gradients are whole with zero 1, too, whatever the rows and wherever the state lies.
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
-// What a block of so much, on the ranks of tp alone, takes at least where cp and ep cut it as well: collectives over tp
-// move as much of each position, and of a block without experts over ep all that is computed is no faster in cp pieces.
-// Passes alone.
-PartPrice least_of_cut_part(const PartPrice& of_tp, int64_t cp, int64_t ep);
+// What a block of so much takes at least where cp cuts it as well, and ep where `more_ep`: collectives move as much of
+// each position, and of a block whose experts lie as before all that is computed is no faster in cp pieces, and
+// gradients are added whole. Passes alone.
+PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep);
+
+// What a block exchanges at least whose state is in slices, by the tables of the same ranks without slices: `summed`,
+// and `unsummed` of one data parallel rank, whose difference is sums of gradients that all ranks get. With zero 1 that
+// is what comes before the update, at least; with 2 and 3 a sum that is scattered, half of it, is of each micro-batch,
+// on top of what `alone` moves, the way's own table of one data parallel rank.
+struct ExchangedBy {
+  const PartPrice &alone, &summed, &unsummed;
+  int64_t zero = 1;
+};
+void raise_exchanged(PartPrice& part, const ExchangedBy& by);
 
 // To these where they are less.
 void raise_part(PartPrice& part, const PartPrice& least);

@@ -1,6 +1,7 @@
 #include "trireme/planner/outer/pipeline_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -12,13 +13,55 @@ namespace trireme {
 namespace {
 
 // Where they are equal, which pass a crew waits for is a matter of taste.
-constexpr UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96};
+const UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96};
 
-// Beside the passes of all micro-batches.
-int64_t idle_of(const Timetable& timetable, const UnitCosts& costs) {
-  const double passes = costs.forward + costs.input_grad + costs.weight_grad;
-  const auto chunks = timetable.stages / static_cast<int>(timetable.crews.size());
-  return std::llround(time_of(timetable, costs).makespan - passes * timetable.micro_batches * chunks);
+// What a step takes beside the passes of all micro-batches, by each of these costs: time_of (timetable_time.h) for all
+// at once, of a timetable that was checked.
+template <size_t n>
+std::array<int64_t, n> idle_by(const Timetable& timetable, const std::array<UnitCosts, n>& costs) {
+  using Times = std::array<double, n>;
+  const UnitIndex index(timetable);
+  const size_t crews = timetable.crews.size();
+  std::vector<std::vector<Times>> ends(crews);
+  std::vector<Unit> needs;
+  const auto start = [&](size_t crew, Times& at) {
+    index.needs_of(timetable.crews[crew][ends[crew].size()], needs);
+    for (const Unit& need : needs) {
+      const UnitIndex::Place place = index.place_of(need);
+      const auto other = static_cast<size_t>(place.crew);
+      if (static_cast<size_t>(place.at) >= ends[other].size()) return false;
+      const Times& ready = ends[other][static_cast<size_t>(place.at)];
+      for (size_t i = 0; i < n; ++i) at[i] = std::max(at[i], ready[i] + (other == crew ? 0 : costs[i].transfer));
+    }
+    return true;
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (size_t crew = 0; crew < crews; ++crew) {
+      while (ends[crew].size() < timetable.crews[crew].size()) {
+        Times at = ends[crew].empty() ? Times{} : ends[crew].back();
+        if (!start(crew, at)) break;
+        for (size_t i = 0; i < n; ++i) at[i] += cost_of(timetable.crews[crew][ends[crew].size()], costs[i]);
+        ends[crew].push_back(at);
+        moved = true;
+      }
+    }
+  }
+  std::array<int64_t, n> out{};
+  for (size_t i = 0; i < n; ++i) {
+    double makespan = 0;
+    for (const std::vector<Times>& crew : ends) makespan = std::max(makespan, crew.back()[i]);
+    const double passes = costs[i].forward + costs[i].input_grad + costs[i].weight_grad;
+    const auto chunks = timetable.stages / static_cast<int>(crews);
+    out[i] = std::llround(makespan - passes * timetable.micro_batches * chunks);
+  }
+  return out;
+}
+
+UnitCosts with_one_more(double UnitCosts::*cost) {
+  UnitCosts out = kAlike;
+  out.*cost += 1;
+  return out;
 }
 
 bool holds_no_more(const HeldMoment& a, const HeldMoment& b) {
@@ -91,7 +134,10 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_
   };
   const int64_t fewest = (chunks > 1 ? 3 : 2) * crews;
   const Timetable few = timetable(fewest), longer = timetable(fewest + crews);
-  const int64_t idle = idle_of(few, kAlike), more = idle_of(longer, kAlike);
+  const auto [idle, forward, input, weight, transfer] =
+      idle_by(few, std::array{kAlike, with_one_more(&UnitCosts::forward), with_one_more(&UnitCosts::input_grad),
+                              with_one_more(&UnitCosts::weight_grad), with_one_more(&UnitCosts::transfer)});
+  const auto [more, more_transfer] = idle_by(longer, std::array{kAlike, with_one_more(&UnitCosts::transfer)});
   PipelineShape out{.held = held_by_crews(few), .chunks = chunks};
   if (out.held != held_by_crews(longer)) {
     fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more the more micro-batches there are", schedule);
@@ -101,17 +147,11 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_
          "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule, idle,
          fewest, more, fewest + crews);
   }
-  const auto one_more = [&](const Timetable& of, double UnitCosts::*cost) {
-    UnitCosts costs = kAlike;
-    costs.*cost += 1;
-    return idle_of(of, costs) - idle;
-  };
-  out.idle_forward = one_more(few, &UnitCosts::forward);
-  out.idle_input = one_more(few, &UnitCosts::input_grad);
-  out.idle_weight = one_more(few, &UnitCosts::weight_grad);
-  const int64_t transfers = one_more(few, &UnitCosts::transfer);
-  out.more_transfers = one_more(longer, &UnitCosts::transfer) - transfers;
-  out.transfers = transfers - fewest / crews * out.more_transfers;
+  out.idle_forward = forward - idle;
+  out.idle_input = input - idle;
+  out.idle_weight = weight - idle;
+  out.more_transfers = more_transfer - more - (transfer - idle);
+  out.transfers = transfer - idle - fewest / crews * out.more_transfers;
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/planner/outer/least_slowest.h"
 
 namespace trireme {
 namespace {
@@ -34,9 +35,9 @@ int64_t crossings_of(const PipelineShape& shape, int64_t micro_batches, int64_t 
   return crossing * (shape.transfers * crews + shape.more_transfers * micro_batches) / (2 * crews);
 }
 
-// Of the slowest crew: its share of all parts, or the longest part.
+// Of the slowest crew: its share of all parts, the longest part, or what the best cut leaves it.
 int64_t least_pass_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
-  return std::max(totals.longest_pass, divided_up(totals.pass(), shape.crews()));
+  return std::max({totals.longest_pass, divided_up(totals.pass(), shape.crews()), least_slowest(totals.chain, shape)});
 }
 int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
   return std::max(totals.longest_once, divided_up(totals.once, shape.crews()));
@@ -215,6 +216,7 @@ void PartTotals::add(const PartPrice& part, int64_t count) {
   once += count * part.once();
   longest_pass = std::max(longest_pass, part.pass());
   longest_once = std::max(longest_once, part.once());
+  chain.push_back({part.pass(), count});
 }
 
 namespace {

@@ -22,6 +22,9 @@ struct PartPrice {
   // and the bytes that it takes there.
   int64_t coming = 0, going = 0;
   int64_t host = 0, disk = 0;
+  // Of what a micro-batch takes and a part holds, however many rows a micro-batch has: adding its gradients to those
+  // before, of `weight_grad`; and what they lie in, of `gradients`.
+  int64_t adding = 0, sums = 0;
 
   int64_t forward_pass() const { return forward + moving_forward; }
   int64_t input_pass() const { return again + input_grad + moving_backward; }
@@ -31,11 +34,18 @@ struct PartPrice {
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };
 
-// What all parts take together, in as many copies as there are of each, and the longest of them.
+// Parts that are alike and follow each other: what each takes of a micro-batch.
+struct PassRun {
+  int64_t pass = 0, count = 0;
+};
+
+// What all parts take together, and the longest of them.
 struct PartTotals {
   int64_t forward_pass = 0, input_pass = 0, weight_grad = 0, once = 0;
   int64_t longest_pass = 0, longest_once = 0;  // of one part
+  std::vector<PassRun> chain;                  // in their order
 
+  // The next parts, of which there are so many.
   void add(const PartPrice& part, int64_t count);
   int64_t pass() const { return forward_pass + input_pass + weight_grad; }
 };
@@ -100,7 +110,7 @@ bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins);
 // other.
 std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages);
 
-// No cut takes less: all crews alike, without memory.
+// No cut takes less: the slowest crew as fast as it can be, all alike in what they do once, without memory.
 int64_t bound_of_cuts(const StageProblem& problem);
 // No cut takes less, of these parts or of parts that take as long or longer in each of their passes.
 int64_t bound_of_longer_parts(const StageProblem& problem);

@@ -20,7 +20,9 @@ CertifiedPart certified_part(const PartPrice& part) {
           .coming = part.coming,
           .going = part.going,
           .host = part.host,
-          .disk = part.disk};
+          .disk = part.disk,
+          .adding = part.adding,
+          .sums = part.sums};
 }
 
 }  // namespace

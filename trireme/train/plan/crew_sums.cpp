@@ -50,6 +50,48 @@ bool adds_up(const Graph& graph, const Node& node) {
   return has_first && has_last;
 }
 
+// Gradients of parameters that a micro-batch's are added to: they have the parameters' shapes, whatever rows it has.
+class AddedGradients {
+ public:
+  explicit AddedGradients(const Graph& graph) : graph_(graph) {
+    for (const Input& input : graph.inputs()) {
+      if (input.role == Role::kParameter) shapes_.push_back(graph.type(input.value).shape);
+    }
+  }
+  // Whether the node, a sum over micro-batches, adds to nothing else.
+  bool are_all_of(const Node& node) const {
+    const std::vector<ValueId> terms = first_terms(node);
+    return std::ranges::all_of(terms, [&](ValueId id) { return is_of_parameter(id); });
+  }
+  // What they lie in before the last micro-batch's are added.
+  int64_t bytes() const {
+    std::set<ValueId> all;
+    for (const Node& node : graph_.nodes()) {
+      if (!adds_up(graph_, node)) continue;
+      for (const ValueId id : first_terms(node)) {
+        if (is_of_parameter(id)) all.insert(id);
+      }
+    }
+    int64_t out = 0;
+    for (const ValueId id : all) out += graph_.type(id).bytes();
+    return out;
+  }
+
+ private:
+  bool is_of_parameter(ValueId id) const { return std::ranges::find(shapes_, graph_.type(id).shape) != shapes_.end(); }
+  std::vector<ValueId> first_terms(const Node& node) const {
+    std::vector<ValueId> out;
+    for (const ValueId id : node.inputs) {
+      const NodeId producer = graph_.value(id).producer;
+      if (producer >= 0 && graph_.node(producer).micro_batch == 0) out.push_back(id);
+    }
+    return out;
+  }
+
+  const Graph& graph_;
+  std::vector<Shape> shapes_;
+};
+
 // Bytes that weight gradients read and something before them makes: what is left of a micro-batch for which only these
 // are to be computed.
 int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) {
@@ -166,6 +208,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
   const std::vector<char> input_grads = input_grads_of(graph);
   const auto is_each = [&](const Node& node) { return is_of_last(node) || adds_up(graph, node); };
+  const AddedGradients added(graph);
   CrewSums out;
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -176,12 +219,15 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
     const PartField field = field_of(node, input_grads[i] != 0);
     out.all.*field += prices[i];
     if (is_each(node)) out.last.*field += prices[i];
+    if (!is_joined && field == &PartPrice::weight_grad && adds_up(graph, node) && added.are_all_of(node))
+      out.last.adding += prices[i];
   }
   out.last.kept = crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined) : 0;
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
   out.all.gradients = gradient_bytes(crew, is_joined);
+  if (!is_joined) out.last.sums = std::min(out.all.gradients, added.bytes());
   out.all.host = crew.plan.arena(Tier::kHost).bytes;
   out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;

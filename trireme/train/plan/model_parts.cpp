@@ -110,6 +110,15 @@ std::vector<int64_t> ModelParts::chain() const {
   return out;
 }
 
+std::vector<std::pair<size_t, int64_t>> ModelParts::runs() const {
+  std::vector<std::pair<size_t, int64_t>> out;
+  for (const int64_t part : chain()) {
+    if (out.empty() || out.back().first != static_cast<size_t>(part)) out.emplace_back(static_cast<size_t>(part), 0);
+    ++out.back().second;
+  }
+  return out;
+}
+
 std::string ModelParts::stages_key(const std::vector<int64_t>& begins) const {
   if (begins.size() <= 1) return "parallel.stages=[]";
   const auto last = static_cast<int64_t>(begins.size()) - 1;

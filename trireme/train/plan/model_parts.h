@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/ir/graph.h"
@@ -21,6 +22,8 @@ struct ModelParts {
   int64_t kind_count() const { return static_cast<int64_t>(signatures.size()); }
   // What each part is, of what stands before (0), a block of each kind (1 and on), and what stands after.
   std::vector<int64_t> chain() const;
+  // The same, those that are alike and follow each other as one, with how many there are.
+  std::vector<std::pair<size_t, int64_t>> runs() const;
   // parallel.stages, for stages that begin with these parts: part 0 is what stands before, part i the block i - 1.
   // Empty for one stage.
   std::string stages_key(const std::vector<int64_t>& begins) const;

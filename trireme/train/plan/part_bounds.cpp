@@ -32,12 +32,22 @@ std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
   return out;
 }
 
-PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way) {
+std::optional<InnerWay> by_tp_and_ep(const InnerWay& way) {
+  if (way.ep == 1 || (way.cp == 1 && !way.vocabulary)) return std::nullopt;
+  InnerWay out = all_kept(with_most_rows(way));
+  out.cp = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way) {
   PartPrices out;
-  out.parts.resize(of_tp.parts.size());
-  const LeastPartOf of{.rows = way.rows, .rows_of_table = kMostRows, .is_own = false};
-  for (size_t block = 1; block + 1 < out.parts.size(); ++block)
-    raise_passes(out.parts[block], least_part(least_of_cut_part(of_tp.parts[block], way.cp, way.ep), of));
+  out.parts.resize(prices.parts.size());
+  const LeastPartOf of{.rows = way.rows, .rows_of_table = known.rows, .is_own = false};
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
+    const PartPrice cut = least_of_cut_part(prices.parts[block], way.cp, known.ep != way.ep);
+    raise_passes(out.parts[block], least_part(cut, of));
+  }
   return out;
 }
 
@@ -64,6 +74,21 @@ void raise_moved(PartPrices& to, const PartPrices& of_few) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_moved(to.parts[i], of_few.parts[i]);
 }
 
+std::optional<InnerWay> without_slices(InnerWay way) {
+  if (way.zero == 0) return std::nullopt;
+  way = all_kept(std::move(way));
+  way.zero = 0;
+  way.rows = 1;
+  way.vocabulary = false;
+  way.state = Tier::kDevice;
+  return way;
+}
+
+void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero) {
+  for (size_t i = 1; i + 1 < to.parts.size(); ++i)
+    raise_exchanged(to.parts[i], {of.alone.parts[i], of.summed.parts[i], of.unsummed.parts[i], zero});
+}
+
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
   const LeastPartOf of{.rows = way.rows,
                        .rows_of_table = known.rows,
@@ -75,6 +100,7 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
                        .state_bytes = figures.state_bytes};
   PartPrices out;
   for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
+  out.crossing = alone.crossing * way.rows / known.rows;  // the links between larger crews are no faster
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
 #include "trireme/mesh/machine.h"
@@ -69,6 +70,7 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
 
 // Nor is what is computed again.
 void raise_passes(PartPrices& to, const PartPrices& least) {
+  to.crossing = std::max(to.crossing, least.crossing);
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
@@ -89,6 +91,7 @@ void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t lea
 }
 
 void raise_prices(PartPrices& to, const PartPrices& least) {
+  to.crossing = std::max(to.crossing, least.crossing);
   for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
 }
 
@@ -135,6 +138,7 @@ struct PartPricer::Impl {
       machine = read_machine(job.parallel.machine);
       reduced.parallel.machine.clear();
     }
+    device = make_device(reduced.train.device);
     batch = job.train.fit.batch;
     copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
     for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
@@ -272,7 +276,7 @@ struct PartPricer::Impl {
 
   // Of many programs that are priced one is trained, which is verified then.
   CompileOptions options_of(const Assembly& assembly, const Parallel& parallel, int64_t ranks) const {
-    CompileOptions out = compile_options(assembly, parallel, ranks, threads);
+    CompileOptions out = compile_options(assembly, parallel, ranks, threads, device);
     out.passes.verify = false;
     return out;
   }
@@ -295,6 +299,7 @@ struct PartPricer::Impl {
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun, begun_of_several;
   std::optional<Machine> machine;
+  std::shared_ptr<Device> device;  // of all jobs
 };
 
 bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
@@ -385,11 +390,21 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   if (out && key != without) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
   }
-  const auto of_tp = by_tp_alone(key);
-  if (out && of_tp) {
-    if (const auto& least = alone(*of_tp)) raise_passes(*out, least_by_tp_alone(*least, key));
+  for (const auto& known : {by_tp_alone(key), by_tp_and_ep(key)}) {
+    if (!out || !known) continue;
+    if (const auto& least = alone(*known)) raise_passes(*out, least_by_fewer_axes(*least, *known, key));
   }
   return alone_.emplace(key, std::move(out)).first->second;
+}
+
+void PartPricer::raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to) {
+  const auto summed = without_slices(way);
+  if (!summed) return;
+  for (const auto& known : {with_few_ranks(*summed), summed}) {
+    if (!known) continue;
+    const std::optional<PartPrices>&sums = prices(*known), &unsummed = alone(*known);
+    if (sums && unsummed) raise_exchanged(to, {of_alone, *sums, *unsummed}, way.zero);
+  }
 }
 
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
@@ -408,6 +423,7 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     if (const auto few = with_few_ranks(way)) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
+    raise_by_sums(way, *least, *out);
     InnerWay nearer = way;
     nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
     InnerWay whole = way;
@@ -417,7 +433,8 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
       if (const auto& least_times = prices(less)) raise_times(*out, *least_times);
     }
     raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
-    out->crossing = impl_->crossing(way.ranks(), out->messages, out->message_bytes);  // the links may be others
+    // The links may be others.
+    out->crossing = std::max(out->crossing, impl_->crossing(way.ranks(), out->messages, out->message_bytes));
   }
   return prices_.emplace(way, std::move(out)).first->second;
 }

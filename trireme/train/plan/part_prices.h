@@ -69,14 +69,25 @@ InnerWay all_kept(InnerWay way);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);
-// What blocks of `way` take at least, by the prices of by_tp_alone(way), for its rows.
-PartPrices least_by_tp_alone(const PartPrices& of_tp, const InnerWay& way);
+// The same by tp and ep, of a way with ep that is cut by cp or in its vocabulary as well.
+std::optional<InnerWay> by_tp_and_ep(const InnerWay& way);
+// What blocks of `way` take at least, by the prices of one of these, for its rows.
+PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way);
 
 // That of kFewRanks data parallel ranks with the state on the device, where `way` has a multiple of them: among more,
 // sums and gathers are no shorter.
 inline constexpr int64_t kFewRanks = 8;
 std::optional<InnerWay> with_few_ranks(const InnerWay& way);
 void raise_moved(PartPrices& to, const PartPrices& of_few);
+
+// That without slices, of one row, with the vocabulary whole and all kept, where `way` has slices; its sums say what
+// blocks in slices exchange at least.
+std::optional<InnerWay> without_slices(InnerWay way);
+// `of`: alone(way), `summed` and alone(that).
+struct ExchangedBlocks {
+  const PartPrices &alone, &summed, &unsummed;
+};
+void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero);
 
 // Each part of `way` takes no less, by the prices of `known`, one data parallel rank.
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures);
@@ -93,12 +104,13 @@ class PartPricer {
   static bool has_joined_micro_batches(const JobConfig& job, const ModelParts& parts);
 
   // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
-  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves;
+  // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves,
+  // and by without_slices(way);
   // with the state elsewhere, or what is kept in slices, nothing takes less time than without. Nor do all parts
   // together move for less than least_moves_ps(way).
   const std::optional<PartPrices>& prices(const InnerWay& way);
   // The table of alone_of(way), no less than what the one with the most rows says of it, no shorter than with all kept,
-  // and of cp, ep and a cut vocabulary than what by_tp_alone(way) says.
+  // and of cp, ep and a cut vocabulary than what by_tp_alone(way) and by_tp_and_ep(way) say.
   const std::optional<PartPrices>& alone(const InnerWay& way);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);
@@ -110,6 +122,7 @@ class PartPricer {
   struct Impl;
   std::optional<PartPrices> compiled_or_throw(const InnerWay& way);
   const std::optional<PartPrices>& compiled_once(const InnerWay& way);
+  void raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to);
 
   std::unique_ptr<Impl> impl_;
   std::map<InnerWay, std::optional<PartPrices>> compiled_, alone_, prices_;

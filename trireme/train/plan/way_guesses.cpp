@@ -43,9 +43,7 @@ WayGuesses::WayGuesses(const ExactSetting& setting, PartPricer& pricer, const Ou
       ways_(ways),
       shape_(std::move(shape)),
       chain_(setting.parts.chain()),
-      copies_(static_cast<size_t>(setting.parts.kind_count()) + 2, 0) {
-  for (const int64_t part : chain_) ++copies_[static_cast<size_t>(part)];
-}
+      runs_(setting.parts.runs()) {}
 
 std::optional<size_t> WayGuesses::next(int64_t best_ps) {
   if (!is_begun_) guess_all();
@@ -118,7 +116,7 @@ WayGuesses::Correction& WayGuesses::correction(const InnerWay& way) {
 int64_t WayGuesses::step_of(const OuterWay& way) {
   const PartPrices parts = guessed(way);
   PartTotals totals;
-  for (size_t i = 0; i < parts.parts.size(); ++i) totals.add(parts.parts[i], copies_[i]);
+  for (const auto& [part, count] : runs_) totals.add(parts.parts[part], count);
   return scaled(bound_of_longer_parts(totals, shape_(way), way.micro_batches, parts.crossing),
                 correction(way.inner).time);
 }

@@ -56,7 +56,8 @@ class WayGuesses {
   PartPricer& pricer_;
   const OuterWays& ways_;
   ShapeOf shape_;
-  std::vector<int64_t> chain_, copies_;
+  std::vector<int64_t> chain_;
+  std::vector<std::pair<size_t, int64_t>> runs_;  // of the chain
   std::map<std::pair<Cut, std::string>, std::optional<PartPrices>> cuts_;
   std::map<std::pair<Cut, int64_t>, Correction> corrections_;  // by slices, too
   std::vector<Guess> left_;                                    // a heap, the fastest first

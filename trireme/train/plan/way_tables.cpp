@@ -11,9 +11,7 @@ WayTables::WayTables(const ExactSetting& setting, int threads)
     : setting_(setting),
       pricer_(setting.job, setting.parts, setting.figures, threads),
       chain_(setting.parts.chain()),
-      copies_(static_cast<size_t>(setting.parts.kind_count()) + 2, 0) {
-  for (const int64_t part : chain_) ++copies_[static_cast<size_t>(part)];
-}
+      runs_(setting.parts.runs()) {}
 
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
   const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
@@ -34,21 +32,18 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
   return {.kind = some_cut_fits(problem_with(way, least)) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
 }
 
-// Experts are no slower in fewer pieces, so that of these it says nothing of what is computed; that takes no less than
-// the arithmetic, and collectives come on top.
-OuterAnswer WayTables::answer_by_tp_alone(const OuterWay& way) {
-  const auto known = by_tp_alone(way.inner);
+// Experts are no slower in fewer pieces, so that without ep it says nothing of what these compute; that takes no less
+// than the arithmetic, and collectives come on top.
+OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known) {
   if (!known) return {};
-  const std::optional<PartPrices>& of_tp = pricer_.alone(*known);
+  const std::optional<PartPrices>& of_fewer = pricer_.alone(*known);
   asked_alone_.insert(*known);
-  if (!of_tp) return {};
-  const PartPrices least = least_by_tp_alone(*of_tp, way.inner);
+  if (!of_fewer) return {};
+  const PartPrices least = least_by_fewer_axes(*of_fewer, *known, way.inner);
   const int64_t bound = bound_of_longer_parts(way, least);
-  if (way.inner.ep == 1) return {.bound_ps = bound};
-  PartTotals totals;
-  for (size_t part = 0; part < least.parts.size(); ++part) totals.add(least.parts[part], copies_[part]);
+  if (way.inner.ep == known->ep) return {.bound_ps = bound};
   const int64_t computed = arithmetic_ps(way, setting_.figures);
-  return {.bound_ps = std::max(bound, computed + way.micro_batches * (totals.pass() / way.pp))};
+  return {.bound_ps = std::max(bound, computed + way.micro_batches * (totals_of(least).pass() / way.pp))};
 }
 
 OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
@@ -69,6 +64,21 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   if (!moved || !alone) return {};
   PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
   raise_moved(least, *moved);
+  return {.bound_ps = bound_of_longer_parts(way, least)};
+}
+
+OuterAnswer WayTables::answer_by_sums(const OuterWay& way, bool of_few) {
+  std::optional<InnerWay> known = without_slices(way.inner);
+  if (known && of_few) known = with_few_ranks(*known);
+  if (!known) return {};
+  const InnerWay own = alone_of(way.inner), of_one = alone_of(*known);
+  asked_prices_.insert(*known);
+  asked_alone_.insert(of_one);
+  const std::optional<PartPrices>&summed = pricer_.prices(*known), &alone = pricer_.alone(own),
+        &unsummed = pricer_.alone(of_one);
+  if (!summed || !alone || !unsummed) return {};
+  PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
+  raise_exchanged(least, {*alone, *summed, *unsummed}, way.inner.zero);
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
@@ -97,15 +107,23 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
       return answer(way, known(way.inner), asked);
     };
   };
+  const auto by_fewer = [&](auto known) {
+    return [this, &ways, known](size_t i) {
+      const OuterWay way = ways.at(i);
+      return answer_by_fewer_axes(way, known(way.inner));
+    };
+  };
   WayGuesses guesses(setting_, pricer_, ways,
                      [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
   bool is_guessed = false;
   OuterQuestions ask{
       .least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
-      .bounds = {[&](size_t i) { return answer_by_tp_alone(ways.at(i)); }, asks(none, Asked::kTime),
+      .bounds = {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep), asks(none, Asked::kTime),
                  asks(with_most_rows, Asked::kTime), asks(with_most_rows, Asked::kMemory),
                  [&](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
-                 asks(alone_of, Asked::kMemory), [&](size_t i) { return answer_by_few_ranks(ways.at(i)); }},
+                 asks(alone_of, Asked::kMemory), [&](size_t i) { return answer_by_sums(ways.at(i), true); },
+                 [&](size_t i) { return answer_by_sums(ways.at(i), false); },
+                 [&](size_t i) { return answer_by_few_ranks(ways.at(i)); }},
       .problem =
           [&](size_t i) {
             const OuterWay way = ways.at(i);
@@ -168,9 +186,14 @@ CertifiedTables WayTables::asked() {
   return out;
 }
 
+PartTotals WayTables::totals_of(const PartPrices& prices) const {
+  PartTotals out;
+  for (const auto& [part, count] : runs_) out.add(prices.parts[part], count);
+  return out;
+}
+
 int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& prices) {
-  PartTotals totals;
-  for (size_t part = 0; part < prices.parts.size(); ++part) totals.add(prices.parts[part], copies_[part]);
+  PartTotals totals = totals_of(prices);
   totals.once += least_moves_ps(way.inner, setting_.figures);
   return trireme::bound_of_longer_parts(totals, shape(way), way.micro_batches, prices.crossing);
 }

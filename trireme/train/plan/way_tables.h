@@ -45,15 +45,18 @@ class WayTables {
   enum class Asked : uint8_t { kTime, kMemory };
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
-  // By that of tp alone, where it is cut by more: of its passes.
-  OuterAnswer answer_by_tp_alone(const OuterWay& way);
+  // By that of some of its axes, where it is cut by more: of its passes.
+  OuterAnswer answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known);
   // Refused where its micro-batches depend on each other and a pipeline has them in turn.
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
+  // By its own table of one rank, and what sums without slices, of its ranks or of fewer, have it exchange.
+  OuterAnswer answer_by_sums(const OuterWay& way, bool of_few);
   static int64_t jobs_of_cuts(const OuterWays& ways);
   // From a way's own tables.
   void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;
+  PartTotals totals_of(const PartPrices& prices) const;
   int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
   const PipelineShape& shape(const OuterWay& way);
@@ -64,8 +67,8 @@ class WayTables {
   // By schedule, crews, and stages of each.
   std::map<std::tuple<std::string_view, int64_t, int64_t>, PipelineShape> shapes_;
   bool refused_joined_ = false;
-  std::vector<int64_t> chain_;   // the parts
-  std::vector<int64_t> copies_;  // of each that is priced, in the chain
+  std::vector<int64_t> chain_;                    // the parts
+  std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one
 };
 
 }  // namespace trireme

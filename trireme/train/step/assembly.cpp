@@ -87,8 +87,9 @@ Graph reading_of(const Assembly& assembly, int64_t tokens) {
                  assembly.options.step);
 }
 
-CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads) {
-  const std::shared_ptr<Device> device = make_device(assembly.options.device);
+CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads,
+                               std::shared_ptr<Device> device) {
+  if (!device) device = make_device(assembly.options.device);
   const Numerics numerics = assembly.options.step.numerics;
   return {.ranks = ranks,
           .threads = threads,

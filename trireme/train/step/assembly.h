@@ -38,8 +38,10 @@ Graph decoding_of(const Assembly& assembly);
 // The same of `tokens` next ones at once, without predictions (step.h, reading).
 Graph reading_of(const Assembly& assembly, int64_t tokens);
 
-// How the graphs are compiled; `parallel` is that of graphs_of.
-CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads);
+// How the graphs are compiled; `parallel` is that of graphs_of. `device`: the one that the options name, where it is
+// made already.
+CompileOptions compile_options(const Assembly& assembly, const Parallel& parallel, int64_t ranks, int threads,
+                               std::shared_ptr<Device> device = nullptr);
 
 // Collective; a null world is one rank.
 Session session_of(const Assembly& assembly, comm::World* world, ThreadPool* pool);

@@ -1,0 +1,85 @@
+#include "trireme/planner/outer/least_slowest.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kNoCut = std::numeric_limits<int64_t>::max();
+
+// How many stages it takes where none takes more than `most`, which is as long as the longest part or longer.
+int64_t stages_within(const std::vector<PassRun>& chain, int64_t most) {
+  int64_t stages = 1, room = most;
+  for (const PassRun& run : chain) {
+    if (run.pass == 0) continue;
+    const int64_t in_this = std::min(run.count, room / run.pass), left = run.count - in_this;
+    room -= in_this * run.pass;
+    if (left == 0) continue;
+    const int64_t of_each = most / run.pass, more = (left + of_each - 1) / of_each;
+    stages += more;
+    room = most - (left - (more - 1) * of_each) * run.pass;
+  }
+  return stages;
+}
+
+int64_t least_bottleneck(const std::vector<PassRun>& chain, int64_t stages) {
+  int64_t all = 0, longest = 0;
+  for (const PassRun& run : chain) {
+    all += run.count * run.pass;
+    longest = std::max(longest, run.pass);
+  }
+  int64_t low = std::max(longest, (all + stages - 1) / stages);
+  int64_t high = low + longest;  // it is enough: a stage that takes no further part has its share at least
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    if (stages_within(chain, middle) <= stages) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+// `before`: what the parts before each take.
+int64_t slowest_of_even(const std::vector<int64_t>& before, const PipelineShape& shape, bool first, bool last) {
+  const auto parts = static_cast<int64_t>(before.size()) - 1;
+  const int64_t counted = parts - 2 + (first ? 1 : 0) + (last ? 1 : 0), stages = shape.stages();
+  if (counted < stages) return kNoCut;
+  const auto begin_of = [&](int64_t stage) {
+    if (stage == 0 || stage == stages) return stage == 0 ? size_t{0} : static_cast<size_t>(parts);
+    return static_cast<size_t>(stage * counted / stages + (first ? 0 : 1));
+  };
+  int64_t slowest = 0;
+  for (int64_t crew = 0; crew < shape.crews(); ++crew) {
+    int64_t pass = 0;
+    for (int64_t stage = crew; stage < stages; stage += shape.crews())
+      pass += before[begin_of(stage + 1)] - before[begin_of(stage)];
+    slowest = std::max(slowest, pass);
+  }
+  return slowest;
+}
+
+int64_t least_of_even(const std::vector<PassRun>& chain, const PipelineShape& shape) {
+  std::vector<int64_t> before{0};
+  for (const PassRun& run : chain) {
+    for (int64_t i = 0; i < run.count; ++i) before.push_back(before.back() + run.pass);
+  }
+  int64_t least = kNoCut;
+  for (const bool first : {true, false}) {
+    for (const bool last : {true, false}) least = std::min(least, slowest_of_even(before, shape, first, last));
+  }
+  return least == kNoCut ? 0 : least;
+}
+
+}  // namespace
+
+int64_t least_slowest(const std::vector<PassRun>& chain, const PipelineShape& shape) {
+  int64_t parts = 0;
+  for (const PassRun& run : chain) parts += run.count;
+  if (parts < shape.stages()) return 0;
+  return shape.chunks > 1 ? least_of_even(chain, shape) : least_bottleneck(chain, shape.crews());
+}
+
+}  // namespace trireme

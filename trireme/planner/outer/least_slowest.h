@@ -1,0 +1,16 @@
+// How fast the slowest crew of a pipeline can be at best, over all cuts of a chain of parts into stages, whatever
+// memory there is.
+#pragma once
+
+#include <vector>
+
+#include "trireme/planner/outer/stage_problem.h"
+
+namespace trireme {
+
+// No crew of any cut that is looked at (planner/outer/stage_problem.h) is the slowest with less: of one stage a crew
+// the least bottleneck, by halving what stages may take and filling one after the other; of several that of the even
+// cuts. `chain`: the parts of the model, in their order. 0 where there are fewer parts than stages.
+int64_t least_slowest(const std::vector<PassRun>& chain, const PipelineShape& shape);
+
+}  // namespace trireme
