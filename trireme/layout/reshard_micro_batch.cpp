@@ -19,8 +19,6 @@ class MicroBatchMoves {
       : now_(from), to_(to), whole_(whole), mesh_(mesh), costs_(costs) {}
 
   std::vector<ReshardStep> run() {
-    // Sums of parts are gathered once a step, parts would be in each micro-batch.
-    if (costs_.sum_before_micro_batches.empty() && gathers()) reduce(sums_to_take());
     for (size_t dim = 0; dim < now_.dims.size(); ++dim) take_out(static_cast<int>(dim), first_moving(now_, to_, dim));
     Layout end = to_;
     for (size_t dim = 0; dim < end.dims.size(); ++dim) end.dims[dim].resize(first_moving(to_, now_, dim));
@@ -53,13 +51,6 @@ class MicroBatchMoves {
     size_t place = same;
     while (place < axes.size() && !is_ours(axes[place])) ++place;
     return place;
-  }
-
-  bool gathers() const {
-    for (size_t dim = 0; dim < now_.dims.size(); ++dim) {
-      if (first_moving(now_, to_, dim) < now_.dims[dim].size()) return true;
-    }
-    return false;
   }
 
   // Gathers the axes from `place` on, those of ranks and ours in steps of their own.

@@ -49,11 +49,9 @@ bool are_apart(const Program& program) {
     if (!is_whole(steps.differs_along(id))) return false;
   }
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
-    const Node& node = program.graph.node(id);
-    const bool is_late = steps.level_of(id) > 0 && steps.differs_along(node) != 0;
-    const bool gathers_all =
-        steps.kind_of(id) == MicroBatchSteps::Kind::kGather && (steps.set_of(steps.axes_of(node)) & of_all) != 0;
-    if (is_late || gathers_all || !is_whole(steps.summed_over(id))) return false;
+    const bool is_late = steps.level_of(id) > 0 && steps.differs_along(program.graph.node(id)) != 0;
+    if (is_late || steps.kind_of(id) == MicroBatchSteps::Kind::kGather || !is_whole(steps.summed_over(id)))
+      return false;
   }
   return true;
 }
