@@ -19,7 +19,10 @@
 
 namespace trireme::invariant_runs {
 
-using namespace testing_support;
+using testing_support::class_loss;
+using testing_support::mlp_batch;
+using testing_support::mlp_model;
+using testing_support::train_step;
 
 inline constexpr int kSteps = 4;
 inline constexpr int64_t kSamples = 32;  // in leaves of 2
@@ -32,6 +35,26 @@ struct Trained {
   std::vector<float> losses, norms;
   std::map<std::string, RankPiece> pieces;  // of parameters and optimizer state
 };
+
+inline nn::DeepSeekConfig deepseek_config() {
+  return {.vocabulary = 20,
+          .context = 8,
+          .layers = 2,
+          .width = 16,
+          .heads = 4,
+          .query_rank = 8,
+          .key_rank = 8,
+          .head_size = 4,
+          .rotary_size = 2,
+          .value_size = 4,
+          .hidden = 24,
+          .expert_hidden = 8,
+          .top_k = 3,
+          .routing = {.sigmoid = true, .expert_nodes = 4, .top_nodes = 2, .bias_rate = 0.01},
+          .aux_loss_factor = 0,
+          .expert_groups = kSamples,
+          .init_std = 0.2};
+}
 
 inline Graph step_of(const std::string& model, Numerics numerics) {
   const auto train = [&](const ModelFn& forward, const std::vector<BatchField>& batch) {
@@ -70,23 +93,7 @@ inline Graph step_of(const std::string& model, Numerics numerics) {
     return train([&](const Tensor& x) { return gpt(x); }, text);
   }
   if (model == "deepseek") {
-    nn::DeepSeek deepseek({.vocabulary = 20,
-                           .context = 8,
-                           .layers = 2,
-                           .width = 16,
-                           .heads = 4,
-                           .query_rank = 8,
-                           .key_rank = 8,
-                           .head_size = 4,
-                           .rotary_size = 2,
-                           .value_size = 4,
-                           .hidden = 24,
-                           .expert_hidden = 8,
-                           .top_k = 3,
-                           .routing = {.sigmoid = true, .expert_nodes = 4, .top_nodes = 2, .bias_rate = 0.01},
-                           .aux_loss_factor = 0,
-                           .expert_groups = kSamples,
-                           .init_std = 0.2});
+    nn::DeepSeek deepseek(deepseek_config());
     return train([&](const Tensor& x) { return deepseek(x); }, text);
   }
   if (model == "t5") {
