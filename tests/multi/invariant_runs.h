@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
@@ -20,6 +21,7 @@
 namespace trireme::invariant_runs {
 
 using testing_support::class_loss;
+using testing_support::have_equal_bytes;
 using testing_support::mlp_batch;
 using testing_support::mlp_model;
 using testing_support::train_step;
