@@ -12,6 +12,7 @@
 #include "trireme/op/registry.h"
 #include "trireme/partition/by_hand.h"
 #include "trireme/train/step/crew_stages.h"
+#include "trireme/train/step/invariant.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -139,7 +140,9 @@ Program partitioned(const Case& test, const Graph& graph, const Strategy& strate
   const Strategy saved = test.is_saved ? parse_strategy(to_string(graph, strategy), graph) : Strategy{};
   const Strategy& cuts = test.is_saved ? saved : strategy;
   if (test.by_hand) return by_hand(graph, cuts);
-  return partition(graph, cuts, partition_options(test, graph, cuts.mesh));
+  PartitionOptions options = partition_options(test, graph, cuts.mesh);
+  if (test.numerics == Numerics::kInvariant) options.costs.sum_before_micro_batches = axes_within_micro_batches(cuts);
+  return partition(graph, cuts, options);
 }
 
 Program partitioned(const Case& test) {

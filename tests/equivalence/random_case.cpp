@@ -179,7 +179,8 @@ void cut_text(Case& test, const PipelineParallel& pipeline, int64_t count, bool 
       pipeline.seq_chunks > 1 ? pipeline.crews : timetable_of(pipeline, count / test.interleave).stages);
   for (int attempt = 1;; ++attempt) {
     try {
-      const ScopeStages stages = any_stages(test.graph, stages_of_crews, draw, has_all);
+      const ScopeStages stages =
+          test.crews > 1 ? any_stages(test.graph, stages_of_crews, draw, has_all) : ScopeStages{};
       test.strategy = random_strategy_of_text(test.graph, draw, pipeline, count, stages);
       test.strategy.stages = stages;
       const CrewPrograms made = crew_programs(test, test.graph, partitioned(test), true);
@@ -235,24 +236,31 @@ Case case_of_many(uint32_t seed, Draw& draw) {
     if (count > 0) stages = timetable_of(pipeline, count).stages;
   }
   constexpr uint32_t kOfCi = 6000;  // these cases, by which coverage.txt and seeds of defects go, are as they were
+  int64_t chunks = 0;               // of positions, where a schedule has them
   if (Draw own(seed * 2246822519U + 61); seed > kOfCi && own.chance(20)) {
     out.crews = stages = 1;
     out.schedule = "1f1b";
+  } else if (seed > kOfCi && own.chance(20)) {
+    out.crews = stages = own.of({2, 2, 3});
+    out.schedule = "seq-1f1b";
+    chunks = own.of({2, 2, 3});
+    count = count_that_repeats({.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks});
   }
   out.interleave = draw.of({1, 1, 1, 2});
+  if (chunks > 0) out.interleave = 1;
   count *= out.interleave;
   // Of one position the gradients of queries would be rounding alone. Parts that nothing reads are gone.
   const TextSizes sizes{.samples = 2 * count,
-                        .chunks = 2,
+                        .chunks = std::max<int64_t>(chunks, 2),
                         .most_parts = 2,
                         .least_parts = stages - 2,
                         .narrow = DType::kF64,
-                        .dropout = true};
+                        .dropout = chunks == 0};
   do {
     out.graph = random_text_graph(draw, sizes);
   } while (static_cast<int64_t>(scopes_of(out.graph).size()) < stages);
   out.steps = std::min(steps_of(out.graph), 2);
-  cut_text(out, {.crews = out.crews, .schedule = out.schedule}, count, true, draw);
+  cut_text(out, {.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks}, count, true, draw);
   add_options(out, draw);
   return out;
 }

@@ -44,17 +44,32 @@ Layout random_layout(const Shape& shape, const Mesh& mesh, Draw& draw, Parts par
   return layout;
 }
 
+// What cuts may do to bits.
+struct Bits {
+  Numerics numerics = Numerics::kFast;
+  std::vector<int> within = {};  // axes that cut finer than micro-batches
+};
+
+// Where bits must not depend on cuts, now and then one axis of ranks cuts finer than micro-batches.
+Bits random_bits(Numerics numerics, const Mesh& mesh, Draw& draw) {
+  Bits out{.numerics = numerics};
+  const int axes = without_micro_batches(mesh).axes();
+  if (numerics == Numerics::kFast || micro_batches(mesh) == 1 || axes == 0 || !draw.chance(50)) return out;
+  out.within.push_back(static_cast<int>(draw.below(axes)));
+  return out;
+}
+
 // An op that is to be cut.
 struct Op {
   const Graph& graph;
   const Node& node;
   const Mesh& mesh;
-  Numerics numerics;
+  const Bits& bits;
   ShardingRule rule = *rule_of(graph, node);
 
   bool takes(const FactorCuts& cuts) const {
     return why_illegal(rule, cuts, mesh).empty() &&
-           (numerics == Numerics::kFast || why_not_invariant(graph, node, cuts, mesh).empty());
+           (bits.numerics == Numerics::kFast || why_not_invariant(graph, node, cuts, mesh, bits.within).empty());
   }
 };
 
@@ -116,7 +131,7 @@ FactorCuts random_cuts(const Op& op, const std::vector<Layout>& have, Draw& draw
 }
 
 // Every input, node and output on its own.
-Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
+Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw, const Bits& bits) {
   Strategy out;
   out.mesh = mesh;
   std::vector<Layout> layouts(graph.values().size());
@@ -126,7 +141,7 @@ Strategy anything_legal(const Graph& graph, const Mesh& mesh, Draw& draw, Numeri
     layouts[static_cast<size_t>(input.value)] = out.inputs.back();
   }
   for (const Node& node : graph.nodes()) {
-    const Op op{graph, node, mesh, numerics};
+    const Op op{graph, node, mesh, bits};
     std::vector<Layout> have;
     for (const ValueId id : node.inputs) have.push_back(layouts[static_cast<size_t>(id)]);
     out.nodes.push_back(draw.chance(85) ? random_cuts(op, have, draw) : uncut(op.rule));
@@ -151,9 +166,9 @@ OptimizerParallel random_optimizer_parallel(const Mesh& mesh, Draw& draw) {
   return out;
 }
 
-Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
+Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, const Bits& bits) {
   Asks asks;
-  asks.sums_flow = numerics == Numerics::kFast;
+  asks.sums_flow = bits.numerics == Numerics::kFast;
   for (const Input& input : graph.inputs()) {
     const Layout layout =
         as_input(random_layout(graph.type(input.value).shape, mesh, draw, parts_of(input)), mesh, input.role);
@@ -164,7 +179,7 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, Nume
     const Node& node = graph.nodes()[i];
     if (!draw.chance(20)) continue;
     const std::vector<Layout> unknown(node.inputs.size());
-    asks.nodes[static_cast<NodeId>(i)] = random_cuts({graph, node, mesh, numerics}, unknown, draw);
+    asks.nodes[static_cast<NodeId>(i)] = random_cuts({graph, node, mesh, bits}, unknown, draw);
   }
   for (size_t id = 0; id < graph.values().size(); ++id) {
     if (!draw.chance(10)) continue;
@@ -194,7 +209,7 @@ std::string random_dataset(const Graph& graph, const Mesh& mesh, Draw& draw) {
 }
 
 // Layouts of the operands of some ops, the first of their name in their part of the graph.
-std::vector<OpRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw, Numerics numerics) {
+std::vector<OpRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& draw, const Bits& bits) {
   std::vector<OpRule> out;
   for (const Node& node : graph.nodes()) {
     const std::string_view scope = graph.scope_of(node);
@@ -204,7 +219,7 @@ std::vector<OpRule> random_rules(const Graph& graph, const Mesh& mesh, Draw& dra
     const auto first = std::find_if(graph.nodes().begin(), graph.nodes().end(), [&](const Node& other) {
       return graph.scope_of(other) == scope && other.op == node.op && other.phase == Phase::kForward;
     });
-    const Op op{graph, *first, mesh, numerics};
+    const Op op{graph, *first, mesh, bits};
     const std::vector<Layout> unknown(first->inputs.size());
     std::string cuts;
     for (const Layout& layout : operand_layouts(op.rule, random_cuts(op, unknown, draw))) {
@@ -222,7 +237,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
   Parallel parallel{.mesh = to_string(mesh),
                     .accumulation = micro_batches(all),
                     .dataset = random_dataset(graph, mesh, draw),
-                    .ops = random_rules(graph, mesh, draw, numerics),
+                    .ops = random_rules(graph, mesh, draw, {.numerics = numerics}),
                     .optimizer = random_optimizer_parallel(mesh, draw)};
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter || !draw.chance(40)) continue;
@@ -257,9 +272,9 @@ Strategy random_strategy(const Graph& graph, Draw& draw, Numerics numerics) {
     case 0:
       return from_configuration(graph, mesh, draw, numerics);
     case 1:
-      return from_random_asks(graph, mesh, draw, numerics);
+      return from_random_asks(graph, mesh, draw, random_bits(numerics, mesh, draw));
     default:
-      return anything_legal(graph, mesh, draw, numerics);
+      return anything_legal(graph, mesh, draw, random_bits(numerics, mesh, draw));
   }
 }
 
@@ -277,7 +292,7 @@ Strategy random_strategy_of_text(const Graph& graph, Draw& draw, const PipelineP
                     .dataset = dataset,
                     .optimizer = random_optimizer_parallel(mesh, draw),
                     .pipeline = pipeline};
-  if (draw.chance(50)) parallel.ops = random_rules(graph, mesh, draw, Numerics::kFast);
+  if (draw.chance(50)) parallel.ops = random_rules(graph, mesh, draw, {});
   return semi_auto(graph, mesh.devices(), parallel, {.stages = stages});
 }
 

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 constexpr float kRate = 0.1F;
 
-Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32, Numerics numerics = Numerics::kFast) {
+Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32) {
   nn::GptConfig config = given;
   config.vocabulary = 20;
   config.context = 8;
@@ -28,7 +28,7 @@ Graph text_step(const nn::GptConfig& given = {}, DType compute = DType::kF32, Nu
   config.heads = 4;
   nn::Gpt gpt(config);
   return training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), gpt_batch(), Sgd{.momentum = 0.9},
-                       {.name = "gpt", .seed = 3, .clip_norm = 0.5, .compute = compute, .numerics = numerics});
+                       {.name = "gpt", .seed = 3, .clip_norm = 0.5, .compute = compute});
 }
 
 Parallel pipeline(int64_t crews, int64_t micro_batches, const std::string& schedule = "1f1b", int64_t tp = 1,
@@ -146,15 +146,14 @@ Parallel by_experts(const SharedExperts& c, int64_t groups) {
   return parallel_of(config, c.ranks);
 }
 
-Graph step_of_experts(int64_t groups, Numerics numerics = Numerics::kFast) {
+Graph step_of_experts(int64_t groups) {
   return text_step({.layers = 4,
                     .dropout = 0.1,
                     .experts = 4,
                     .top_k = 2,
                     .capacity_factor = 0.75,
                     .aux_loss_factor = 0,
-                    .expert_groups = groups},
-                   DType::kF32, numerics);
+                    .expert_groups = groups});
 }
 
 class PipelineOfSharedExperts : public testing::TestWithParam<SharedExperts> {};
@@ -188,21 +187,19 @@ TEST(PipelineOfSharedExperts, keeps_as_many_micro_batches_as_the_schedule_says) 
   EXPECT_GT(10 * bytes({"", 2, 1, 2}), 13 * bytes({"", 2, 1, 6}));
 }
 
-// Sums in the order of one rank, of all samples of a rank before those of the next, leave an expert's tokens to several
-// micro-batches; groups of tokens go over several chunks of positions.
+// Groups of tokens that go over several micro-batches, or several chunks of positions.
 TEST(PipelineOfSharedExperts, is_refused_where_an_exchange_needs_more_than_a_micro_batch) {
-  const auto refused = [](const SharedExperts& c, int64_t groups, Numerics numerics) -> std::string {
+  const auto refused = [](const SharedExperts& c, int64_t groups) -> std::string {
     try {
-      compile(step_of_experts(groups, numerics), {.ranks = 4, .parallel = by_experts(c, groups), .numerics = numerics});
+      compile(step_of_experts(groups), {.ranks = 4, .parallel = by_experts(c, groups)});
     } catch (const Error& e) {
       return e.text();
     }
     return "";
   };
   const auto by_gpipe = AllOf(HasSubstr("works on all micro-batches at once"), HasSubstr("use the schedule gpipe"));
-  EXPECT_THAT(refused({}, 8, Numerics::kInvariant), by_gpipe);
-  EXPECT_THAT(refused({}, 2, Numerics::kFast), by_gpipe);
-  EXPECT_THAT(refused({"", 4, 2, 4, "seq-1f1b"}, 8, Numerics::kFast), HasSubstr("take another schedule than seq-1f1b"));
+  EXPECT_THAT(refused({}, 2), by_gpipe);
+  EXPECT_THAT(refused({"", 4, 2, 4, "seq-1f1b"}, 8), HasSubstr("take another schedule than seq-1f1b"));
 }
 
 TEST(PipelineInBf16, stays_as_near_as_its_rounding) {

@@ -29,12 +29,10 @@ class MicroBatchMoves {
         if (std::find(sums.begin(), sums.end(), p.axis) != sums.end()) end.add_partial(p.axis, p.reduction);
       }
     } else {
+      if (!sums.empty()) move_over_ranks(with_early_sums());
       reduce(sums);
     }
-    for (ReshardStep& step : detail::plan_over_ranks(now_, end, whole_, mesh_, costs_)) {
-      now_ = step.after;
-      steps_.push_back(std::move(step));
-    }
+    move_over_ranks(end);
     if (late) reduce(sums);
     for (size_t dim = 0; dim < to_.dims.size(); ++dim) put_in(static_cast<int>(dim));
     return std::move(steps_);
@@ -89,6 +87,22 @@ class MicroBatchMoves {
   // Whether sums over ranks leave each rank less than it has.
   bool scatters(const Layout& end) const {
     return local_shape(whole_.shape, end, mesh_).elements() < local_shape(whole_.shape, now_, mesh_).elements();
+  }
+
+  Layout with_early_sums() const {
+    const std::vector<int>& early = costs_.sum_before_micro_batches;
+    Layout out = now_;
+    std::erase_if(out.partial, [&](const PartialAxis& p) {
+      return std::ranges::count(early, p.axis) > 0 && !to_.is_partial_over(p.axis);
+    });
+    return out;
+  }
+
+  void move_over_ranks(const Layout& end) {
+    for (ReshardStep& step : detail::plan_over_ranks(now_, end, whole_, mesh_, costs_)) {
+      now_ = step.after;
+      steps_.push_back(std::move(step));
+    }
   }
 
   void reduce(const std::vector<int>& axes) {

@@ -51,6 +51,8 @@ struct ReshardCosts {
   // Where a sum over ranks leaves each rank a part of it: each micro-batch's is taken over the ranks, and what a rank
   // has left of them is added. It sends more, and a rank keeps no more than its part. False: they are added first.
   bool sum_micro_batches_late = false;
+  // Axes of ranks over which sums are taken before those over micro-batches, wherever they lead: each micro-batch's is.
+  std::vector<int> sum_before_micro_batches = {};
 
   const LinkCost& of(int axis) const { return axes.empty() ? link : axes.at(static_cast<size_t>(axis)); }
 };

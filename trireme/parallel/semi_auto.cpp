@@ -57,7 +57,7 @@ class SemiAuto {
     }
     for (const OpRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
-    if (asks_.sums_flow) find_axes_within();
+    if (asks_.sums_flow || !options_.decide) find_axes_within();  // a search for bits takes no such order
     BatchInParts(graph_, parallel_, all_).ask(asks_);
     Strategy plain = options_.decide ? options_.decide(graph_, all_, asks_) : propagate(graph_, all_, asks_);
     tell_who_asked(plain);
@@ -267,8 +267,7 @@ class SemiAuto {
     }
   }
 
-  // Ranks that share a batch and, in some op, a weight: they exchange samples there. In invariant mode their sums must
-  // be taken after those over micro-batches.
+  // Ranks that share a batch and, in some op, a weight: they exchange samples there.
   void find_axes_within() {
     std::vector<int> of_batch;
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {

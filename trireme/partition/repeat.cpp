@@ -30,14 +30,18 @@ struct Part {
 class MovingAttrs {
  public:
   // Notes what the attributes of a node say, and those of the same node a time later. False where they are not the
-  // same but for numbers that move alike.
-  bool note(const Node& node, const Node& next) {
+  // same but for numbers that move alike. `next_is_after`: the place. What answers a message there may be another one,
+  // or the step's end: there are fewer messages behind it.
+  bool note(const Node& node, const Node& next, bool next_is_after) {
     if (node.attrs == next.attrs) return true;
     if (node.op == &structural().slice) return note_slice(node, next);
     if (node.op == &structural().send) {
       const auto &a = node.attrs.as<SendAttrs>(), &b = next.attrs.as<SendAttrs>();
-      return a.to == b.to && note_tag(a.tag, b.tag) &&
-             (a.answer == b.answer || (waits(a) && note_tag(a.answer, b.answer)));
+      if (a.to != b.to || !note_tag(a.tag, b.tag)) return false;
+      if (a.answer == b.answer) return true;
+      if (!waits(a)) return false;
+      if (next_is_after) most_tag_ = std::max(most_tag_, a.answer);
+      return next_is_after || note_tag(a.answer, b.answer);
     }
     if (node.op == &structural().recv) {
       const auto &a = node.attrs.as<RecvAttrs>(), &b = next.attrs.as<RecvAttrs>();
@@ -147,7 +151,8 @@ class FoundPart {
       const Node& n = node(id);
       first_values_.push_back(value);
       value += static_cast<ValueId>(n.outputs.size());
-      const bool is_of_unit = micro_batch_of(n) == of_unit && n.stage == repeat_.at.stage && n.phase == phase;
+      const bool is_of_stage = repeat_.at.stage < 0 || n.stage == repeat_.at.stage;
+      const bool is_of_unit = is_of_stage && micro_batch_of(n) == of_unit && n.phase == phase;
       if (first < 0 && is_of_unit && n.op != &structural().recv) first = id;
     }
     first_values_.push_back(value);
@@ -207,10 +212,11 @@ class FoundPart {
 
   // From `begin` on, and a time later.
   bool is_same_time(NodeId begin) {
+    const bool is_last = begin == part_.begin;
     if (first_value(begin + part_.length) - first_value(begin) != part_.values) return false;
     for (NodeId id = begin; id < begin + part_.length; ++id) {
       const NodeId next = id + part_.length;
-      if (!is_same_kind(id, next) || !attrs_.note(node(id), node(next)) || !makes_same(id, next)) return false;
+      if (!is_same_kind(id, next) || !attrs_.note(node(id), node(next), is_last) || !makes_same(id, next)) return false;
       for (size_t i = 0; i < node(id).inputs.size(); ++i) {
         if (!is_later(node(id).inputs[i], node(next).inputs[i])) return false;
       }

@@ -17,7 +17,7 @@ namespace trireme {
 struct Repeat {
   int micro_batches = 1;  // of the timetable, that are done in the part that is repeated
   int times = 0;          // that it is repeated more
-  Unit at;                // about where: before the nodes of this unit; stage -1: of a program without stages
+  Unit at;                // about where: before the nodes of this unit; stage -1: of any stage
 };
 
 // The program of a crew, whose micro-batches are the first of more, with the others; `of_each` micro-batches of the

@@ -148,8 +148,10 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   } else if (options.stored == nullptr) {  // else beside a step, whose check it was
     check_written_stages(out.graph, out.strategy.stages, parallel);
   }
-  out.partitioned =
-      narrow_gathers(partition(out.graph, out.strategy, partition_options(options, out.graph, out.strategy.mesh)));
+  PartitionOptions how = partition_options(options, out.graph, out.strategy.mesh);
+  if (options.numerics == Numerics::kInvariant)
+    how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
+  out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
   return out;
 }
 
@@ -296,7 +298,7 @@ void check_asked(const Compiled& compiled, const CompileOptions& options) {
             "numerics = 'invariant' sums in an order of its own, loss_pieces = {} in pieces; leave one out",
             options.passes.loss_pieces);
     require_invariant(compiled.graph, compiled.strategy);
-    require_invariant(compiled.partitioned);
+    require_invariant(compiled.partitioned, axes_within_micro_batches(compiled.strategy));
   }
   if (!compiled.graph.updates().empty()) {
     check_keep_rules(compiled.partitioned.graph, options.passes.recompute.rules);
