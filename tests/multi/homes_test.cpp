@@ -360,7 +360,8 @@ TEST(HomesOfModules, of_which_none_has_parameters_are_refused) {
     compile(graph, {});
     ADD_FAILURE() << "compiled";
   } catch (const Error& e) {
-    EXPECT_EQ(e.text(), "the model's code asks for the home 'doubled = disk', and there are no parameters in 'doubled'");
+    EXPECT_EQ(e.text(),
+              "the model's code asks for the home 'doubled = disk', and there are no parameters in 'doubled'");
   }
 }
 

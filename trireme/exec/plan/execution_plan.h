@@ -45,7 +45,8 @@ inline bool communicates(Lane lane) {
 }
 // `on_host`: of an op that is to run there; views take no time anywhere.
 Lane lane_of(const OpDef& op, const Attrs& attrs, bool on_host = false);
-// Whether it is a move that makes another element type of its value on the way, by the types of what it reads and makes.
+// Whether it is a move that makes another element type of its value on the way, by the types of what it reads and
+// makes.
 inline bool casts_on_its_way(const OpDef& op, std::span<const TensorType> in, std::span<const TensorType> out) {
   return is_move(op) && in[0].dtype != out[0].dtype;
 }

@@ -43,43 +43,43 @@ int64_t least_bottleneck(const std::vector<PassRun>& chain, int64_t stages) {
 }
 
 // `before`: what the parts before each take.
-int64_t slowest_of_even(const std::vector<int64_t>& before, const PipelineShape& shape, bool first, bool last) {
+int64_t slowest_of_even(const std::vector<int64_t>& before, int64_t crews, int64_t stages, bool first, bool last) {
   const auto parts = static_cast<int64_t>(before.size()) - 1;
-  const int64_t counted = parts - 2 + (first ? 1 : 0) + (last ? 1 : 0), stages = shape.stages();
+  const int64_t counted = parts - 2 + (first ? 1 : 0) + (last ? 1 : 0);
   if (counted < stages) return kNoCut;
   const auto begin_of = [&](int64_t stage) {
     if (stage == 0 || stage == stages) return stage == 0 ? size_t{0} : static_cast<size_t>(parts);
     return static_cast<size_t>(stage * counted / stages + (first ? 0 : 1));
   };
   int64_t slowest = 0;
-  for (int64_t crew = 0; crew < shape.crews(); ++crew) {
+  for (int64_t crew = 0; crew < crews; ++crew) {
     int64_t pass = 0;
-    for (int64_t stage = crew; stage < stages; stage += shape.crews())
+    for (int64_t stage = crew; stage < stages; stage += crews)
       pass += before[begin_of(stage + 1)] - before[begin_of(stage)];
     slowest = std::max(slowest, pass);
   }
   return slowest;
 }
 
-int64_t least_of_even(const std::vector<PassRun>& chain, const PipelineShape& shape) {
+int64_t least_of_even(const std::vector<PassRun>& chain, int64_t crews, int64_t stages) {
   std::vector<int64_t> before{0};
   for (const PassRun& run : chain) {
     for (int64_t i = 0; i < run.count; ++i) before.push_back(before.back() + run.pass);
   }
   int64_t least = kNoCut;
   for (const bool first : {true, false}) {
-    for (const bool last : {true, false}) least = std::min(least, slowest_of_even(before, shape, first, last));
+    for (const bool last : {true, false}) least = std::min(least, slowest_of_even(before, crews, stages, first, last));
   }
   return least == kNoCut ? 0 : least;
 }
 
 }  // namespace
 
-int64_t least_slowest(const std::vector<PassRun>& chain, const PipelineShape& shape) {
+int64_t least_slowest(const std::vector<PassRun>& chain, int64_t crews, int64_t chunks) {
   int64_t parts = 0;
   for (const PassRun& run : chain) parts += run.count;
-  if (parts < shape.stages()) return 0;
-  return shape.chunks > 1 ? least_of_even(chain, shape) : least_bottleneck(chain, shape.crews());
+  if (parts < crews * chunks) return 0;
+  return chunks > 1 ? least_of_even(chain, crews, crews * chunks) : least_bottleneck(chain, crews);
 }
 
 }  // namespace trireme

@@ -2,15 +2,20 @@
 // memory there is.
 #pragma once
 
+#include <cstdint>
 #include <vector>
-
-#include "trireme/planner/outer/stage_problem.h"
 
 namespace trireme {
 
+// Parts that are alike and follow each other: what each takes of a micro-batch.
+struct PassRun {
+  int64_t pass = 0, count = 0;
+};
+
 // No crew of any cut that is looked at (planner/outer/stage_problem.h) is the slowest with less: of one stage a crew
 // the least bottleneck, by halving what stages may take and filling one after the other; of several that of the even
-// cuts. `chain`: the parts of the model, in their order. 0 where there are fewer parts than stages.
-int64_t least_slowest(const std::vector<PassRun>& chain, const PipelineShape& shape);
+// cuts. `chain`: the parts of the model, in their order; `chunks`: a crew's stages. 0 where there are fewer parts than
+// stages.
+int64_t least_slowest(const std::vector<PassRun>& chain, int64_t crews, int64_t chunks);
 
 }  // namespace trireme

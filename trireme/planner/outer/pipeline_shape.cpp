@@ -15,8 +15,8 @@ namespace {
 // Where they are equal, which pass a crew waits for is a matter of taste.
 const UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96};
 
-// What a step takes beside the passes of all micro-batches, by each of these costs: time_of (timetable_time.h) for all
-// at once, of a timetable that was checked.
+// What a step takes beside the passes of all micro-batches, by each of these costs: time_of
+// (parallel/timetable/timetable_time.h) for all at once, of a timetable that was checked.
 template <size_t n>
 std::array<int64_t, n> idle_by(const Timetable& timetable, const std::array<UnitCosts, n>& costs) {
   using Times = std::array<double, n>;

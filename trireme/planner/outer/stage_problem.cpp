@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "trireme/base/error.h"
-#include "trireme/planner/outer/least_slowest.h"
 
 namespace trireme {
 namespace {
@@ -37,7 +36,8 @@ int64_t crossings_of(const PipelineShape& shape, int64_t micro_batches, int64_t 
 
 // Of the slowest crew: its share of all parts, the longest part, or what the best cut leaves it.
 int64_t least_pass_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
-  return std::max({totals.longest_pass, divided_up(totals.pass(), shape.crews()), least_slowest(totals.chain, shape)});
+  return std::max({totals.longest_pass, divided_up(totals.pass(), shape.crews()),
+                   least_slowest(totals.chain, shape.crews(), shape.chunks)});
 }
 int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
   return std::max(totals.longest_once, divided_up(totals.once, shape.crews()));

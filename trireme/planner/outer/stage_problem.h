@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/planner/outer/least_slowest.h"
+
 namespace trireme {
 
 // What a part takes of a rank: times in picoseconds, of one micro-batch unless said.
@@ -32,11 +34,6 @@ struct PartPrice {
   int64_t moves() const { return std::max(coming, going); }  // as if no computing hid them
   int64_t once() const { return update + sync + moves(); }
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
-};
-
-// Parts that are alike and follow each other: what each takes of a micro-batch.
-struct PassRun {
-  int64_t pass = 0, count = 0;
 };
 
 // What all parts take together, and the longest of them.

@@ -324,10 +324,6 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
   return out;
 }
 
-}  // namespace
-
-namespace {
-
 // A graph that was cut.
 Compiled begun(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = options.passes.verify ? verify(graph) : std::vector<std::string>();
