@@ -50,26 +50,22 @@ bool adds_up(const Graph& graph, const Node& node) {
   return has_first && has_last;
 }
 
-// Gradients of parameters that a micro-batch's are added to: they have the parameters' shapes, whatever rows it has.
+// Gradients of parameters that a micro-batch's are added to: they are as large whatever rows it has, where what an op
+// takes of all micro-batches at once to make a gradient of them is not.
 class AddedGradients {
  public:
   explicit AddedGradients(const Graph& graph) : graph_(graph) {
-    for (const Input& input : graph.inputs()) {
-      if (input.role == Role::kParameter) shapes_.push_back(graph.type(input.value).shape);
-    }
+    for (const Update& update : graph.updates()) find_sums(update.gradient);
   }
-  // Whether the node, a sum over micro-batches, adds to nothing else.
-  bool are_all_of(const Node& node) const {
-    const std::vector<ValueId> terms = first_terms(node);
-    return std::ranges::all_of(terms, [&](ValueId id) { return is_of_parameter(id); });
-  }
+  // Whether the node, a sum over micro-batches, is one of them.
+  bool has(NodeId node) const { return sums_.count(node) > 0; }
   // What they lie in before the last micro-batch's are added.
   int64_t bytes() const {
     std::set<ValueId> all;
-    for (const Node& node : graph_.nodes()) {
-      if (!adds_up(graph_, node)) continue;
-      for (const ValueId id : first_terms(node)) {
-        if (is_of_parameter(id)) all.insert(id);
+    for (const NodeId sum : sums_) {
+      for (const ValueId id : graph_.node(sum).inputs) {
+        const NodeId producer = graph_.value(id).producer;
+        if (producer >= 0 && graph_.node(producer).micro_batch == 0) all.insert(id);
       }
     }
     int64_t out = 0;
@@ -78,18 +74,20 @@ class AddedGradients {
   }
 
  private:
-  bool is_of_parameter(ValueId id) const { return std::ranges::find(shapes_, graph_.type(id).shape) != shapes_.end(); }
-  std::vector<ValueId> first_terms(const Node& node) const {
-    std::vector<ValueId> out;
-    for (const ValueId id : node.inputs) {
-      const NodeId producer = graph_.value(id).producer;
-      if (producer >= 0 && graph_.node(producer).micro_batch == 0) out.push_back(id);
+  // Back to sums over micro-batches from what the update makes of them, and what ranks exchange of them.
+  void find_sums(ValueId value) {
+    const NodeId id = graph_.value(value).producer;
+    if (id < 0 || !looked_at_.insert(id).second) return;
+    const Node& node = graph_.node(id);
+    if (adds_up(graph_, node)) {
+      sums_.insert(id);
+    } else if (node.micro_batch < 0 && (node.phase == Phase::kUpdate || def_of(node).collective)) {
+      for (const ValueId input : node.inputs) find_sums(input);
     }
-    return out;
   }
 
   const Graph& graph_;
-  std::vector<Shape> shapes_;
+  std::set<NodeId> looked_at_, sums_;
 };
 
 // Bytes that weight gradients read and something before them makes: what is left of a micro-batch for which only these
@@ -219,7 +217,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
     const PartField field = field_of(node, input_grads[i] != 0);
     out.all.*field += prices[i];
     if (is_each(node)) out.last.*field += prices[i];
-    if (!is_joined && field == &PartPrice::weight_grad && adds_up(graph, node) && added.are_all_of(node))
+    if (!is_joined && field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i)))
       out.last.adding += prices[i];
   }
   out.last.kept = crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined) : 0;
