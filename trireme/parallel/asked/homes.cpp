@@ -32,6 +32,10 @@ std::vector<std::string> names_held(const Graph& graph, Held what) {
   return out;
 }
 
+bool matches_any(const HomeRule& rule, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [&](const std::string& name) { return rule.parameters.matches(name); });
+}
+
 }  // namespace
 
 HomeRule parse_home_rule(const std::string& text) {
@@ -75,10 +79,10 @@ void check_homes(const Graph& graph, std::span<const HomeRule> rules) {
   for (const HomeRule& rule : rules) {
     if (graph.updates().empty() && rule.of != Held::kParameter) continue;  // it trains nothing
     const std::vector<std::string> names = names_held(graph, rule.of);
-    const bool any = std::ranges::any_of(names, [&](const std::string& name) { return rule.parameters.matches(name); });
     static constexpr std::array<std::string_view, 3> kOf{"", " that the optimizer has state of",
                                                          " that has a gradient"};
-    require(any, "parallel.home '{}' matches no parameter{}.{}", to_string(rule), kOf[static_cast<size_t>(rule.of)],
+    require(matches_any(rule, names), "parallel.home '{}' matches no parameter{}.{}", to_string(rule),
+            kOf[static_cast<size_t>(rule.of)],
             names.empty() ? " There is none" : suggestion(rule.parameters.text(), names));
   }
 }
@@ -87,9 +91,8 @@ void check_requested_homes(const Graph& graph) {
   if (graph.updates().empty()) return;
   const std::vector<std::string> names = names_held(graph, Held::kParameter);
   for (const HomeRule& rule : requested_homes(graph)) {
-    const bool any = std::ranges::any_of(names, [&](const std::string& name) { return rule.parameters.matches(name); });
-    require(any, "the model's code asks for the home '{}', and there are no parameters in '{}'", to_string(rule),
-            rule.parameters.text());
+    require(matches_any(rule, names), "the model's code asks for the home '{}', and there are no parameters in '{}'",
+            to_string(rule), rule.parameters.text());
   }
 }
 
