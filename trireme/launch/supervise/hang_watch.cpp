@@ -60,8 +60,11 @@ void HangWatch::update(Seen& seen, const Worker& worker, double now) const {
   const double ran_s = process.cpu_s - seen.cpu_s;
   const bool waits_for_disk = worker.page && worker.page->page().on_disk.load() > 0;
   const bool sleeps = process.state == 'S' && !waits_for_disk && !is_held_by_its_reader(worker.pid);
+  // What others made it wait for is not its own: it has not hung since then once it goes on.
+  double waits_since_s = 0;
+  const bool may_sleep = sleeps && !waits(worker, waits_since_s);
   const bool idle =
-      process.known && (sleeps || process.state == 'T') && ran_s <= kIdle * (now - seen.since_s) + kTick_s;
+      process.known && (may_sleep || process.state == 'T') && ran_s <= kIdle * (now - seen.since_s) + kTick_s;
   seen.state = process.state;
   if (!idle) {
     seen.cpu_s = process.cpu_s;
@@ -91,15 +94,16 @@ std::string HangWatch::tell(const std::vector<Worker>& workers, const Worker& cu
   return out;
 }
 
-int HangWatch::look(const std::vector<Worker>& workers, std::string& story) {
-  const double now = now_s();
-  if (limit_s_ <= 0 || now < next_look_s_) return -1;
-  next_look_s_ = now + kLookEvery_s;
+int HangWatch::look(const std::vector<Worker>& workers, double now, std::string& story) {
+  if (limit_s_ <= 0 || now < last_look_s_ + kLookEvery_s) return -1;
+  // A machine that gave this process no processor gave the ranks none either: that time does not count.
+  const double missed_s = last_look_s_ > 0 ? std::max(0.0, now - last_look_s_ - 3 * kLookEvery_s) : 0;
+  last_look_s_ = now;
   double step_s = 0;
   for (const Worker& worker : workers) {
     if (!worker.running) continue;
     Seen& seen = seen_[worker.pid];
-    if (seen.since_s == 0) seen.since_s = now;
+    seen.since_s = seen.since_s == 0 ? now : seen.since_s + missed_s;
     update(seen, worker, now);
     step_s = std::max(step_s, seen.step_s);
   }

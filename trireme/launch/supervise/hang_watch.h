@@ -21,14 +21,14 @@ class HangWatch {
   HangWatch();
   explicit HangWatch(double limit_s) : limit_s_(limit_s) {}
 
-  // To be called often. The place in `workers` of one that hangs, with `story` saying so and what
-  // every rank waits for; or -1.
-  int look(const std::vector<Worker>& workers, std::string& story);
+  // To be called often, with the time as now_s(). The place in `workers` of one that hangs, with `story` saying so and
+  // what every rank waits for; or -1.
+  int look(const std::vector<Worker>& workers, double now, std::string& story);
 
  private:
   struct Seen {
     double cpu_s = 0;
-    double since_s = 0;  // it has not run
+    double since_s = 0;  // it has neither run nor waited for others
     char state = '?';
     int64_t steps = 0;
     double stepped_s = 0;
@@ -38,7 +38,7 @@ class HangWatch {
   std::string tell(const std::vector<Worker>& workers, const Worker& culprit, const Seen& seen, double now) const;
 
   double limit_s_;
-  double next_look_s_ = 0;
+  double last_look_s_ = 0;
   std::map<int, Seen> seen_;  // by process
 };
 

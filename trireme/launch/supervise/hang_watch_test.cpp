@@ -2,21 +2,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/disk_wait.h"
 #include "trireme/base/file.h"
+#include "trireme/launch/rank/process_state.h"
 #include "trireme/launch/rank/rank_info.h"
 #include "trireme/launch/rank/rank_page.h"
 #include "trireme/launch/supervise/supervise.h"
+#include "trireme/launch/supervise/worker.h"
 
 namespace trireme::launch::hang_watch_test {
 namespace {
@@ -100,6 +105,68 @@ TEST(Hang, ARankThatSleepsAloneIsLeftAlone) {
   const LaunchResult result = result_of("AllSleep");
 
   EXPECT_EQ(result.exit_code, 0) << result.report;
+}
+
+// Processes that sleep, seen at times of the test's own.
+class SleepingRanks {
+ public:
+  explicit SleepingRanks(int count) {
+    for (int rank = 0; rank < count; ++rank) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        for (;;) pause();
+      }
+      workers_.push_back({.rank = rank, .pid = pid, .page = std::make_shared<SharedPage>()});
+      for (int looks = 0; looks < 10'000 && state_of(pid).state != 'S'; ++looks) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
+  ~SleepingRanks() {
+    for (const Worker& worker : workers_) {
+      kill(worker.pid, SIGKILL);
+      waitpid(worker.pid, nullptr, 0);
+    }
+  }
+  SleepingRanks(const SleepingRanks&) = delete;
+  SleepingRanks& operator=(const SleepingRanks&) = delete;
+
+  // 0: it does not wait for others.
+  void waits_since(int rank, double since_s) { page(rank).waiting_since.store(since_s); }
+  int culprit_at(double now) { return watch_.look(workers_, now, story_); }
+  // The first that is found between two times, or -1.
+  int culprit_from(double from, double to) {
+    for (int look = 0; from + 0.25 * look < to; ++look) {
+      if (const int at = culprit_at(from + 0.25 * look); at >= 0) return at;
+    }
+    return -1;
+  }
+
+ private:
+  RankPage& page(int rank) { return workers_[static_cast<size_t>(rank)].page->page(); }
+
+  std::vector<Worker> workers_;
+  HangWatch watch_{2};
+  std::string story_;
+};
+
+// Of two that waited for a third, one goes on a moment before the other.
+TEST(Hang, ARankThatHasJustWaitedForOthersHasNotHungSince) {
+  SleepingRanks ranks(2);
+  ranks.waits_since(0, 100);
+  ranks.waits_since(1, 100);
+  EXPECT_EQ(ranks.culprit_from(100, 110), -1);
+  ranks.waits_since(1, 0);
+  EXPECT_EQ(ranks.culprit_from(110, 111.5), -1);
+  EXPECT_EQ(ranks.culprit_from(111.5, 113), 1);
+}
+
+TEST(Hang, TimeInWhichTheLauncherDidNotRunEitherDoesNotCount) {
+  SleepingRanks ranks(2);
+  ranks.waits_since(0, 100);
+  EXPECT_EQ(ranks.culprit_from(100, 101), -1);
+  EXPECT_EQ(ranks.culprit_at(120), -1);
+  EXPECT_EQ(ranks.culprit_from(120.25, 122.5), 1);
 }
 
 TEST(Hang, AProcessUsesItsProcessorOrNot) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/log.h"
 #include "trireme/launch/rank/stacks.h"
 
@@ -142,7 +143,7 @@ void Team::end() {
 void Team::end_who_hangs() {
   if (ending_) return;
   std::string story;
-  const int at = hangs_.look(workers_, story);
+  const int at = hangs_.look(workers_, now_s(), story);
   if (at < 0) return;
   Worker& worker = workers_[static_cast<size_t>(at)];
   worker.hang = story + stacks_of(worker.pid, worker.page->page());
