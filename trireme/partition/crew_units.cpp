@@ -113,11 +113,16 @@ int CrewUnits::place_of(NodeId id) const {
 void CrewUnits::find_units() {
   for (NodeId id = 0; id < nodes(); ++id) {
     units_.push_back(place_of(id));
-    const bool follows = std::ranges::any_of(node(id).inputs, [&](ValueId in) {
+    bool follows_unit = units_.back() >= 0;
+    bool follows_whole = false;
+    for (const ValueId in : node(id).inputs) {
       const NodeId producer = graph_.value(in).producer;
-      return producer >= 0 && follows_unit(producer);
-    });
-    follows_unit_.push_back(units_.back() >= 0 || follows ? 1 : 0);
+      if (producer < 0) continue;
+      follows_unit |= this->follows_unit(producer);
+      follows_whole |= this->follows_whole(producer) || (this->follows_unit(producer) && unit_of(producer) < 0);
+    }
+    follows_unit_.push_back(follows_unit ? 1 : 0);
+    follows_whole_.push_back(follows_whole ? 1 : 0);
   }
 }
 

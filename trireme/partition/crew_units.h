@@ -30,6 +30,9 @@ class CrewUnits {
   int unit_of(NodeId id) const { return units_[static_cast<size_t>(id)]; }
   // Whether the node is of a unit, or depends on one of any crew.
   bool follows_unit(NodeId id) const { return follows_unit_[static_cast<size_t>(id)] != 0; }
+  // Whether the node depends, by way of any crews, on one that follows a unit and is of none: on what works on all
+  // micro-batches at once.
+  bool follows_whole(NodeId id) const { return follows_whole_[static_cast<size_t>(id)] != 0; }
 
   // The micro-batches of the program that are one of the timetable, because they are interleaved.
   int copies() const { return copies_; }
@@ -60,6 +63,7 @@ class CrewUnits {
   std::vector<std::vector<NodeId>> nodes_;  // by crew
   std::vector<int> units_;
   std::vector<char> follows_unit_;
+  std::vector<char> follows_whole_;
   std::unordered_map<ValueId, std::set<int>> readers_;  // of values that cross
   std::vector<char> crosses_;                           // of values
 };

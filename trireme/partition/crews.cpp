@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
@@ -105,8 +106,27 @@ class Order {
     }
   }
 
+  // What other crews make after something of this crew's that works on all micro-batches is not asked for here: that
+  // comes first.
   void ask_for(size_t unit) {
-    for (const ValueId id : incoming_[unit]) receive(id);
+    for (const ValueId id : incoming_[unit]) {
+      const NodeId producer = graph_.value(id).producer;
+      if (producer < 0 || !stages_.follows_whole(producer)) receive(id);
+    }
+  }
+
+  // Adds what other crews wait for before they can send the value: of this crew's nodes, those of no unit that it
+  // depends on by way of other crews.
+  void add_what_leads_to(ValueId id, NodeId reader) {
+    const NodeId producer = graph_.value(id).producer;
+    if (producer < 0 || !stages_.follows_whole(producer) || !led_to_.insert(producer).second) return;
+    for (const ValueId in : graph_.node(producer).inputs) {
+      if (is_ours(in)) {
+        need(in, reader);
+      } else {
+        add_what_leads_to(in, reader);
+      }
+    }
   }
 
   void receive(ValueId id) {
@@ -122,7 +142,10 @@ class Order {
 
   void need(ValueId id, NodeId reader) {
     const NodeId producer = graph_.value(id).producer;
-    if (is_elsewhere(id)) return receive(id);
+    if (is_elsewhere(id)) {
+      add_what_leads_to(id, reader);
+      return receive(id);
+    }
     if (producer < 0 || has_[static_cast<size_t>(id)] != 0) return;
     if (stages_.unit_of(producer) > at_) check_early(producer, reader);
     add(producer);
@@ -181,6 +204,7 @@ class Order {
   std::vector<NodeId> of_no_unit_;
   std::vector<NodeId> sent_first_;  // what depends on parameters alone, and is read by other crews
   std::set<NodeId> ready_;
+  std::unordered_set<NodeId> led_to_;  // nodes of other crews that have what they wait for
   std::vector<Step> steps_;
   int at_ = 0;  // the unit
 };

@@ -3,7 +3,9 @@
 // Before: a rank cuts its slice off a whole gradient as soon as ranks have summed it (ZeRO 1 beside clipping: the norm
 // reads the whole, the update a slice), so that it waits for the sum, which nothing hides then, and sums that would go
 // together go alone. After: it cuts it off when somebody else reads the whole, which lives as long either way, or when
-// the slice is read. Sums are fused after it, as their first readers bound what goes together.
+// the slice is read. Sums are fused after it, as their first readers bound what goes together. A value that another
+// stage of a pipeline sends is asked for a unit before it is read; without this a slice that is kept of it
+// (slice_kept.cpp) would wait for it there.
 #include <map>
 #include <optional>
 #include <vector>
@@ -21,23 +23,32 @@ bool cuts_off(const Node& node) {
          (does(node, ReshardStep::Kind::kSlice) || node.op == &structural().slice || node.op == &structural().pad);
 }
 
+bool is_exchanged(const Node& node) {
+  return is_communication(def_of(node)) || node.op == &structural().recv;
+}
+
 class LateSlices {
  public:
   explicit LateSlices(const Program& program)
       : program_(program), graph_(program.graph), whole_(graph_.values().size(), kNoValue) {
-    std::vector<char> is_read_otherwise(graph_.values().size());
-    for (const Node& node : graph_.nodes()) {
-      for (const ValueId operand : node.inputs) is_read_otherwise[at(operand)] |= cuts_off(node) ? 0 : 1;
+    const auto end = static_cast<NodeId>(graph_.nodes().size());
+    std::vector<NodeId> last_reader(graph_.values().size(), -1);  // that cuts nothing off
+    for (NodeId id = 0; id < end; ++id) {
+      const Node& node = graph_.node(id);
+      if (cuts_off(node)) continue;
+      for (const ValueId operand : node.inputs) {
+        if (is_soon(node, operand)) last_reader[at(operand)] = id;
+      }
     }
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+    for (NodeId id = 0; id < end; ++id) {
       const Node& node = graph_.node(id);
       if (!cuts_off(node)) continue;
       const ValueId from = node.inputs[0];
       const NodeId made_by = graph_.value(from).producer;
       if (made_by < 0) continue;
       ValueId whole = whole_[at(from)];
-      if (is_communication(def_of(graph_.node(made_by))) && is_read_otherwise[at(from)] != 0) whole = from;
-      if (whole == kNoValue || node.phase != graph_.node(made_by).phase) continue;
+      if (is_exchanged(graph_.node(made_by))) whole = from;
+      if (whole == kNoValue || last_reader[at(whole)] < id || node.phase != graph_.node(made_by).phase) continue;
       whole_[at(node.outputs[0])] = whole;
       any_ = true;
     }
@@ -50,7 +61,7 @@ class LateSlices {
     const auto end = static_cast<NodeId>(graph_.nodes().size());
     for (NodeId id = 0; id < end; ++id) {
       const Node& node = graph_.node(id);
-      if (id > 0 && node.phase != graph_.node(id - 1).phase) put_all();
+      if (node.phase == Phase::kUpdate) put_all();
       if (const ValueId whole = may_wait(node) ? whole_[at(node.outputs[0])] : kNoValue; whole != kNoValue) {
         waiting_[whole].push_back(id);
       } else {
@@ -68,6 +79,13 @@ class LateSlices {
  private:
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
   bool may_wait(const Node& node) const { return cuts_off(node) && whole_[at(node.outputs[0])] != kNoValue; }
+
+  // A slice may wait for this reader: of the phase that makes the value, or of the updates. What the backward pass
+  // reads of the forward pass would keep the whole until then.
+  bool is_soon(const Node& reader, ValueId operand) const {
+    const NodeId made_by = graph_.value(operand).producer;
+    return made_by >= 0 && (reader.phase == graph_.node(made_by).phase || reader.phase == Phase::kUpdate);
+  }
 
   // What waits for another reader of this value.
   void put(ValueId whole) {
