@@ -79,7 +79,9 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
 
 PartitionOptions partition_options(const CompileOptions& options, const Graph& graph, const Mesh& mesh) {
   const Communication& how = options.parallel.communication;
-  return {.costs = reshard_costs(how, mesh), .sum_types = sum_types(graph, how)};
+  return {.costs = reshard_costs(how, mesh),
+          .sum_types = sum_types(graph, how),
+          .summed_once = summed_once(graph, options.parallel.optimizer)};
 }
 
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
