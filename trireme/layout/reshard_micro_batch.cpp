@@ -89,7 +89,8 @@ class MicroBatchMoves {
     const std::vector<int>& early = costs_.sum_before_micro_batches;
     for (const PartialAxis& p : now_.partial) {
       if (end.uses(p.axis)) continue;
-      const bool waits = is_ours(p.axis) ? std::ranges::count(sums, p.axis) > 0 : std::ranges::count(early, p.axis) == 0;
+      const bool waits =
+          is_ours(p.axis) ? std::ranges::count(sums, p.axis) > 0 : std::ranges::count(early, p.axis) == 0;
       if (waits) end.add_partial(p.axis, p.reduction);
     }
     return end;

@@ -88,7 +88,8 @@ class Why {
     }
     std::string out;
     for (const Reading& reading : readings) {
-      const Reshard& reshard = planners_.of(id).plan(layouts_[static_cast<size_t>(id)], reading.layout, graph_.type(id));
+      const Reshard& reshard =
+          planners_.of(id).plan(layouts_[static_cast<size_t>(id)], reading.layout, graph_.type(id));
       out += fmt::format("  read as {} by {}{}: {}\n", to_string(reading.layout, strategy_.mesh), reading.who.front(),
                          reading.who.size() > 1 ? fmt::format(" and {} more", reading.who.size() - 1) : "",
                          reshard.steps.empty()
