@@ -200,8 +200,10 @@ std::string text_of_crews(const ExplainArgs& args, const JobConfig& config, cons
 std::string text_of_compiled(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly,
                              const Compiled& compiled, const Device& device) {
   if (!args.value.empty()) {
+    const Parallel& parallel = assembly.options.parallel;
     return why(compiled.graph, compiled.strategy, args.value,
-               reshard_costs(assembly.options.parallel.communication, compiled.strategy.mesh));
+               {.costs = reshard_costs(parallel.communication, compiled.strategy.mesh),
+                .summed_once = summed_once(compiled.graph, parallel.optimizer)});
   }
   if (args.stage == "search") {
     require(!compiled.search.empty(),

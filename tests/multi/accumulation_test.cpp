@@ -2,9 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string_view>
+
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/training_support.h"
 #include "trireme/base/error.h"
+#include "trireme/exec/analysis/traffic.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/train/job/parallel_settings.h"
 
@@ -210,14 +214,64 @@ TEST(AccumulationMemory, WeightsInSlicesAreGatheredForEachPassOfEachMicroBatch) 
   EXPECT_EQ(gathers(3), 3 * gathers(1));
 }
 
-TEST(AccumulationProgram, SumsOverRanksOncePerStep) {
-  const auto reduced = [](int64_t count) {
-    const Compiled compiled = compile(mlp_step(), {.ranks = 2, .parallel = in_parts(count)});
-    size_t out = 0;
-    for (const Action& action : compiled.plan().actions) out += action.op->name == "all_reduce" ? action.in.size() : 0;
-    return out;
+// What a rank of each crew sends a step, of 4 ranks.
+std::vector<int64_t> bytes_sent(const Graph& graph, int64_t zero, int64_t micro_batches, int64_t pp, int64_t tp) {
+  JobConfig config;
+  config.parallel.mode = Mode::kSemiAuto;
+  config.parallel.pp = pp;
+  config.parallel.tp = tp;
+  config.parallel.zero.level = zero;
+  config.parallel.zero.threshold_kb = 0;
+  config.parallel.gradient_accumulation_steps = micro_batches;
+  const Compiled compiled = compile(graph, {.ranks = 4, .parallel = parallel_of(config, 4)});
+  std::vector<int64_t> out;
+  for (const CompiledCrew& crew : compiled.crews) {
+    out.push_back(0);
+    for (const PlanTraffic& each : traffic_per_step(crew.plan)) out.back() += each.bytes;
+  }
+  return out;
+}
+
+// ZeRO 1 scatters the sum of all micro-batches once and gathers the weights, also where gradients are clipped by their
+// norm: the bytes of data parallelism and a scalar of each parameter's norm. ZeRO 2 scatters each micro-batch's.
+TEST(AccumulationTraffic, of_zero_1_is_that_of_data_parallelism_and_a_few_scalars) {
+  struct Way {
+    int64_t micro_batches = 1, pp = 1, tp = 1;
+    DType compute = DType::kF32;
   };
-  EXPECT_EQ(reduced(4), reduced(1));
+  EXPECT_EQ(bytes_sent(gpt_step(), 0, 4, 1, 1), bytes_sent(gpt_step(), 0, 1, 1, 1)) << "sums are taken once a step";
+  for (const Way& way : {Way{}, Way{4}, Way{4, 1, 2}, Way{4, 2}, Way{4, 1, 1, DType::kBF16}}) {
+    const Graph graph = gpt_step({.dropout = 0.1}, way.compute);
+    const auto sent = [&](int64_t zero) { return bytes_sent(graph, zero, way.micro_batches, way.pp, way.tp); };
+    const std::vector<int64_t> plain = sent(0), sliced = sent(1), each = sent(2);
+    for (size_t crew = 0; crew < plain.size(); ++crew) {
+      SCOPED_TRACE(fmt::format("{} micro-batches, pp {}, tp {}, {}, crew {}", way.micro_batches, way.pp, way.tp,
+                               to_string(way.compute), crew));
+      EXPECT_GE(sliced[crew], plain[crew]);
+      EXPECT_LE(sliced[crew], plain[crew] + 8 * static_cast<int64_t>(graph.updates().size()));
+      if (way.micro_batches == 1) {
+        EXPECT_EQ(each[crew], sliced[crew]);
+      } else {
+        EXPECT_GT(each[crew], sliced[crew] * 5 / 4);
+      }
+    }
+  }
+}
+
+// Slices of a group of 2 ranks, of which the other 2 have copies: scattered in the group for each micro-batch, and
+// summed with the copies once.
+TEST(AccumulationTraffic, copies_of_sliced_gradients_are_summed_once) {
+  Parallel parallel = in_parts(4, 2, true);
+  parallel.optimizer.shard_size = 2;
+  const Compiled compiled = compile(mlp_step(16 * kSamples), {.ranks = 4, .parallel = parallel});
+  std::map<std::string_view, int> sums;  // of the weight of 64 x 64
+  for (const Action& action : compiled.plan().actions) {
+    for (const int operand : action.in) {
+      if (compiled.plan().values[static_cast<size_t>(operand)].whole == Shape{64, 64}) ++sums[action.op->name];
+    }
+  }
+  EXPECT_EQ(sums["reduce_scatter"], 4);
+  EXPECT_EQ(sums["all_reduce"], 1);
 }
 
 TEST(AccumulationPlan, ReadsBackFromItsText) {

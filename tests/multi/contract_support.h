@@ -70,7 +70,8 @@ inline OnRanks run_on_ranks(const Graph& graph, int ranks, const Parallel& paral
   out.strategy = semi_auto(graph, ranks, parallel);
   out.program = partition(graph, out.strategy,
                           {.costs = reshard_costs(parallel.communication, out.strategy.mesh),
-                           .sum_types = sum_types(graph, parallel.communication)});
+                           .sum_types = sum_types(graph, parallel.communication),
+                           .summed_once = summed_once(graph, parallel.optimizer)});
   const std::vector<std::string> wrong = verify(out.program);
   invariant(wrong.empty(), "{}", wrong.empty() ? "" : wrong.front());
   const ExecutionPlan plan = plan_execution(run_passes(out.program));

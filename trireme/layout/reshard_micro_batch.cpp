@@ -24,16 +24,11 @@ class MicroBatchMoves {
     for (size_t dim = 0; dim < end.dims.size(); ++dim) end.dims[dim].resize(first_moving(to_, now_, dim));
     const std::vector<int> sums = sums_to_take();
     const bool late = costs_.sum_micro_batches_late && scatters(end);
-    if (late) {
-      for (const PartialAxis& p : now_.partial) {
-        if (std::find(sums.begin(), sums.end(), p.axis) != sums.end()) end.add_partial(p.axis, p.reduction);
-      }
-    } else {
-      if (!sums.empty()) move_over_ranks(with_early_sums());
+    if (!sums.empty()) {
+      move_over_ranks(late ? scattered(end, sums) : with_early_sums());
       reduce(sums);
     }
     move_over_ranks(end);
-    if (late) reduce(sums);
     for (size_t dim = 0; dim < to_.dims.size(); ++dim) put_in(static_cast<int>(dim));
     return std::move(steps_);
   }
@@ -87,6 +82,18 @@ class MicroBatchMoves {
   // Whether sums over ranks leave each rank less than it has.
   bool scatters(const Layout& end) const {
     return local_shape(whole_.shape, end, mesh_).elements() < local_shape(whole_.shape, now_, mesh_).elements();
+  }
+
+  // The target before sums over micro-batches and those that leave a rank no less than it has: once is enough for them.
+  Layout scattered(Layout end, const std::vector<int>& sums) const {
+    const std::vector<int>& early = costs_.sum_before_micro_batches;
+    for (const PartialAxis& p : now_.partial) {
+      if (end.uses(p.axis)) continue;
+      const bool waits =
+          is_ours(p.axis) ? std::ranges::count(sums, p.axis) > 0 : std::ranges::count(early, p.axis) == 0;
+      if (waits) end.add_partial(p.axis, p.reduction);
+    }
+    return end;
   }
 
   Layout with_early_sums() const {

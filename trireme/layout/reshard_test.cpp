@@ -345,6 +345,23 @@ TEST(ReshardPlanner, remembers_chains_and_adds_up_their_figures) {
   EXPECT_DOUBLE_EQ(first.seconds, 1e-6 + 2 * 5e-6 + 768 / 5e9);
 }
 
+// Of the same sum over ranks and micro-batches: scattered for each micro-batch, with what scatters nothing once; or all
+// once.
+TEST(SumsOverMicroBatches, come_late_where_ranks_keep_slices_and_the_costs_say_so) {
+  const Mesh mesh = parse_mesh("a=2,b=2,micro_batch=4");
+  const TensorType type{DType::kF32, {16, 16}};
+  const Layout from = parse_layout("[-, -] partial(sum: a*b*micro_batch)", mesh);
+  const auto chain = [&](const char* to, bool late) {
+    const ReshardCosts costs{.sum_micro_batches_late = late};
+    return to_string(plan_reshard(from, parse_layout(to, mesh), type, mesh, costs), mesh);
+  };
+  const std::string added = "all_reduce(sum over micro_batch)";
+  EXPECT_EQ(chain("[b, -]", true), "reduce_scatter(sum, dim 0 over b); " + added + "; all_reduce(sum over a)");
+  EXPECT_EQ(chain("[a*b, -]", true), "reduce_scatter(sum, dim 0 over a*b); " + added);
+  EXPECT_EQ(chain("[a*b, -]", false), added + "; reduce_scatter(sum, dim 0 over a*b)");
+  EXPECT_EQ(chain("[-, -]", true), added + "; all_reduce(sum over a*b)");
+}
+
 TEST(LayoutAfter, refuses_steps_that_would_permute_elements) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
   const Layout layout = parse_layout("[a*b, -]", mesh);

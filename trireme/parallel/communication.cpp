@@ -44,7 +44,7 @@ std::vector<Key> keys_of(Communication& options) {
        .doc = "every sum over ranks is taken in f32"},
       {.name = "gradient_accumulation_shard",
        .target = &options.shard_accumulation,
-       .doc = "with zero: a rank accumulates only its slice of the gradients, which are summed over ranks for "
+       .doc = "with zero 2 or 3: a rank accumulates only its slice of the gradients, which are summed over ranks for "
               "every micro-batch (not with numerics = 'invariant')",
        .no_effect_with = "zero = 0"},
       {.name = "collective_reuse",

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -60,6 +61,10 @@ std::optional<Layout> sliced_over(std::vector<int> axes, const Layout& used, con
   return std::nullopt;
 }
 
+bool may_be_sliced(const Input& parameter, const TensorType& type, const OptimizerParallel& options) {
+  return !is_excepted(parameter.name, options) && !is_below_threshold(type, options);
+}
+
 void check_level(const std::string& name, const KeyTarget& target) {
   const int64_t level = *std::get<int64_t*>(target);
   require(level >= 0 && level <= 3, "{} = {}; it must be 0, 1, 2 or 3", name, level);
@@ -114,8 +119,7 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
     const Input& input = graph.inputs()[i];
     const TensorType& type = graph.type(input.value);
     const Layout& used = plain.inputs[i];
-    if (input.role != Role::kParameter || is_excepted(input.name, options)) continue;
-    if (is_below_threshold(type, options)) continue;
+    if (input.role != Role::kParameter || !may_be_sliced(input, type, options)) continue;
     const Update* const update = graph.update_of(input.value);
     if (update == nullptr) continue;
     const std::optional<Layout> sliced =
@@ -123,12 +127,22 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
                     used, type.shape, plain.mesh);
     if (!sliced) continue;
     for (const ValueId state : update->states) asks.inputs[static_cast<size_t>(graph.value(state).index)] = sliced;
-    if (options.level >= 2) asks.seen_as[update->gradient] = *sliced;
+    asks.seen_as[update->gradient] = *sliced;  // by the norm of all gradients as by the update
     if (options.level >= 3) {
       asks.inputs[i] = sliced;
       asks.seen_as[input.value] = used;
     }
   }
+}
+
+std::set<ValueId> summed_once(const Graph& graph, const OptimizerParallel& options) {
+  std::set<ValueId> out;
+  if (options.level != 1) return out;
+  for (const Update& update : graph.updates()) {
+    const Input& parameter = graph.inputs()[static_cast<size_t>(graph.value(update.parameter).index)];
+    if (may_be_sliced(parameter, graph.type(update.parameter), options)) out.insert(update.gradient);
+  }
+  return out;
 }
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -147,6 +148,10 @@ ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh)
 
 // The values of the graph whose sums over ranks are taken in another type than their own, and in which.
 std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& communication);
+
+// The gradients that each rank adds up whole over micro-batches and ranks sum once a step, whatever
+// Communication::shard_accumulation says: with level 1, of the parameters that it may slice.
+std::set<ValueId> summed_once(const Graph& graph, const OptimizerParallel& options);
 
 // Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are
 // summed over. `plain` is the strategy without.

@@ -8,6 +8,7 @@
 #include "trireme/layout/deliveries.h"
 #include "trireme/partition/delivery_reader.h"
 #include "trireme/partition/node_pieces.h"
+#include "trireme/partition/value_planners.h"
 
 namespace trireme {
 namespace {
@@ -18,7 +19,7 @@ class Partitioner {
       : graph_(graph),
         strategy_(strategy),
         options_(options),
-        planner_(strategy.mesh, options.costs),
+        planners_(strategy.mesh, options),
         wants_(graph.values().size()),
         pieces_of_value_(graph.values().size()) {
     program_.graph = Graph(graph.name());
@@ -44,7 +45,7 @@ class Partitioner {
       program_.graph.set_stage(stage_of(graph_.value(output.value).producer));
       const ValueId value = mean == strategy_.means.end() ? find(output.value, strategy_.outputs[i], Phase::kUpdate)
                                                           : add_mean(program_, as_made(output.value), mean->second,
-                                                                     strategy_.outputs[i], planner_);
+                                                                     strategy_.outputs[i], planners_.of(output.value));
       program_.graph.add_output(output.name, value, output.updates == kNoValue ? kNoValue : as_made(output.updates));
     }
     std::vector<ValueId> became;
@@ -125,7 +126,7 @@ class Partitioner {
 
   void put(ValueId whole_id, ValueId id, const Layout& layout) {
     ValuePieces& value = pieces_of(whole_id);
-    value.deliveries.emplace(layout, graph_.type(whole_id), planner_);
+    value.deliveries.emplace(layout, graph_.type(whole_id), planners_.of(whole_id));
     value.pieces = {id};
   }
 
@@ -172,7 +173,7 @@ class Partitioner {
   const Graph& graph_;
   const Strategy& strategy_;
   const PartitionOptions& options_;
-  ReshardPlanner planner_;
+  ValuePlanners planners_;
   std::vector<int> stages_;  // of the graph's nodes; empty: there is no pipeline
   std::vector<std::vector<Layout>> wants_;
   std::vector<ValuePieces> pieces_of_value_;  // of the graph's values

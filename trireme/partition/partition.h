@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct PartitionOptions {
   ReshardCosts costs = {};
   // Values of the graph whose sums over ranks are taken in another type: a cast before and one after.
   std::map<ValueId, DType> sum_types = {};
+  // Values whose sums over ranks are taken once a step, of what each rank has added up of all micro-batches, also where
+  // costs.sum_micro_batches_late is set.
+  std::set<ValueId> summed_once = {};
 };
 Program partition(const Graph& graph, const Strategy& strategy, const PartitionOptions& options = {});
 

@@ -41,7 +41,7 @@ int64_t StrategyPrice::total_ps() const {
 }
 
 StrategyPricer::StrategyPricer(const Graph& graph, const PartitionOptions& options, const CostModel& model)
-    : graph_(graph), options_(options), model_(model), planner_(model.mesh(), options.costs) {
+    : graph_(graph), options_(options), model_(model), planners_(model.mesh(), options) {
   for (const Node& node : graph.nodes()) rules_.push_back(rule_of(graph, node));
 }
 
@@ -80,7 +80,7 @@ std::optional<int64_t> StrategyPricer::value_if(ValueId id, const Layout& have, 
   const TensorType& type = graph_.type(id);
   const bool is_input = graph_.value(id).producer < 0;
   const DType sums = sums_of(id);
-  Deliveries deliveries(have, type, planner_);
+  Deliveries deliveries(have, type, planners_.of(id));
   Scratch scratch(model_.mesh());
   std::vector<ValueId> pieces{scratch.add_input(type, have)};
   std::vector<size_t> piece_of;  // of each reader
@@ -120,7 +120,7 @@ int64_t StrategyPricer::mean(ValueId id, Layout have, const std::vector<int>& ax
   const TensorType& type = graph_.type(id);
   Scratch scratch(model_.mesh());
   const ValueId own = scratch.add_input(type, have);
-  add_mean(scratch.program, own, axes, want, planner_);
+  add_mean(scratch.program, own, axes, want, planners_.of(id));
   return price_ps(scratch.program, model_);
 }
 

@@ -11,7 +11,7 @@
 
 #include "trireme/cost/price.h"
 #include "trireme/op/structural.h"
-#include "trireme/partition/partition.h"
+#include "trireme/partition/value_planners.h"
 
 namespace trireme {
 
@@ -58,7 +58,7 @@ class StrategyPricer {
   const Graph& graph_;
   const PartitionOptions& options_;
   const CostModel& model_;
-  ReshardPlanner planner_;
+  ValuePlanners planners_;
   std::vector<RuleOf> rules_;
 };
 

@@ -4,19 +4,19 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
-#include "trireme/layout/reshard.h"
 #include "trireme/parallel/asked/op_names.h"
 #include "trireme/parallel/parallel.h"
+#include "trireme/partition/value_planners.h"
 
 namespace trireme {
 namespace {
 
 class Why {
  public:
-  Why(const Graph& graph, const Strategy& strategy, const ReshardCosts& costs)
+  Why(const Graph& graph, const Strategy& strategy, const PartitionOptions& options)
       : graph_(graph),
         strategy_(strategy),
-        planner_(strategy.mesh, costs),
+        planners_(strategy.mesh, options),
         layouts_(value_layouts(graph, strategy)),
         occurrences_(occurrences_of(graph)) {
     for (const Node& node : graph.nodes()) {
@@ -88,7 +88,8 @@ class Why {
     }
     std::string out;
     for (const Reading& reading : readings) {
-      const Reshard& reshard = planner_.plan(layouts_[static_cast<size_t>(id)], reading.layout, graph_.type(id));
+      const Reshard& reshard =
+          planners_.of(id).plan(layouts_[static_cast<size_t>(id)], reading.layout, graph_.type(id));
       out += fmt::format("  read as {} by {}{}: {}\n", to_string(reading.layout, strategy_.mesh), reading.who.front(),
                          reading.who.size() > 1 ? fmt::format(" and {} more", reading.who.size() - 1) : "",
                          reshard.steps.empty()
@@ -101,7 +102,7 @@ class Why {
 
   const Graph& graph_;
   const Strategy& strategy_;
-  ReshardPlanner planner_;
+  ValuePlanners planners_;
   std::vector<Layout> layouts_;              // of values
   std::vector<int> occurrences_;             // of nodes
   std::vector<std::vector<Layout>> wanted_;  // of the operands of nodes
@@ -109,8 +110,9 @@ class Why {
 
 }  // namespace
 
-std::string why(const Graph& graph, const Strategy& strategy, std::string_view pattern, const ReshardCosts& costs) {
-  return Why(graph, strategy, costs).about(pattern);
+std::string why(const Graph& graph, const Strategy& strategy, std::string_view pattern,
+                const PartitionOptions& options) {
+  return Why(graph, strategy, options).about(pattern);
 }
 
 }  // namespace trireme

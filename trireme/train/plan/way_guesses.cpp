@@ -156,7 +156,7 @@ void WayGuesses::slice(const OuterWay& way, PartPrice& part) const {
   double state = static_cast<double>(part.persistent) - parameters;
   const double once_ps = copies == 1 ? 0 : parameters / machine.levels.back().bytes_per_s * 1e12;  // there or back
   const int64_t zero = way.inner.zero;
-  part.sync += std::llround(once_ps * (zero == 0 ? 2 : zero == 1 ? 3 : 1));
+  part.sync += std::llround(once_ps * (zero <= 1 ? 2 : 1));  // summed, or scattered and gathered; or gathered
   if (zero >= 1) state /= copies;
   if (zero >= 2) {
     part.gradients = scaled(part.gradients, 1 / copies);

@@ -79,7 +79,12 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
 
 PartitionOptions partition_options(const CompileOptions& options, const Graph& graph, const Mesh& mesh) {
   const Communication& how = options.parallel.communication;
-  return {.costs = reshard_costs(how, mesh), .sum_types = sum_types(graph, how)};
+  const StrategyFile& written =
+      options.parallel.strategy;  // beside which no level of optimizer parallelism is asked for
+  const bool is_asked = written.empty() || written.has_parameters_only();
+  return {.costs = reshard_costs(how, mesh),
+          .sum_types = sum_types(graph, how),
+          .summed_once = is_asked ? summed_once(graph, options.parallel.optimizer) : std::set<ValueId>{}};
 }
 
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
