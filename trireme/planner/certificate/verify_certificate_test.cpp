@@ -108,7 +108,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
       sum.*count += found.ledger.*count;
     slices += std::ranges::count_if(found.best, [](const CertifiedPlan& plan) { return plan.way.cut.kept_slices; });
     elsewhere += std::ranges::count_if(found.best,
-                                       [](const CertifiedPlan& plan) { return plan.way.cut.state != Tier::kDevice; });
+                                       [](const CertifiedPlan& plan) { return plan.way.cut.place != CertifiedPlace(); });
   }
   EXPECT_GT(plans, 300);
   EXPECT_GT(none_fits, 50);
@@ -213,7 +213,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("it is no certificate"));
-  EXPECT_THAT(resealed("certificate 7", "certificate 6"), HasSubstr("it is of another version; plan again"));
+  EXPECT_THAT(resealed("certificate 8", "certificate 7"), HasSubstr("it is of another version; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("something of it is missing"));
   std::string edited = text;
   edited[edited.find("step_ps=") + 8] ^= 1;
@@ -225,7 +225,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   EXPECT_THAT(resealed("runs ", "runs 1x1,"), HasSubstr("the run '1x1' of blocks is none that may stand there"));
   EXPECT_THAT(resealed("runs ", "runs 0x9999,"), HasSubstr("of blocks is none that may stand there"));
   EXPECT_THAT(resealed("layers=", "layers=1000000"), HasSubstr("layers; it must be 1 to 10000"));
-  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 20 numbers, not 19"));
+  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 22 numbers, not 21"));
   EXPECT_THAT(resealed("ledger ways", "ledger  ways"), HasSubstr("'' should be ways=..."));
 }
 
