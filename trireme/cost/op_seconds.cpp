@@ -84,8 +84,7 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
 }
 
 double compute_seconds_on_host(const OpDef& op, const TypeArgs& types, const Machine& machine) {
-  if (machine.host_memory_bytes_per_s == 0 && machine.host_flops_per_s == 0)
-    return compute_seconds(op, types, machine);
+  if (machine.host_memory_bytes_per_s == 0 && machine.host_flops_per_s == 0) return compute_seconds(op, types, machine);
   if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return 0;
   const Cost cost = op.cost.get()(types);
   const DType dtype = (types.in.empty() ? types.out : types.in)[0].dtype;

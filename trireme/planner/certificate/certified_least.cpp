@@ -156,7 +156,7 @@ int64_t certified_moves_ps(const CertifiedCut& cut, const CertifiedModel& model)
   if (cut.place == CertifiedPlace()) return 0;
   int64_t pieces = exact_product(cut.tp, cut.ep);  // each of which some rank of a crew has
   if (cut.zero > 0) pieces = exact_product(pieces, exact_product(cut.cp, cut.dp));
-  int64_t fs = cut.place.update == Tier::kHost ? model.update_fs_per_byte
+  int64_t fs = cut.place.update == Tier::kHost  ? model.update_fs_per_byte
                : cut.place.state == Tier::kHost ? model.host_fs_per_byte
                                                 : 0;
   if (cut.place.state == Tier::kDisk) fs = std::max(fs, model.disk_fs_per_byte);
@@ -169,10 +169,11 @@ void check_moves(const CertifiedTable& table, const std::vector<CertifiedRun>& r
   int64_t all = exact_sum(moves(0), moves(table.parts.size() - 1));
   for (const CertifiedRun& run : runs)
     all = exact_sum(all, exact_product(moves(static_cast<size_t>(run.kind) + 1), run.blocks));
-  require(all >= certified_moves_ps(table.cut, model),
-          "certificate: by a table with dp={} the optimizer's state on the {} moves, or is updated there, in {} ps, less "
-          "than its bytes take",
-          table.cut.dp, to_string(table.cut.place.state), all);
+  require(
+      all >= certified_moves_ps(table.cut, model),
+      "certificate: by a table with dp={} the optimizer's state on the {} moves, or is updated there, in {} ps, less "
+      "than its bytes take",
+      table.cut.dp, to_string(table.cut.place.state), all);
 }
 
 void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {

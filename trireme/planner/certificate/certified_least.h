@@ -22,8 +22,8 @@ std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
 // less where experts lie alike.
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);
 
-// Of eight data parallel ranks with state and updates on the device, where the cut has a multiple of them: they exchange no
-// more.
+// Of eight data parallel ranks with state and updates on the device, where the cut has a multiple of them: they
+// exchange no more.
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);

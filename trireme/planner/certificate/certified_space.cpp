@@ -162,7 +162,8 @@ bool certified_comes_for_step(const CertifiedCut& cut) {
 
 std::string certified_space_text() {
   return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, what "
-         "is kept whole or in slices, the optimizer's state on the device, the host or the disk, updates on the device or the "
+         "is kept whole or in slices, the optimizer's state on the device, the host or the disk, updates on the device "
+         "or the "
          "host, 1f1b, zb-h1 and "
          "zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
          "even cuts";

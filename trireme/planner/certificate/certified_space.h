@@ -10,8 +10,8 @@
 namespace trireme {
 
 // Calls `look` with each group of ways that differ in `kept_slices` and `place` alone: the first has neither, and each
-// comes after those that have less of them. State and updates are on the device, or in one of `places`. Of the ways whose batch
-// does not divide there is one group for each choice of axes and pp, of 0 micro-batches.
+// comes after those that have less of them. State and updates are on the device, or in one of `places`. Of the ways
+// whose batch does not divide there is one group for each choice of axes and pp, of 0 micro-batches.
 using CertifiedGroup = std::span<const CertifiedWay>;
 void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
                     const std::function<void(CertifiedGroup)>& look);

@@ -150,8 +150,8 @@ class CertificateVerifier {
       for (size_t i = 0; i < kCertifiedPassFields; ++i)
         times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
       times.parts[part].sync = of.parts[part].sync;
-      for (const auto field : {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going,
-                               &CertifiedPart::updating})
+      for (const auto field :
+           {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating})
         times.parts[part].*field = has_same_updates ? of.parts[part].*field : 0;
       if (certified_once_of(table.parts[part]) < certified_once_of(of.parts[part]))
         not_proven("a part of {} takes less once a step than with {}", certified_way_text({.cut = table.cut}),

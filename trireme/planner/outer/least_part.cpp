@@ -12,9 +12,9 @@ constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &P
                              &PartPrice::kept,    &PartPrice::waiting};
 constexpr std::array kOfPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
-constexpr std::array kOfSteps{&PartPrice::update,    &PartPrice::sync,   &PartPrice::held,  &PartPrice::gradients,
-                              &PartPrice::work,      &PartPrice::coming, &PartPrice::going, &PartPrice::host,
-                              &PartPrice::disk,      &PartPrice::updating};
+constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,    &PartPrice::held,  &PartPrice::gradients,
+                              &PartPrice::work,   &PartPrice::coming,  &PartPrice::going, &PartPrice::host,
+                              &PartPrice::disk,   &PartPrice::updating};
 
 // What is left of it on the device of `bytes` of the whole model.
 int64_t share_of_persistent(int64_t persistent, int64_t bytes, const LeastPartOf& of) {

@@ -17,8 +17,8 @@ struct PartPrice {
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
   int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
   int64_t persistent = 0, gradients = 0;                            // bytes
-  int64_t held = 0;  // bytes, while a step's micro-batches run: weights that came, or were cast, for all of them
-  int64_t kept = 0;                                                 // bytes of each micro-batch in flight
+  int64_t held = 0;     // bytes, while a step's micro-batches run: weights that came, or were cast, for all of them
+  int64_t kept = 0;     // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
   // What lies on the host or the disk: once a step it comes to the device and goes back, and the host updates it, all

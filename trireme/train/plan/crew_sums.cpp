@@ -178,15 +178,20 @@ std::set<NodeId> moves_of_inputs(const Graph& graph) {
 // for the step, and what is made of weights once.
 int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool is_joined) {
   const int before = first_backward(crew);
-  const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
+  const Graph& graph = crew.program.graph;
+  std::vector<char> is_of_micro_batch(crew.plan.buffers.size(), 0);
+  for (size_t id = 0; id < crew.plan.values.size(); ++id) {
+    const NodeId producer = graph.value(static_cast<ValueId>(id)).producer;
+    if (producer >= 0 && graph.node(producer).micro_batch >= 0)
+      is_of_micro_batch[static_cast<size_t>(crew.plan.values[id].buffer)] = 1;
+  }
   std::set<int> come;
-  for (const NodeId id : comes)
-    come.insert(crew.plan.values[static_cast<size_t>(crew.program.graph.node(id).outputs[0])].buffer);
+  for (const NodeId id : comes) come.insert(crew.plan.values[static_cast<size_t>(graph.node(id).outputs[0])].buffer);
   int64_t out = 0;
   for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
     const Buffer& buffer = crew.plan.buffers[i];
     if (buffer.tier != Tier::kDevice || buffer.offset < 0 || buffer.first >= before || buffer.last < before) continue;
-    const bool is_made_once = buffer.holding == Holding::kActivation && of_buffers[i] < 0 && !is_joined;
+    const bool is_made_once = buffer.holding == Holding::kActivation && is_of_micro_batch[i] == 0 && !is_joined;
     if (is_made_once || come.contains(static_cast<int>(i))) out += align_buffer(buffer.bytes, crew.plan.alignment);
   }
   return out;
@@ -232,7 +237,8 @@ std::vector<char> that_updates_read(const Graph& graph) {
 // Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass, but for
 // those on the host, and moves between tiers.
 PartField field_of(const Node& node, bool is_input_grad, bool is_move_of_step) {
-  if (is_move_of_step) return move_of(node.attrs).to < move_of(node.attrs).from ? &PartPrice::coming : &PartPrice::going;
+  if (is_move_of_step)
+    return move_of(node.attrs).to < move_of(node.attrs).from ? &PartPrice::coming : &PartPrice::going;
   if (node.on_host && node.phase == Phase::kUpdate) return &PartPrice::updating;
   const bool moves = is_communication(def_of(node)) || is_move(def_of(node));
   if (node.phase == Phase::kForward && !node.again) return moves ? &PartPrice::moving_forward : &PartPrice::forward;
@@ -266,8 +272,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
       continue;
     }
     const bool comes_once = comes.contains(static_cast<NodeId>(i));
-    const PartField field =
-        field_of(node, input_grads[i] != 0, is_move_of_step(node, comes_once, read_by_updates));
+    const PartField field = field_of(node, input_grads[i] != 0, is_move_of_step(node, comes_once, read_by_updates));
     out.all.*field += prices[i];
     if (is_each(node)) out.last.*field += prices[i];
     if (!is_joined && field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i)))

@@ -122,12 +122,11 @@ void expect_same(std::string_view what, const Value& certified, std::string_view
 void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
-  const std::string text =
-      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} dp={} zero={} state={} "
-                  "update={}",
-                  cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute,
-                  cut.kept_slices ? 1 : 0, cut.dp, cut.zero, to_string(cut.place.state),
-                  to_string(cut.place.update));
+  const std::string text = fmt::format(
+      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} dp={} zero={} state={} "
+      "update={}",
+      cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0,
+      cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);

@@ -35,7 +35,8 @@ std::string ledger_text(const ExactPlan& plan) {
              "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
              counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
              l.needless > 0
-                 ? fmt::format("{} have state or updates farther, or kept activations in slices, without need, ", l.needless)
+                 ? fmt::format("{} have state or updates farther, or kept activations in slices, without need, ",
+                               l.needless)
                  : "",
              l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
 }

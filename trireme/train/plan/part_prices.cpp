@@ -29,9 +29,8 @@ constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,   
                                  &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
 
 // What is of the step, however many micro-batches it has.
-constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::held,     &PartPrice::gradients,
-                                 &PartPrice::coming,     &PartPrice::going,    &PartPrice::host,
-                                 &PartPrice::disk,       &PartPrice::updating};
+constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::held, &PartPrice::gradients, &PartPrice::coming,
+                                 &PartPrice::going,      &PartPrice::host, &PartPrice::disk,      &PartPrice::updating};
 
 // What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all.
 PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {

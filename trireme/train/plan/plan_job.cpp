@@ -39,9 +39,8 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   if (ways.size() <= most) return;
   const auto key = [](const PlannedWay& each) {
     const Way& way = each.way;
-    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices, way.place.state,
-                      way.place.update,
-                      way.is_searched);
+    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices,
+                      way.place.state, way.place.update, way.is_searched);
   };
   std::set<decltype(key(ways.front()))> seen;
   const auto like = std::ranges::stable_partition(

@@ -76,7 +76,7 @@ struct PlanLedger {
 // itself what lies elsewhere.
 struct BesideBytes {
   int64_t host = 0, disk = 0;
-  bool updates = false;  // may run on the host: its rates are known, or its memory is the device's
+  bool updates = false;                     // may run on the host: its rates are known, or its memory is the device's
   std::vector<UpdatePlace> places() const;  // that there are, in the order in which they are looked at
 };
 
