@@ -83,6 +83,16 @@ double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& ma
   return std::max(flops_s / machine.achievable, bytes_s);
 }
 
+double compute_seconds_on_host(const OpDef& op, const TypeArgs& types, const Machine& machine) {
+  if (machine.host_memory_bytes_per_s == 0 && machine.host_flops_per_s == 0) return compute_seconds(op, types, machine);
+  if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return 0;
+  const Cost cost = op.cost.get()(types);
+  const DType dtype = (types.in.empty() ? types.out : types.in)[0].dtype;
+  const auto or_device = [](double host, double device) { return host > 0 ? host : device; };
+  return std::max(cost.flops / or_device(machine.host_flops_per_s, machine.flops_of(to_string(dtype))),
+                  cost.bytes / or_device(machine.host_memory_bytes_per_s, machine.memory_bytes_per_s));
+}
+
 double move_seconds(const Move& move, int64_t bytes, const Machine& machine) {
   const double link = move.to == Tier::kDevice ? machine.from_host_bytes_per_s : machine.to_host_bytes_per_s;
   const auto moved = static_cast<double>(bytes);

@@ -21,6 +21,10 @@ struct Rates {
 // The longer of its arithmetic and its bytes, by the machine's rate for the op if it has one; 0 for a view.
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
 
+// The same of an op on the host, by its rates of memory and arithmetic; by those of the device where the machine names
+// none.
+double compute_seconds_on_host(const OpDef& op, const TypeArgs& types, const Machine& machine);
+
 // A move of so many bytes between tiers: at the rate of the host's link, or where the machine names none each byte is
 // read and written once at the rate of the memory; or, if that is lower, at the rate of the disk.
 double move_seconds(const Move& move, int64_t bytes, const Machine& machine);

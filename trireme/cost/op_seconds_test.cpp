@@ -58,6 +58,24 @@ TEST(OpSeconds, the_first_rate_that_names_an_op_counts_and_others_go_by_the_whol
   EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), bytes_s);
 }
 
+// Rates of ops are the device's; what the host has not named is the device's, too.
+TEST(OpSeconds, ops_on_the_host_go_by_its_rates_where_the_machine_names_any) {
+  Machine machine = Machine::this_host();
+  machine.flops_per_s = {{"f32", 1e12}};
+  machine.memory_bytes_per_s = 1e12;
+  machine.op_rates = {{"matmul", 0.5, 1}};
+  const OpDef& op = *find_op("matmul");
+  const TensorType type{DType::kF32, {16, 16}};
+  const std::vector<TensorType> in{type, type}, out{type};
+  const TypeArgs types{in, out, op.parse_attrs("{}")};
+  EXPECT_DOUBLE_EQ(compute_seconds_on_host(op, types, machine), compute_seconds(op, types, machine));
+  machine.host_memory_bytes_per_s = 1e9;
+  EXPECT_DOUBLE_EQ(compute_seconds_on_host(op, types, machine), 3.0 * 16 * 16 * 4 / 1e9);
+  machine.host_memory_bytes_per_s = 0;
+  machine.host_flops_per_s = 1e9;
+  EXPECT_DOUBLE_EQ(compute_seconds_on_host(op, types, machine), 2.0 * 16 * 16 * 16 / 1e9);
+}
+
 // 4 units compute tiles of 256 x 128: 1024 x 1024 has 32 of them, 8 full rounds; 1280 x 1024 has 40, 10 rounds; 1024 x
 // 1152 has 36, 9 rounds; 1024 x 1032 takes as many tiles as 1024 x 1152.
 TEST(OpSeconds, results_in_tiles_take_whole_rounds_of_the_devices_units) {

@@ -20,9 +20,10 @@ constexpr int64_t kMostPs = int64_t{100} * 24 * 3600 * 1'000'000'000'000;
 CostModel::CostModel(Mesh mesh, const Rates& rates)
     : mesh_(std::move(mesh)), links_(rates.links), machine_(rates.machine ? *rates.machine : Machine::this_host()) {}
 
-int64_t CostModel::op_ps(const OpDef& op, const TypeArgs& types) const {
+int64_t CostModel::op_ps(const OpDef& op, const TypeArgs& types, bool on_host) const {
   const double taken_s = is_communication(op) ? collective_seconds(op, types, mesh_, links_)
                          : is_move(op)        ? move_seconds(move_of(types.attrs), types.out[0].bytes(), machine_)
+                         : on_host            ? compute_seconds_on_host(op, types, machine_)
                                               : compute_seconds(op, types, machine_);
   const double taken_ps = std::round(taken_s * 1e12);
   require(taken_ps >= 0 && std::isfinite(taken_ps), "{} takes {} s by the rates of machine '{}'; they must be above 0",
@@ -35,7 +36,7 @@ int64_t CostModel::node_ps(const Program& program, const Node& node) const {
   std::vector<TensorType> in, out;
   for (const ValueId id : node.inputs) in.push_back(program.graph.type(id));
   for (const ValueId id : node.outputs) out.push_back(program.graph.type(id));
-  return op_ps(def_of(node), {in, out, node.attrs});
+  return op_ps(def_of(node), {in, out, node.attrs}, node.on_host);
 }
 
 int64_t sum_ps(int64_t a, int64_t b) {

@@ -89,14 +89,16 @@ const std::vector<std::string>& element_types() {
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
   const Reader device(table, where, "device.",
                       {"units", "memory_bytes", "memory_bytes_per_s", "host_memory_bytes", "to_host_bytes_per_s",
-                       "from_host_bytes_per_s", "disk_bytes", "disk_bytes_per_s", "achievable", "alignment",
-                       "flops_per_s", "scratch", "op"});
+                       "from_host_bytes_per_s", "host_memory_bytes_per_s", "host_flops_per_s", "disk_bytes",
+                       "disk_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
   if (device.has("units")) out.units = device.integer("units");
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
   if (device.has("host_memory_bytes")) out.host_memory_bytes = device.integer("host_memory_bytes");
   if (device.has("to_host_bytes_per_s")) out.to_host_bytes_per_s = device.number("to_host_bytes_per_s");
   if (device.has("from_host_bytes_per_s")) out.from_host_bytes_per_s = device.number("from_host_bytes_per_s");
+  if (device.has("host_memory_bytes_per_s")) out.host_memory_bytes_per_s = device.number("host_memory_bytes_per_s");
+  if (device.has("host_flops_per_s")) out.host_flops_per_s = device.number("host_flops_per_s");
   if (device.has("disk_bytes")) out.disk_bytes = device.integer("disk_bytes");
   if (device.has("disk_bytes_per_s")) out.disk_bytes_per_s = device.number("disk_bytes_per_s");
   if (device.has("achievable")) out.achievable = device.number("achievable");
@@ -186,7 +188,9 @@ static void check_beside(const Machine& machine, std::string_view where) {
       {"host_memory_bytes", static_cast<double>(machine.host_memory_bytes)},
       {"disk_bytes", static_cast<double>(machine.disk_bytes)},
       {"to_host_bytes_per_s", machine.to_host_bytes_per_s},
-      {"from_host_bytes_per_s", machine.from_host_bytes_per_s}};
+      {"from_host_bytes_per_s", machine.from_host_bytes_per_s},
+      {"host_memory_bytes_per_s", machine.host_memory_bytes_per_s},
+      {"host_flops_per_s", machine.host_flops_per_s}};
   for (const auto& [key, value] : beside)
     require(std::isfinite(value) && value >= 0, "{}: 'device.{}' is {}; it must be 0 or more", where, key, value);
 }
@@ -301,6 +305,9 @@ std::string to_string(const Machine& machine) {
   if (machine.to_host_bytes_per_s != 0) out += fmt::format("to_host_bytes_per_s = {}\n", machine.to_host_bytes_per_s);
   if (machine.from_host_bytes_per_s != 0)
     out += fmt::format("from_host_bytes_per_s = {}\n", machine.from_host_bytes_per_s);
+  if (machine.host_memory_bytes_per_s != 0)
+    out += fmt::format("host_memory_bytes_per_s = {}\n", machine.host_memory_bytes_per_s);
+  if (machine.host_flops_per_s != 0) out += fmt::format("host_flops_per_s = {}\n", machine.host_flops_per_s);
   if (machine.disk_bytes != 0) out += fmt::format("disk_bytes = {}\n", machine.disk_bytes);
   if (machine.disk_bytes_per_s != Machine{}.disk_bytes_per_s)
     out += fmt::format("disk_bytes_per_s = {}\n", machine.disk_bytes_per_s);

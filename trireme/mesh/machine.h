@@ -56,6 +56,9 @@ struct Machine {
   // From the device's memory to the host's, and from there to the device; both ways at a time. 0: at the rate of the
   // device's memory, as where that is the host's.
   double to_host_bytes_per_s = 0, from_host_bytes_per_s = 0;
+  // What the host has for each device where ops run on it: of its memory's rate, and of its arithmetic in f32. 0: that
+  // of the device.
+  double host_memory_bytes_per_s = 0, host_flops_per_s = 0;
   std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
   double achievable = 1.0;                    // share of flops_per_s that large kernels reach
   std::vector<OpRate> op_rates;               // the first that names an op counts, instead of `achievable`

@@ -147,6 +147,8 @@ TEST(Machine, what_a_device_has_beside_it_is_read_and_written_and_must_be_possib
   machine.host_memory_bytes = 250'000'000'000;
   machine.to_host_bytes_per_s = 6.4e10;
   machine.from_host_bytes_per_s = 5e10;
+  machine.host_memory_bytes_per_s = 7.68e10;
+  machine.host_flops_per_s = 1.8e12;
   machine.disk_bytes = 3'840'000'000'000;
   EXPECT_EQ(parse_machine(to_string(machine)), machine);
   machine.from_host_bytes_per_s = -1;
@@ -222,6 +224,8 @@ TEST(Machine, shipped_files_have_figures_that_such_machines_have) {
     is_within(static_cast<double>(machine.host_memory_bytes), 100e9, 512e9, "the host's memory for a device");
     for (const double link : {machine.to_host_bytes_per_s, machine.from_host_bytes_per_s})
       is_within(link / machine.memory_bytes_per_s, 0.01, 0.1, "the host's link over the memory's bandwidth");
+    is_within(machine.host_memory_bytes_per_s, 40e9, 300e9, "the host's memory bandwidth for a device");
+    if (machine.host_flops_per_s > 0) is_within(machine.host_flops_per_s, 1e12, 5e12, "the host's arithmetic");
     if (machine.disk_bytes > 0) is_within(machine.disk_bytes_per_s, 1e9, 14e9, "the disk");
   }
 }

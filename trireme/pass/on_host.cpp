@@ -251,7 +251,7 @@ class Placing {
     std::vector<TensorType> in, out;
     for (const ValueId read : node.inputs) in.push_back(graph_.type(read));
     for (const ValueId made : node.outputs) out.push_back(graph_.type(made));
-    free_s_ = std::max(free_s_, begin_s) + compute_seconds(def_of(node), {in, out, node.attrs}, machine_);
+    free_s_ = std::max(free_s_, begin_s) + compute_seconds_on_host(def_of(node), {in, out, node.attrs}, machine_);
     copy_on_host(id);
   }
 

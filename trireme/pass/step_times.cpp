@@ -146,7 +146,7 @@ std::map<ValueId, double> seconds_until_updated(const Graph& graph, std::span<co
     for (const ValueId read : node.inputs) in.push_back(graph.type(read));
     for (const ValueId made : node.outputs) out.push_back(graph.type(made));
     free_s = std::max(free_s, starts[static_cast<size_t>(id)]) +
-             compute_seconds(def_of(node), {in, out, node.attrs}, machine);
+             compute_seconds_on_host(def_of(node), {in, out, node.attrs}, machine);
     ended_s[id] = free_s;
   }
   std::map<ValueId, double> updated_s;

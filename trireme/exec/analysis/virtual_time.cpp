@@ -310,7 +310,8 @@ double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, co
                   const Machine& machine) {
   const TypeArgs types = call.types();
   if (is_move(*call.op)) return move_seconds(move_of(call.attrs), call.out[0].bytes(), machine);
-  if (lane == Lane::kCompute || lane == Lane::kHost) return compute_seconds(*call.op, types, machine);
+  if (lane == Lane::kCompute) return compute_seconds(*call.op, types, machine);
+  if (lane == Lane::kHost) return compute_seconds_on_host(*call.op, types, machine);
   if (lane == Lane::kComm) {
     return collective_seconds(*call.op, types, plan.mesh, rates.links) + packing_seconds(*call.op, types, machine);
   }

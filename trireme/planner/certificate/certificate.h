@@ -22,16 +22,24 @@ struct CertifiedPart {
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
   int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
   int64_t persistent = 0, gradients = 0;                            // bytes
-  int64_t kept = 0;                                                 // bytes of each micro-batch in flight
+  int64_t held = 0;     // bytes of weights that came, or were cast, for all micro-batches of a step
+  int64_t kept = 0;     // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
-  // Of what lies on the host or the disk: times once a step to the device and back, and its bytes there.
-  int64_t coming = 0, going = 0;
+  // Of what lies on the host or the disk: times once a step to the device, back, and of updates on the host, and its
+  // bytes there.
+  int64_t coming = 0, going = 0, updating = 0;
   int64_t host = 0, disk = 0;
   // However many rows a micro-batch has: of `weight_grad` adding to the gradients before, and of `gradients` these
   // sums.
   int64_t adding = 0, sums = 0;
   friend bool operator==(const CertifiedPart&, const CertifiedPart&) = default;
+};
+
+// Where the optimizer's state lies, and where updates run: on the device or the host.
+struct CertifiedPlace {
+  Tier state = Tier::kDevice, update = Tier::kDevice;
+  friend auto operator<=>(const CertifiedPlace&, const CertifiedPlace&) = default;
 };
 
 // How a stage is cut over its ranks.
@@ -42,8 +50,8 @@ struct CertifiedCut {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
-  bool kept_slices = false;    // what is kept for the backward pass lies in slices on ranks of tp
-  Tier state = Tier::kDevice;  // where the optimizer's state lies
+  bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks of tp
+  CertifiedPlace place = {};
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };
 
@@ -93,6 +101,9 @@ struct CertifiedModel {
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
   // What a byte of state takes at least, in femtoseconds, to come from where it lies or to go back.
   int64_t host_fs_per_byte = 0, disk_fs_per_byte = 0;
+  // Where updates may run on the host: what one takes for each byte of state at least; and bytes of the parameters in
+  // the type in which the device computes with them. 0: they run on the device alone.
+  int64_t update_fs_per_byte = 0, weight_bytes = 0;
   friend bool operator==(const CertifiedModel&, const CertifiedModel&) = default;
 };
 
@@ -117,7 +128,7 @@ struct Certificate {
   std::vector<CertifiedPlan> best;         // by time; fewer than asked for: no other fits
   CertifiedLedger ledger;
   // Each in ascending order of cuts. `alone`: of one data parallel rank, from which bounds follow of all cuts that are
-  // the same in tp, cp, ep and sp (certified_least.h); with the state on the device.
+  // the same in tp, cp, ep and sp (certified_least.h); with state and updates on the device.
   std::vector<CertifiedTable> alone, prices;
   friend bool operator==(const Certificate&, const Certificate&) = default;
 };

@@ -18,16 +18,18 @@ inline constexpr int64_t kCertifiedKinds = 8;  // of blocks
 
 inline constexpr size_t kCertifiedPassFields = 6;  // times of a micro-batch
 inline constexpr std::array kCertifiedPartFields{
-    &CertifiedPart::forward,        &CertifiedPart::input_grad,      &CertifiedPart::weight_grad, &CertifiedPart::again,
-    &CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::update,      &CertifiedPart::sync,
-    &CertifiedPart::persistent,     &CertifiedPart::gradients,       &CertifiedPart::kept,        &CertifiedPart::work,
-    &CertifiedPart::waiting,        &CertifiedPart::coming,          &CertifiedPart::going,       &CertifiedPart::host,
-    &CertifiedPart::disk,           &CertifiedPart::adding,          &CertifiedPart::sums};
+    &CertifiedPart::forward,  &CertifiedPart::input_grad,     &CertifiedPart::weight_grad,
+    &CertifiedPart::again,    &CertifiedPart::moving_forward, &CertifiedPart::moving_backward,
+    &CertifiedPart::update,   &CertifiedPart::sync,           &CertifiedPart::persistent,
+    &CertifiedPart::held,     &CertifiedPart::gradients,      &CertifiedPart::kept,
+    &CertifiedPart::work,     &CertifiedPart::waiting,        &CertifiedPart::coming,
+    &CertifiedPart::going,    &CertifiedPart::host,           &CertifiedPart::disk,
+    &CertifiedPart::updating, &CertifiedPart::adding,         &CertifiedPart::sums};
 
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;
 
-inline constexpr CertifiedNames<CertifiedModel, 14> kCertifiedModelNames{
+inline constexpr CertifiedNames<CertifiedModel, 16> kCertifiedModelNames{
     {{"layers", &CertifiedModel::layers},
      {"heads", &CertifiedModel::heads},
      {"experts", &CertifiedModel::experts},
@@ -41,7 +43,9 @@ inline constexpr CertifiedNames<CertifiedModel, 14> kCertifiedModelNames{
      {"state_bytes", &CertifiedModel::state_bytes},
      {"arithmetic_ps", &CertifiedModel::arithmetic_ps},
      {"host_fs_per_byte", &CertifiedModel::host_fs_per_byte},
-     {"disk_fs_per_byte", &CertifiedModel::disk_fs_per_byte}}};
+     {"disk_fs_per_byte", &CertifiedModel::disk_fs_per_byte},
+     {"update_fs_per_byte", &CertifiedModel::update_fs_per_byte},
+     {"weight_bytes", &CertifiedModel::weight_bytes}}};
 
 inline constexpr CertifiedNames<CertifiedLedger, 8> kCertifiedLedgerNames{
     {{"ways", &CertifiedLedger::ways},

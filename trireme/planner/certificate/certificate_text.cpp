@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 7";
+constexpr std::string_view kCertificateLine = "trireme certificate 8";
 
 std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;
@@ -24,12 +24,14 @@ std::string_view part_name(size_t part, size_t parts) {
   return part == 0 ? "before" : part + 1 == parts ? "after" : "block";
 }
 
-// The cut of a table of one data parallel rank has no dp, zero and state of its own.
+// The cut of a table of one data parallel rank has no dp, zero and place of its own.
 std::string cut_words(const CertifiedCut& cut, bool is_alone) {
   std::string out =
       fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={}", cut.tp, cut.cp, cut.ep,
                   cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0);
-  if (!is_alone) out += fmt::format(" dp={} zero={} state={}", cut.dp, cut.zero, to_string(cut.state));
+  if (!is_alone)
+    out += fmt::format(" dp={} zero={} state={} update={}", cut.dp, cut.zero, to_string(cut.place.state),
+                       to_string(cut.place.update));
   return out;
 }
 
@@ -150,6 +152,14 @@ void read_part(CertificateReader& reader, std::string_view name, CertifiedPart& 
   for (size_t i = 0; i < kFields; ++i) into.*kCertifiedPartFields[i] = numbers[i];
 }
 
+Tier read_tier(CertificateReader& reader, std::string_view name) {
+  const std::string_view text = reader.value(name);
+  const auto tier = std::ranges::find(kTierNames, text);
+  if (tier == kTierNames.end())
+    reader.wrong(fmt::format("{}={}; it must be device, host or disk", name, text.substr(0, 60)));
+  return kEveryTier[static_cast<size_t>(tier - kTierNames.begin())];
+}
+
 CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   CertifiedCut out;
   out.tp = reader.number_from("tp", 1, kCertifiedRanks);
@@ -163,11 +173,10 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   if (is_alone) return out;
   out.dp = reader.number_from("dp", 1, kCertifiedRanks);
   out.zero = reader.number_from("zero", 0, 3);
-  const std::string_view state = reader.value("state");
-  const auto tier = std::ranges::find(kTierNames, state);
-  if (tier == kTierNames.end())
-    reader.wrong(fmt::format("state={}; it must be device, host or disk", state.substr(0, 60)));
-  out.state = kEveryTier[static_cast<size_t>(tier - kTierNames.begin())];
+  out.place.state = read_tier(reader, "state");
+  out.place.update = read_tier(reader, "update");
+  if (out.place.update == Tier::kDisk || (out.place.update == Tier::kHost && out.place.state == Tier::kDevice))
+    reader.wrong("updates run on the device, or on the host with their state elsewhere than on the device");
   return out;
 }
 

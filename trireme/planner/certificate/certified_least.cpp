@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/certified_price.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
 
@@ -15,17 +16,14 @@ bool is_of_rows(size_t field) {
   return field < kCertifiedPassFields || each == &CertifiedPart::kept || each == &CertifiedPart::waiting;
 }
 
-bool is_of_steps_time(int64_t CertifiedPart::*field) {
-  return field == &CertifiedPart::update || field == &CertifiedPart::sync;
-}
-
 // Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3; and the state may lie elsewhere.
 // Of Adam's state that is two of three, so that is asked of the model, in parts of 1,024.
 int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const CertifiedModel& model) {
-  const bool has_state = cut.state == Tier::kDevice;
+  const bool has_state = cut.place.state == Tier::kDevice;
   if (!has_state || cut.zero == 1 || cut.zero == 2) {
     const int64_t all = exact_sum(model.parameter_bytes, model.state_bytes);
-    bytes = exact_product(bytes, model.parameter_bytes / (all / 1024 + 1)) / 1024;
+    const int64_t left = certified_comes_for_step(cut) ? model.weight_bytes : model.parameter_bytes;
+    bytes = exact_product(bytes, left / (all / 1024 + 1)) / 1024;
   }
   if (cut.zero < 3) return bytes;
   return bytes / exact_product(exact_product(cut.tp, cut.cp), exact_product(cut.ep, cut.dp));
@@ -36,7 +34,7 @@ int64_t least_of_persistent(int64_t bytes, const CertifiedCut& cut, const Certif
 CertifiedCut certified_alone(CertifiedCut cut) {
   cut.dp = 1;
   cut.zero = 0;
-  cut.state = Tier::kDevice;
+  cut.place = {};
   return cut;
 }
 
@@ -89,7 +87,7 @@ std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
   if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;
   cut.dp = kFew;
   cut.kept_slices = false;
-  cut.state = Tier::kDevice;
+  cut.place = {};
   return cut;
 }
 
@@ -106,7 +104,7 @@ std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut) {
   cut.zero = 0;
   cut.rows = 1;
   cut.vocabulary = false;
-  cut.state = Tier::kDevice;
+  cut.place = {};
   return certified_all_kept(std::move(cut));
 }
 
@@ -141,8 +139,10 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
       } else if (is_of_rows(i)) {
         to = exact_product(of_alone, cut.rows) / alone.cut.rows;
       } else if (field == &CertifiedPart::persistent) {
-        to = least_of_persistent(of_alone, cut, model);
-      } else if (is_whole && (cut.state == Tier::kDevice || is_of_steps_time(field))) {
+        int64_t& on_device = certified_comes_for_step(cut) ? out.parts[part].held : to;
+        on_device = least_of_persistent(of_alone, cut, model);
+      } else if (is_whole && (cut.place.state == Tier::kDevice || field == &CertifiedPart::sync ||
+                              (field == &CertifiedPart::update && cut.place.update == Tier::kDevice))) {
         to = of_alone;
       } else if (field == &CertifiedPart::gradients && cut.zero <= 1) {
         to = alone.parts[part].sums;  // which are whole
@@ -153,22 +153,27 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
 }
 
 int64_t certified_moves_ps(const CertifiedCut& cut, const CertifiedModel& model) {
-  if (cut.state == Tier::kDevice) return 0;
+  if (cut.place == CertifiedPlace()) return 0;
   int64_t pieces = exact_product(cut.tp, cut.ep);  // each of which some rank of a crew has
   if (cut.zero > 0) pieces = exact_product(pieces, exact_product(cut.cp, cut.dp));
-  const int64_t fs = cut.state == Tier::kDisk ? model.disk_fs_per_byte : model.host_fs_per_byte;
+  int64_t fs = cut.place.update == Tier::kHost  ? model.update_fs_per_byte
+               : cut.place.state == Tier::kHost ? model.host_fs_per_byte
+                                                : 0;
+  if (cut.place.state == Tier::kDisk) fs = std::max(fs, model.disk_fs_per_byte);
   return exact_product(model.state_bytes / pieces, fs) / 1000;
 }
 
 void check_moves(const CertifiedTable& table, const std::vector<CertifiedRun>& runs, const CertifiedModel& model) {
-  if (table.is_refused || table.cut.state == Tier::kDevice) return;
-  const auto moves = [&](size_t part) { return std::max(table.parts[part].coming, table.parts[part].going); };
+  if (table.is_refused || table.cut.place == CertifiedPlace()) return;
+  const auto moves = [&](size_t part) { return certified_moves_of(table.parts[part]); };
   int64_t all = exact_sum(moves(0), moves(table.parts.size() - 1));
   for (const CertifiedRun& run : runs)
     all = exact_sum(all, exact_product(moves(static_cast<size_t>(run.kind) + 1), run.blocks));
-  require(all >= certified_moves_ps(table.cut, model),
-          "certificate: by a table with dp={} the optimizer's state on the {} moves in {} ps, less than its bytes take",
-          table.cut.dp, to_string(table.cut.state), all);
+  require(
+      all >= certified_moves_ps(table.cut, model),
+      "certificate: by a table with dp={} the optimizer's state on the {} moves, or is updated there, in {} ps, less "
+      "than its bytes take",
+      table.cut.dp, to_string(table.cut.place.state), all);
 }
 
 void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
@@ -177,9 +182,9 @@ void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
     for (const auto field : kCertifiedPartFields) {
       require(table.parts[part].*field >= least.parts[part].*field && table.crossing >= least.crossing,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
-              "kept_slices={} state={} are less than the ones that they are bounded by",
+              "kept_slices={} state={} update={} are less than the ones that they are bounded by",
               cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,
-              cut.kept_slices ? 1 : 0, to_string(cut.state));
+              cut.kept_slices ? 1 : 0, to_string(cut.place.state), to_string(cut.place.update));
     }
   }
 }

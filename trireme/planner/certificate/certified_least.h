@@ -22,8 +22,8 @@ std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
 // less where experts lie alike.
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);
 
-// Of eight data parallel ranks with the state on the device, where the cut has a multiple of them: they exchange no
-// more.
+// Of eight data parallel ranks with state and updates on the device, where the cut has a multiple of them: they
+// exchange no more.
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);
@@ -42,7 +42,8 @@ CertifiedTable with_exchanged(CertifiedTable table, const CertifiedSums& by);
 // no less among fewer rows.
 CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& cut, const CertifiedModel& model);
 
-// What all crews with their state elsewhere move at least once a step: one way, with both ways at a time.
+// What all crews with their state elsewhere move, or update on the host, at least once a step: one way, as all go at a
+// time.
 int64_t certified_moves_ps(const CertifiedCut& cut, const CertifiedModel& model);
 // Throws kInvalidArgument where the parts of a whole model, of these runs of blocks, move for less.
 void check_moves(const CertifiedTable& table, const std::vector<CertifiedRun>& runs, const CertifiedModel& model);

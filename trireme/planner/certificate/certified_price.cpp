@@ -18,11 +18,16 @@ int64_t backward_of(const CertifiedPart& part) {
 int64_t pass_of(const CertifiedPart& part) {
   return exact_sum(exact_sum(forward_of(part), backward_of(part)), part.weight_grad);
 }
-int64_t once_of(const CertifiedPart& part) {
-  return exact_sum(exact_sum(part.update, part.sync), std::max(part.coming, part.going));  // both ways at a time
-}
 
 }  // namespace
+
+int64_t certified_moves_of(const CertifiedPart& part) {
+  return std::max({part.coming, part.going, part.updating});
+}
+
+int64_t certified_once_of(const CertifiedPart& part) {
+  return exact_sum(exact_sum(part.update, part.sync), certified_moves_of(part));
+}
 
 CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table,
                                const std::vector<CertifiedRun>& runs, const CertifiedRoom& room)
@@ -143,7 +148,8 @@ void CertifiedPrice::add_up() const {
   sums_.reserve(static_cast<size_t>(parts_) + 1);
   sums_.emplace_back();
   const auto add = [&](const CertifiedPart& part, int64_t times) {
-    const int64_t pass = pass_of(part), once = once_of(part), persistent = exact_sum(part.persistent, part.gradients);
+    const int64_t pass = pass_of(part), once = certified_once_of(part),
+                  persistent = exact_sum(exact_sum(part.persistent, part.held), part.gradients);
     for (int64_t i = 0; i < times; ++i) {
       const Sum& before = sums_.back();
       sums_.push_back({.pass = exact_sum(before.pass, pass),
@@ -228,7 +234,7 @@ CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) c
 }
 
 bool CertifiedPrice::every_cut_exceeds(int64_t limit) const {
-  const int64_t once = share_of_crew(once_of);
+  const int64_t once = share_of_crew(certified_once_of);
   return every_slowest_exceeds(limit, [&](int64_t slowest) { return step_of(slowest, once); });
 }
 
@@ -241,7 +247,7 @@ int64_t CertifiedPrice::share_of_passes() const {
 // least pp micro-batches, and fills (pp - 1) * d / pp.
 bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
   const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
-  const int64_t beside = exact_sum(crossings(), share_of_crew(once_of, more)), filled = fill();
+  const int64_t beside = exact_sum(crossings(), share_of_crew(certified_once_of, more)), filled = fill();
   return every_slowest_exceeds(limit, [&](int64_t slowest) {
     const bool fills = way_.schedule == "zb-h1";
     const int64_t waits = fills ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : filled;

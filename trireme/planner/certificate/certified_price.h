@@ -14,6 +14,10 @@ struct CertifiedRoom {
   int64_t device = 0, host = 0, disk = 0;
 };
 
+// Once a step: moves both ways and updates on the host, at a time; and with these all that is done once.
+int64_t certified_moves_of(const CertifiedPart& part);
+int64_t certified_once_of(const CertifiedPart& part);
+
 class CertifiedPrice {
  public:
   // The parts are what stands before, the blocks of these runs, and what stands after. `table` and `runs` have to

@@ -25,6 +25,7 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::update, &PartPrice::update},
     {&CertifiedPart::sync, &PartPrice::sync},
     {&CertifiedPart::persistent, &PartPrice::persistent},
+    {&CertifiedPart::held, &PartPrice::held},
     {&CertifiedPart::gradients, &PartPrice::gradients},
     {&CertifiedPart::kept, &PartPrice::kept},
     {&CertifiedPart::work, &PartPrice::work},
@@ -33,10 +34,11 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::going, &PartPrice::going},
     {&CertifiedPart::host, &PartPrice::host},
     {&CertifiedPart::disk, &PartPrice::disk},
+    {&CertifiedPart::updating, &PartPrice::updating},
     {&CertifiedPart::adding, &PartPrice::adding},
     {&CertifiedPart::sums, &PartPrice::sums}};
-inline constexpr size_t kBeside = 17;    // of the fields above; the last two are of others
-inline constexpr size_t kOnDevice = 13;  // of the fields above; the others are of what lies elsewhere
+inline constexpr size_t kBeside = 19;    // of the fields above; the last two are of others
+inline constexpr size_t kOnDevice = 14;  // of the fields above; the others are of what lies elsewhere
 inline constexpr size_t kPasses = 6;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
   PartPrice out;
@@ -74,7 +76,7 @@ inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& ta
 inline CertifiedCut own_of(CertifiedCut cut) {
   cut.dp = 1;
   cut.zero = 0;
-  cut.state = Tier::kDevice;
+  cut.place = {};
   return cut;
 }
 inline CertifiedCut most_of(CertifiedCut cut) {
@@ -87,7 +89,7 @@ inline bool is_more_than_few(const CertifiedCut& cut) {
 inline CertifiedCut few_of(CertifiedCut cut) {
   cut.dp = 8;
   cut.kept_slices = false;
-  cut.state = Tier::kDevice;
+  cut.place = {};
   return cut;
 }
 inline bool is_more_than_tp(const CertifiedCut& cut) {
@@ -124,7 +126,7 @@ inline CertifiedCut unsliced(CertifiedCut cut) {
   cut.rows = 1;
   cut.zero = 0;
   cut.vocabulary = false;
-  cut.state = Tier::kDevice;
+  cut.place = {};
   return all_kept(std::move(cut));
 }
 // The search's rule.

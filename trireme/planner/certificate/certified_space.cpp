@@ -1,5 +1,6 @@
 #include "trireme/planner/certificate/certified_space.h"
 
+#include <algorithm>
 #include <array>
 
 #include "trireme/planner/certificate/exact_numbers_impl.h"
@@ -26,9 +27,9 @@ std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
 
 class SpaceOf {
  public:
-  SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers,
+  SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
           const std::function<void(CertifiedGroup)>& look)
-      : model_(model), ranks_(ranks), tiers_(tiers), look_(look) {}
+      : model_(model), ranks_(ranks), places_(places), look_(look) {}
 
   void look_at_all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
@@ -105,12 +106,12 @@ class SpaceOf {
   }
 
   void look_at_group(const CertifiedWay& way) {
-    group_.assign((way.cut.tp > 1 ? 2 : 1) * (1 + tiers_.size()), way);
+    group_.assign((way.cut.tp > 1 ? 2 : 1) * (1 + places_.size()), way);
     size_t at = 0;
-    for (size_t tier = 0; tier <= tiers_.size(); ++tier) {
+    for (size_t place = 0; place <= places_.size(); ++place) {
       for (int64_t slices = 0; slices <= (way.cut.tp > 1 ? 1 : 0); ++slices, ++at) {
         group_[at].cut.kept_slices = slices == 1;
-        if (tier > 0) group_[at].cut.state = tiers_[tier - 1];
+        if (place > 0) group_[at].cut.place = places_[place - 1];
       }
     }
     look_(group_);
@@ -118,38 +119,52 @@ class SpaceOf {
 
   const CertifiedModel& model_;
   int64_t ranks_;
-  const std::vector<Tier>& tiers_;
+  const std::vector<CertifiedPlace>& places_;
   const std::function<void(CertifiedGroup)>& look_;
   std::vector<CertifiedWay> group_;
 };
 
 }  // namespace
 
-void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<Tier>& tiers,
+void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
                     const std::function<void(CertifiedGroup)>& look) {
-  SpaceOf(model, ranks, tiers, look).look_at_all();
+  SpaceOf(model, ranks, places, look).look_at_all();
 }
 
-bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<Tier>& tiers) {
-  if (less.cut.state == more.cut.state) return !less.cut.kept_slices && more.cut.kept_slices;
-  if (less.cut.kept_slices != more.cut.kept_slices) return false;
-  for (size_t i = 0; i < tiers.size(); ++i) {
-    if (tiers[i] == more.cut.state) return less.cut.state == (i == 0 ? Tier::kDevice : tiers[i - 1]);
-  }
-  return false;
+bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<CertifiedPlace>& places) {
+  const CertifiedPlace &near = less.cut.place, &far = more.cut.place;
+  if (near == far) return !less.cut.kept_slices && more.cut.kept_slices;
+  if (less.cut.kept_slices != more.cut.kept_slices || !is_as_near(near, far)) return false;
+  return std::none_of(places.begin(), places.end(), [&](const CertifiedPlace& between) {
+    return between != near && between != far && is_as_near(near, between) && is_as_near(between, far);
+  });
 }
 
-std::vector<Tier> certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes) {
-  std::vector<Tier> out;
+bool is_as_near(const CertifiedPlace& nearer, const CertifiedPlace& place) {
+  if (nearer == CertifiedPlace()) return true;
+  return nearer.update == place.update && nearer.state <= place.state;
+}
+
+std::vector<CertifiedPlace> certified_places(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes) {
+  std::vector<CertifiedPlace> out;
   if (model.state_bytes == 0) return out;
-  if (host_bytes > 0) out.push_back(Tier::kHost);
-  if (disk_bytes > 0) out.push_back(Tier::kDisk);
+  if (host_bytes > 0) out.push_back({.state = Tier::kHost, .update = Tier::kDevice});
+  if (disk_bytes > 0) out.push_back({.state = Tier::kDisk, .update = Tier::kDevice});
+  if (host_bytes == 0 || model.update_fs_per_byte == 0) return out;  // parameters that are updated there lie there
+  out.push_back({.state = Tier::kHost, .update = Tier::kHost});
+  if (disk_bytes > 0) out.push_back({.state = Tier::kDisk, .update = Tier::kHost});
   return out;
+}
+
+bool certified_comes_for_step(const CertifiedCut& cut) {
+  return cut.place.update == Tier::kHost && cut.zero != 1 && cut.zero != 2;
 }
 
 std::string certified_space_text() {
   return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, what "
-         "is kept whole or in slices, the optimizer's state on the device, the host or the disk, 1f1b, zb-h1 and "
+         "is kept whole or in slices, the optimizer's state on the device, the host or the disk, updates on the device "
+         "or the "
+         "host, 1f1b, zb-h1 and "
          "zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
          "even cuts";
 }
@@ -167,8 +182,9 @@ bool certified_way_divides(const CertifiedWay& way) {
 int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& model, int64_t ranks) {
   const int64_t stage_pieces = way.pp * way.cut.tp * way.cut.ep;
   const auto in_pieces = [&](int64_t bytes, bool in_slices) { return bytes / (in_slices ? ranks : stage_pieces); };
-  int64_t out = in_pieces(model.parameter_bytes, way.cut.zero >= 3);
-  if (way.cut.state == Tier::kDevice) out = exact_sum(out, in_pieces(model.state_bytes, way.cut.zero >= 1));
+  const int64_t weights = certified_comes_for_step(way.cut) ? model.weight_bytes : model.parameter_bytes;
+  int64_t out = in_pieces(weights, way.cut.zero >= 3);
+  if (way.cut.place.state == Tier::kDevice) out = exact_sum(out, in_pieces(model.state_bytes, way.cut.zero >= 1));
   // Sums of gradients, which several micro-batches add to.
   if (way.micro_batches > 1) out = exact_sum(out, in_pieces(model.parameter_bytes, way.cut.zero >= 1));
   return out;

@@ -38,20 +38,20 @@ class RandomModel : public RandomPrices {
 
   // Of what a search finds.
   Certificate certificate(size_t top) {
-    // With and without slices of what is kept, in each tier.
-    const size_t count = 2 * (1 + tiers_.size());
+    // With and without slices of what is kept, in each place.
+    const size_t count = 2 * (1 + places_.size());
     OuterVariants variants{.after = {}};
     for (size_t v = 0; v < count; ++v) {
       std::vector<size_t>& after = variants.after.emplace_back();
       if (v % 2 == 1) after.push_back(v - 1);
-      if (v >= 2) after.push_back(v - 2);
+      if (v >= 2) after.push_back(2 * place_before(v / 2) + v % 2);
     }
     std::vector<OuterCandidate> candidates;
     std::vector<CertifiedWay> ways;  // by their numbers
     for (const Group& group : groups_) {
       const bool divides = certified_way_divides(group.front()), has_slices = group.size() == count;
       candidates.push_back({.divides = divides,
-                            .variants = has_slices ? (1U << count) - 1 : 0x15U & ((1U << count) - 1),
+                            .variants = has_slices ? (1U << count) - 1 : 0x155U & ((1U << count) - 1),
                             .bound_ps = divides ? certified_arithmetic_ps(group.front(), model_) : 0});
       for (size_t v = 0; v < count; ++v) ways.push_back(group[has_slices ? v : v / 2]);
     }
@@ -161,12 +161,18 @@ class RandomModel : public RandomPrices {
     return bound_of_longer_parts(totals, least.shape, least.micro_batches, least.crossing);
   }
   bool has_one_less(const CertifiedWay& less, const CertifiedWay& more) const {
-    const auto tier = [&](const CertifiedWay& way) {
-      return std::ranges::find(tiers_, way.cut.state) - tiers_.begin();
-    };
-    const auto steps = [&](const CertifiedWay& way) { return way.cut.state == Tier::kDevice ? 0 : tier(way) + 1; };
-    const auto slices = static_cast<int64_t>(more.cut.kept_slices) - static_cast<int64_t>(less.cut.kept_slices);
-    return slices >= 0 && slices + steps(more) - steps(less) == 1 && steps(more) >= steps(less);
+    if (less.cut.place == more.cut.place) return !less.cut.kept_slices && more.cut.kept_slices;
+    const size_t near = place_of(less), far = place_of(more);
+    return less.cut.kept_slices == more.cut.kept_slices && far > 0 && place_before(far) == near;
+  }
+  // 0: all on the device; else those in which state and updates may be.
+  size_t place_of(const CertifiedWay& way) const {
+    if (way.cut.place == CertifiedPlace()) return 0;
+    return static_cast<size_t>(std::ranges::find(places_, way.cut.place) - places_.begin()) + 1;
+  }
+  size_t place_before(size_t place) const {
+    const bool is_first = place == 1 || places_[place - 2].update != places_[place - 1].update;
+    return is_first ? 0 : place - 1;
   }
 };
 

@@ -61,9 +61,11 @@ class RandomPrices : public RandomSpace {
                                                           .is_own = alone.cut == own_of(cut),
                                                           .ranks = cut.tp * cut.cp * cut.ep * cut.dp,
                                                           .zero = cut.zero,
-                                                          .state_elsewhere = cut.state != Tier::kDevice,
+                                                          .state_elsewhere = cut.place.state != Tier::kDevice,
+                                                          .update_elsewhere = cut.place.update != Tier::kDevice,
                                                           .parameter_bytes = model_.parameter_bytes,
-                                                          .state_bytes = model_.state_bytes});
+                                                          .state_bytes = model_.state_bytes,
+                                                          .weight_bytes = model_.weight_bytes});
       out.parts.emplace_back();
       for (const auto& [to, from] : kFields) out.parts.back().*to = least.*from;
     }
@@ -92,8 +94,9 @@ class RandomPrices : public RandomSpace {
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
-      if (cut.state != Tier::kDevice && number(0, 3) > 0) out.parts[part] = {};
-      if (cut.state != Tier::kDevice) fill(out.parts[part], kOnDevice, kBeside, 9);
+      const bool is_elsewhere = cut.place != CertifiedPlace();
+      if (is_elsewhere && number(0, 3) > 0) out.parts[part] = {};
+      if (is_elsewhere) fill(out.parts[part], kOnDevice, kBeside, 9);
       for (size_t i = 0; least != nullptr && i < first; ++i)
         out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
       out.parts[part].adding = number(0, out.parts[part].weight_grad);
@@ -122,13 +125,18 @@ class RandomPrices : public RandomSpace {
   }
 
   static void raise_times(CertifiedTable& to, const CertifiedTable& nearer) {
-    for (size_t part = 0; part < to.parts.size(); ++part) {
-      for (size_t i = 0; i < std::size(kFields); ++i) {
-        const auto field = kFields[i].first;
-        const bool is_time = i < kPasses || field == &CertifiedPart::update || field == &CertifiedPart::sync ||
-                             field == &CertifiedPart::coming || field == &CertifiedPart::going;
-        if (is_time) to.parts[part].*field = std::max(to.parts[part].*field, nearer.parts[part].*field);
+    const bool has_same_updates = to.cut.place.update == nearer.cut.place.update;
+    for (size_t i = 0; i < to.parts.size(); ++i) {
+      CertifiedPart& part = to.parts[i];
+      const CertifiedPart& least = nearer.parts[i];
+      for (size_t field = 0; field < kPasses; ++field)
+        part.*kFields[field].first = std::max(part.*kFields[field].first, least.*kFields[field].first);
+      part.sync = std::max(part.sync, least.sync);
+      for (const auto field :
+           {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating}) {
+        if (has_same_updates) part.*field = std::max(part.*field, least.*field);
       }
+      while (as_price(part).once() < as_price(least).once()) ++part.updating;
     }
   }
 
@@ -172,7 +180,11 @@ class RandomPrices : public RandomSpace {
     }
     bool is_refused = alone.is_refused;
     CertifiedCut nearer = cut, whole = cut;
-    nearer.state = cut.state == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
+    if (cut.place.state == Tier::kDisk && room_.host > 0) {
+      nearer.place.state = Tier::kHost;
+    } else {
+      nearer.place = {};
+    }
     whole.kept_slices = false;
     for (const CertifiedCut& less : {nearer, whole}) {
       if (less == cut) continue;
@@ -201,12 +213,18 @@ class RandomPrices : public RandomSpace {
   }
 
   void bound_moves(const CertifiedTable& table) {
-    if (table.is_refused || table.cut.state == Tier::kDevice) return;
+    if (table.is_refused || table.cut.place == CertifiedPlace()) return;
     const StageProblem problem = as_problem({.cut = table.cut}, table, runs_, room_);
     int64_t moved = 0;
     for (const PartPrice& part : problem.parts) moved += part.moves();
-    int64_t& fs = table.cut.state == Tier::kHost ? model_.host_fs_per_byte : model_.disk_fs_per_byte;
-    while (certified_moves_ps(table.cut, model_) > moved) --fs;
+    const bool updates = table.cut.place.update == Tier::kHost;
+    int64_t& of_host = updates ? model_.update_fs_per_byte : model_.host_fs_per_byte;
+    while (certified_moves_ps(table.cut, model_) > moved) {
+      int64_t& fs = table.cut.place.state == Tier::kDisk && (!updates || model_.disk_fs_per_byte > of_host)
+                        ? model_.disk_fs_per_byte
+                        : of_host;
+      --fs;
+    }
   }
 
   // Arithmetic and bytes of parameters that hold of all ways, as large as they may be or smaller.
@@ -225,6 +243,7 @@ class RandomPrices : public RandomSpace {
       while (certified_least_bytes(way, model_, ranks_) > bytes) {
         model_.parameter_bytes = std::max<int64_t>(model_.parameter_bytes - 1, 0);
         model_.state_bytes = std::max<int64_t>(model_.state_bytes - 1, 0);
+        model_.weight_bytes = std::max<int64_t>(model_.weight_bytes - 1, 0);
       }
     }
   }

@@ -27,6 +27,8 @@ class RandomSpace {
     // So few that a smaller sum makes no larger share.
     model_.parameter_bytes = number(0, 500);
     model_.state_bytes = number(0, 500);
+    model_.update_fs_per_byte = number(0, 1) * number(1, 4'000);
+    model_.weight_bytes = number(0, model_.parameter_bytes);
     room_ = {.device = memory_, .host = number(0, 1) * number(5, 60), .disk = number(0, 3) == 0 ? number(5, 60) : 0};
     find_groups();
   }
@@ -34,7 +36,6 @@ class RandomSpace {
   int64_t number(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   using Group = std::vector<CertifiedWay>;
   const std::vector<Group>& groups() const { return groups_; }
-  const std::vector<Tier>& tiers() const { return tiers_; }
   std::vector<CertifiedWay> space() const {
     std::vector<CertifiedWay> out;
     for (const Group& group : groups_) out.insert(out.end(), group.begin(), group.end());
@@ -47,9 +48,9 @@ class RandomSpace {
 
  protected:
   void find_groups() {
-    tiers_ = certified_tiers(model_, room_.host, room_.disk);
+    places_ = certified_places(model_, room_.host, room_.disk);
     groups_.clear();
-    for_each_group(model_, ranks_, tiers_,
+    for_each_group(model_, ranks_, places_,
                    [&](CertifiedGroup group) { groups_.emplace_back(group.begin(), group.end()); });
   }
 
@@ -70,7 +71,7 @@ class RandomSpace {
   size_t kinds_ = 1;
   int64_t ranks_ = 1, memory_ = 0;
   CertifiedRoom room_;
-  std::vector<Tier> tiers_;
+  std::vector<CertifiedPlace> places_;
   std::vector<Group> groups_;
 };
 

@@ -32,7 +32,8 @@ std::string certified_way_text(const CertifiedWay& way) {
   if (cut.kept_slices) out += " kept_slices=1";
   if (way.pp > 1) out += " schedule=" + way.schedule;
   if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
-  if (cut.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.state));
+  if (cut.place.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.place.state));
+  if (cut.place.update != Tier::kDevice) out += fmt::format(" update={}", to_string(cut.place.update));
   return out;
 }
 
@@ -55,10 +56,10 @@ class CertificateVerifier {
       not_proven("trireme {} made it and this is {}, whose ways and prices may be others; plan again", c_.version,
                  kVersion);
     }
+    places_ = certified_places(c_.model, c_.host, c_.disk);
     check_bounds();
-    tiers_ = certified_tiers(c_.model, c_.host, c_.disk);
     check_best();
-    for_each_group(c_.model, c_.ranks, tiers_, [this](CertifiedGroup group) { look_at_group(group); });
+    for_each_group(c_.model, c_.ranks, places_, [this](CertifiedGroup group) { look_at_group(group); });
     check_ledger();
     check_used();
   }
@@ -124,37 +125,42 @@ class CertificateVerifier {
     if (of == certified_alone(cut))
       not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
   }
-  // With the state elsewhere nothing takes less time than with it on the device, nor on the disk than on the host; nor
-  // with what is kept in slices than with it whole.
+  // With the state elsewhere nothing takes less time than with it on the device, nor on the disk than on the host, nor
+  // with updates on the host; nor with what is kept in slices than with it whole.
   void check_less_of_variants(const CertifiedTable& table) const {
     if (table.is_refused) return;
-    for (const auto& [nearer, slices] : {std::pair(Tier::kDevice, false),
-                                         {Tier::kHost, false},
-                                         {Tier::kDisk, false},
-                                         {Tier::kDevice, true},
-                                         {Tier::kHost, true}}) {
-      CertifiedCut cut = table.cut;
-      cut.kept_slices = slices;
-      cut.state = nearer;
-      const auto found = prices_.find(cut);
-      if (nearer > table.cut.state || slices > table.cut.kept_slices || cut == table.cut || found == prices_.end() ||
-          found->second->is_refused)
-        continue;
-      const CertifiedTable& of = *found->second;
-      CertifiedTable times = nothing_of(of);
-      times.cut = table.cut;
-      for (size_t part = 0; part < of.parts.size(); ++part) {
-        for (size_t i = 0; i < kCertifiedPassFields; ++i)
-          times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
-        for (const auto field :
-             {&CertifiedPart::update, &CertifiedPart::sync, &CertifiedPart::coming, &CertifiedPart::going})
-          times.parts[part].*field = of.parts[part].*field;
+    std::vector<CertifiedPlace> nearer = places_;
+    nearer.emplace_back();
+    for (const CertifiedPlace& place : nearer) {
+      for (const bool slices : {false, true}) {
+        CertifiedCut cut = table.cut;
+        cut.kept_slices = slices;
+        cut.place = place;
+        if (slices > table.cut.kept_slices || !is_as_near(place, table.cut.place) || cut == table.cut) continue;
+        const auto found = prices_.find(cut);
+        if (found != prices_.end() && !found->second->is_refused) check_less_of(table, *found->second);
       }
-      check_no_less(table, times);
-      if (table.crossing < of.crossing)
-        not_proven("messages of {} take less time than those of {}", certified_way_text({.cut = table.cut}),
-                   certified_way_text({.cut = cut}));
     }
+  }
+  void check_less_of(const CertifiedTable& table, const CertifiedTable& of) const {
+    const bool has_same_updates = table.cut.place.update == of.cut.place.update;
+    CertifiedTable times = nothing_of(of);
+    times.cut = table.cut;
+    for (size_t part = 0; part < of.parts.size(); ++part) {
+      for (size_t i = 0; i < kCertifiedPassFields; ++i)
+        times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
+      times.parts[part].sync = of.parts[part].sync;
+      for (const auto field :
+           {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating})
+        times.parts[part].*field = has_same_updates ? of.parts[part].*field : 0;
+      if (certified_once_of(table.parts[part]) < certified_once_of(of.parts[part]))
+        not_proven("a part of {} takes less once a step than with {}", certified_way_text({.cut = table.cut}),
+                   certified_way_text({.cut = of.cut}));
+    }
+    check_no_less(table, times);
+    if (table.crossing < of.crossing)
+      not_proven("messages of {} take less time than those of {}", certified_way_text({.cut = table.cut}),
+                 certified_way_text({.cut = of.cut}));
   }
   void check_passes(const CertifiedTable& table) const {
     const auto found = alone_.find(certified_all_kept(certified_most_rows(table.cut)));
@@ -201,7 +207,7 @@ class CertificateVerifier {
   // Of those that are said to be the best the ways that there are.
   std::set<CertifiedWay> best_in_space() const {
     std::set<CertifiedWay> out;
-    for_each_group(c_.model, c_.ranks, tiers_, [&](CertifiedGroup group) {
+    for_each_group(c_.model, c_.ranks, places_, [&](CertifiedGroup group) {
       for (const CertifiedPlan& plan : c_.best) {
         const CertifiedWay &said = plan.way, &first = group.front();
         if (said.pp != first.pp || said.micro_batches != first.micro_batches || said.cut.tp != first.cut.tp) continue;
@@ -226,15 +232,16 @@ class CertificateVerifier {
     for (size_t i = 0; i < group.size(); ++i) {
       bool is_needed = true, has_next = false;
       for (size_t k = 0; k < group.size(); ++k) {
-        if (is_next_in_group(group[k], group[i], tiers_)) is_needed = is_needed && found[k] == Found::kTooLarge;
-        has_next = has_next || is_next_in_group(group[i], group[k], tiers_);
+        if (is_next_in_group(group[k], group[i], places_)) is_needed = is_needed && found[k] == Found::kTooLarge;
+        has_next = has_next || is_next_in_group(group[i], group[k], places_);
       }
       if (is_needed) {
         found[i] = look_at(group[i], has_next);
       } else {
         ++ledger_.needless;
         check_not_best(group[i],
-                       "with its state nearer, or what is kept whole, it is no slower, and fits or is ruled out");
+                       "with its state or updates nearer, or what is kept whole, it is no slower, and fits or is ruled "
+                       "out");
       }
     }
   }
@@ -405,7 +412,7 @@ class CertificateVerifier {
   }
 
   const Certificate& c_;
-  std::vector<Tier> tiers_;
+  std::vector<CertifiedPlace> places_;
   Tables alone_, prices_;
   std::set<const CertifiedTable*> used_;
   std::map<CertifiedWay, const CertifiedPlan*> best_;
@@ -440,7 +447,7 @@ std::string proven_text(const Certificate& c) {
         "  {:>8} are slower by their arithmetic alone\n"
         "  {:>8} are slower by what their tables, or bounds from others, say\n"
         "  {:>8} fit by no cut into stages\n"
-        "  {:>8} have state farther, or kept activations in slices, without need\n"
+        "  {:>8} have state or updates farther, or kept activations in slices, without need\n"
         "  {:>8} fit, {}\n"
         "it rests on {} tables of what parts of the model take\n",
         l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless,

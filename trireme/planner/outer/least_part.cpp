@@ -12,15 +12,25 @@ constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &P
                              &PartPrice::kept,    &PartPrice::waiting};
 constexpr std::array kOfPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                                &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
-constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,  &PartPrice::gradients, &PartPrice::work,
-                              &PartPrice::coming, &PartPrice::going, &PartPrice::host,      &PartPrice::disk};
+constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,    &PartPrice::held,  &PartPrice::gradients,
+                              &PartPrice::work,   &PartPrice::coming,  &PartPrice::going, &PartPrice::host,
+                              &PartPrice::disk,   &PartPrice::updating};
 
-int64_t least_persistent(int64_t persistent, const LeastPartOf& of) {
+// What is left of it on the device of `bytes` of the whole model.
+int64_t share_of_persistent(int64_t persistent, int64_t bytes, const LeastPartOf& of) {
   constexpr int64_t kWhole = 1024;
-  if (of.zero == 0 && !of.state_elsewhere) return persistent;
-  const int64_t parameters = of.parameter_bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1);
-  const int64_t kept = of.zero >= 3 && !of.state_elsewhere ? persistent : persistent * parameters / kWhole;
-  return of.zero >= 3 ? kept / of.ranks : kept;
+  return persistent * (bytes / ((of.parameter_bytes + of.state_bytes) / kWhole + 1)) / kWhole;
+}
+
+void add_least_persistent(int64_t persistent, const LeastPartOf& of, PartPrice& out) {
+  const int64_t ranks = of.zero >= 3 ? of.ranks : 1;
+  if (of.update_elsewhere && (of.zero == 0 || of.zero >= 3)) {
+    out.held = share_of_persistent(persistent, of.weight_bytes, of) / ranks;
+  } else if (of.state_elsewhere || of.zero == 1 || of.zero == 2) {
+    out.persistent = share_of_persistent(persistent, of.parameter_bytes, of) / ranks;
+  } else {
+    out.persistent = persistent / ranks;
+  }
 }
 
 }  // namespace
@@ -31,12 +41,13 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
     const int64_t of_all = field == &PartPrice::weight_grad ? alone.adding : 0;
     out.*field = of_all + (alone.*field - of_all) * of.rows / of.rows_of_table;
   }
-  out.persistent = least_persistent(alone.persistent, of);
+  add_least_persistent(alone.persistent, of, out);
   if (of.is_own && of.zero == 0) {
     for (const LeastField field : kOfSteps) {
       const bool is_time = field == &PartPrice::update || field == &PartPrice::sync;
       if (is_time || !of.state_elsewhere) out.*field = alone.*field;
     }
+    if (of.update_elsewhere) out.update = 0;
   }
   if (of.zero <= 1) out.gradients = std::max(out.gradients, alone.sums);
   return out;

@@ -12,14 +12,17 @@ struct LeastPartOf {
   bool is_own = true;                   // the table's way differs in dp and zero alone
   int64_t ranks = 1;                    // of a stage
   int64_t zero = 0;
-  bool state_elsewhere = false;                  // than on the device
-  int64_t parameter_bytes = 0, state_bytes = 0;  // of the whole model
+  bool state_elsewhere = false, update_elsewhere = false;  // than on the device
+  int64_t parameter_bytes = 0, state_bytes = 0;            // of the whole model
+  int64_t weight_bytes = 0;                                // of parameters, in the type that the device computes in
 };
 
 // A row takes no less among fewer rows: passes but for what adding gradients takes of them, which is the same, and
 // bytes of a micro-batch in flight. Persistent bytes may be sliced: state with zero 1 and 2, all with zero 3; and state
 // may lie elsewhere. By its own table, and without slices, all else is no less either; where state lies elsewhere that
-// is so of times. Sums of gradients are whole with zero 1, too, whatever the rows and wherever the state lies.
+// is so of times, but for updates on the host. Their parameters are on the device while a step lasts, in a narrower
+// type, where they are not in slices of the state alone (zero 1 and 2). Sums of gradients are whole with zero 1, too,
+// whatever the rows and wherever the state lies.
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
 // What a block of so much takes at least where cp cuts it as well, and ep where `more_ep`: collectives move as much of

@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/least_slowest.h"
+#include "trireme/planner/outer/pipeline_shape.h"
 #include "trireme/planner/outer/random_tables_impl.h"
 
 namespace trireme::outer_search_test {

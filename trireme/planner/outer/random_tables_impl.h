@@ -16,17 +16,18 @@ class RandomTables {
 
   PartPrice part() {
     PartPrice out;
-    for (const auto field :
-         {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
-          &PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::update, &PartPrice::sync,
-          &PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
+    for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
+                             &PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::update,
+                             &PartPrice::sync, &PartPrice::persistent, &PartPrice::held, &PartPrice::gradients,
+                             &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
       out.*field = number(0, 3) == 0 ? 0 : number(0, 9);
     if (number(0, 2) == 0) put_elsewhere(out);
     return out;
   }
   // Some of the state.
   void put_elsewhere(PartPrice& part) {
-    for (const auto field : {&PartPrice::coming, &PartPrice::going, &PartPrice::host, &PartPrice::disk})
+    for (const auto field :
+         {&PartPrice::coming, &PartPrice::going, &PartPrice::updating, &PartPrice::host, &PartPrice::disk})
       part.*field = number(0, 1) == 0 ? 0 : number(0, 9);
   }
 

@@ -49,7 +49,7 @@ struct StageSum {
   void add(const PartPrice& part) {
     pass += part.pass();
     once += part.once();
-    persistent += part.persistent + part.gradients;
+    persistent += part.persistent + part.held + part.gradients;
     kept += part.kept;
     waiting += part.waiting;
     work = std::max(work, part.work);
@@ -253,8 +253,8 @@ void check_range(const StageProblem& problem) {
     passes += static_cast<double>(part.pass());
     once += static_cast<double>(part.once());
     kept += static_cast<double>(std::max(part.kept, part.waiting));
-    bytes +=
-        static_cast<double>(part.persistent) + static_cast<double>(part.gradients) + static_cast<double>(part.work);
+    bytes += static_cast<double>(part.persistent) + static_cast<double>(part.held) +
+             static_cast<double>(part.gradients) + static_cast<double>(part.work);
     elsewhere += static_cast<double>(part.host) + static_cast<double>(part.disk);
   }
   require_range(passes, once, std::max(bytes + kept * static_cast<double>(held), elsewhere), problem.shape,

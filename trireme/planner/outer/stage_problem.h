@@ -17,12 +17,13 @@ struct PartPrice {
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
   int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
   int64_t persistent = 0, gradients = 0;                            // bytes
-  int64_t kept = 0;                                                 // bytes of each micro-batch in flight
+  int64_t held = 0;     // bytes, while a step's micro-batches run: weights that came, or were cast, for all of them
+  int64_t kept = 0;     // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
-  // What lies on the host or the disk: once a step it comes to the device and goes back, both ways at a time (ps each),
-  // and the bytes that it takes there.
-  int64_t coming = 0, going = 0;
+  // What lies on the host or the disk: once a step it comes to the device and goes back, and the host updates it, all
+  // three at a time (ps each), and the bytes that it takes there.
+  int64_t coming = 0, going = 0, updating = 0;
   int64_t host = 0, disk = 0;
   // Of what a micro-batch takes and a part holds, however many rows a micro-batch has: adding its gradients to those
   // before, of `weight_grad`; and what they lie in, of `gradients`.
@@ -31,7 +32,7 @@ struct PartPrice {
   int64_t forward_pass() const { return forward + moving_forward; }
   int64_t input_pass() const { return again + input_grad + moving_backward; }
   int64_t pass() const { return forward_pass() + input_pass() + weight_grad; }
-  int64_t moves() const { return std::max(coming, going); }  // as if no computing hid them
+  int64_t moves() const { return std::max({coming, going, updating}); }  // as if no computing hid them
   int64_t once() const { return update + sync + moves(); }
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };

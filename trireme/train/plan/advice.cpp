@@ -42,7 +42,7 @@ constexpr size_t kMostAlike = 100;
 int complexity_of(const Way& way, int64_t ranks) {
   int out = way.recompute == "none" ? 0 : kRecomputationAdds;
   if (way.virtual_stages > 1) out += kVirtualStagesAdd;
-  if (way.state != Tier::kDevice) out += kOffloadAdds;
+  if (way.place != UpdatePlace()) out += kOffloadAdds;
   for (const Technique& technique : kTechniques) out += technique.is_used(way, ranks) ? technique.adds : 0;
   return out;
 }
@@ -223,10 +223,11 @@ class Adviser {
   }
 
   void offload() {
-    if (chosen_.way.state != Tier::kDevice) {
-      const WaysAnswer without = search_.best_of([](const Way& way) { return way.state == Tier::kDevice; });
-      line(fmt::format("offload: yes, the optimizer's state lies on the {}; without it {}",
-                       to_string(chosen_.way.state),
+    const UpdatePlace& place = chosen_.way.place;
+    if (place != UpdatePlace()) {
+      const WaysAnswer without = search_.best_of([](const Way& way) { return way.place == UpdatePlace(); });
+      line(fmt::format("offload: yes, the optimizer's state lies on the {}{}; without it {}", to_string(place.state),
+                       place.update == Tier::kHost ? ", and updates run on the host" : "",
                        without.best ? beside(chosen_, *without.best) : why_there_is_none(without, facts_)));
       return;
     }
@@ -235,7 +236,7 @@ class Adviser {
       return;
     }
     Way elsewhere = chosen_.way;
-    elsewhere.state = Tier::kHost;
+    elsewhere.place.state = Tier::kHost;
     const std::optional<AdvisedWay> with = search_.price(elsewhere, {});
     line(with ? fmt::format("offload: no, it fits without; with the optimizer's state on the host {}",
                             beside(chosen_, *with))

@@ -14,11 +14,13 @@ CertifiedPart certified_part(const PartPrice& part) {
           .sync = part.sync,
           .persistent = part.persistent,
           .gradients = part.gradients,
+          .held = part.held,
           .kept = part.kept,
           .waiting = part.waiting,
           .work = part.work,
           .coming = part.coming,
           .going = part.going,
+          .updating = part.updating,
           .host = part.host,
           .disk = part.disk,
           .adding = part.adding,
@@ -38,7 +40,7 @@ CertifiedCut certified_cut(const InnerWay& way) {
           .rows = way.rows,
           .recompute = way.recompute,
           .kept_slices = way.kept_slices,
-          .state = way.state};
+          .place = {.state = way.place.state, .update = way.place.update}};
 }
 
 InnerWay inner_way(const CertifiedCut& cut) {
@@ -52,7 +54,7 @@ InnerWay inner_way(const CertifiedCut& cut) {
           .rows = cut.rows,
           .recompute = cut.recompute,
           .kept_slices = cut.kept_slices,
-          .state = cut.state};
+          .place = {.state = cut.place.state, .update = cut.place.update}};
 }
 
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -158,6 +159,44 @@ int64_t kept_bytes(const CompiledCrew& crew, bool is_joined) {
   return *std::ranges::max_element(kept) + of_both / kMicroBatches;
 }
 
+// Inputs that lie elsewhere and come with one move, for all micro-batches.
+std::set<NodeId> moves_of_inputs(const Graph& graph) {
+  std::map<ValueId, std::pair<NodeId, int>> moves;  // by input: the first, and how many
+  for (size_t i = 0; i < graph.nodes().size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    if (!is_move(def_of(node)) || graph.value(node.inputs[0]).producer >= 0) continue;
+    ++moves.emplace(node.inputs[0], std::pair(static_cast<NodeId>(i), 0)).first->second.second;
+  }
+  std::set<NodeId> out;
+  for (const auto& [input, move] : moves) {
+    if (move.second == 1) out.insert(move.first);
+  }
+  return out;
+}
+
+// Of what a part has on the device for all micro-batches, beside gradients, before a backward pass: weights that came
+// for the step, and what is made of weights once.
+int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool is_joined) {
+  const int before = first_backward(crew);
+  const Graph& graph = crew.program.graph;
+  std::vector<char> is_of_micro_batch(crew.plan.buffers.size(), 0);
+  for (size_t id = 0; id < crew.plan.values.size(); ++id) {
+    const NodeId producer = graph.value(static_cast<ValueId>(id)).producer;
+    if (producer >= 0 && graph.node(producer).micro_batch >= 0)
+      is_of_micro_batch[static_cast<size_t>(crew.plan.values[id].buffer)] = 1;
+  }
+  std::set<int> come;
+  for (const NodeId id : comes) come.insert(crew.plan.values[static_cast<size_t>(graph.node(id).outputs[0])].buffer);
+  int64_t out = 0;
+  for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
+    const Buffer& buffer = crew.plan.buffers[i];
+    if (buffer.tier != Tier::kDevice || buffer.offset < 0 || buffer.first >= before || buffer.last < before) continue;
+    const bool is_made_once = buffer.holding == Holding::kActivation && is_of_micro_batch[i] == 0 && !is_joined;
+    if (is_made_once || come.contains(static_cast<int>(i))) out += align_buffer(buffer.bytes, crew.plan.alignment);
+  }
+  return out;
+}
+
 // Of gradients that a part has from one micro-batch to the next: the fewest while the last one's backward pass has
 // added to none of them. What comes and goes while terms are made and added is of one part at a time.
 int64_t gradient_bytes(const CompiledCrew& crew, bool is_joined) {
@@ -180,11 +219,27 @@ int64_t gradient_bytes(const CompiledCrew& crew, bool is_joined) {
   return *std::min_element(live.begin() + (begin - nodes.begin()), live.begin() + (end - nodes.begin()));
 }
 
+// Whether it moves what updates read or make, or a weight that comes once.
+bool is_move_of_step(const Node& node, bool comes_once, const std::vector<char>& read_by_updates) {
+  if (!is_move(def_of(node))) return false;
+  return node.phase == Phase::kUpdate || comes_once || read_by_updates[static_cast<size_t>(node.outputs[0])] != 0;
+}
+
+std::vector<char> that_updates_read(const Graph& graph) {
+  std::vector<char> out(graph.values().size(), 0);
+  for (const Node& node : graph.nodes()) {
+    if (node.phase != Phase::kUpdate) continue;
+    for (const ValueId id : node.inputs) out[static_cast<size_t>(id)] = 1;
+  }
+  return out;
+}
+
 // Which of a part's prices a node adds to. What updates do for each micro-batch is part of its backward pass, but for
-// moves between tiers.
-PartField field_of(const Node& node, bool is_input_grad) {
-  if (is_move(def_of(node)) && node.phase == Phase::kUpdate)
-    return move_of(node.attrs).to == Tier::kDevice ? &PartPrice::coming : &PartPrice::going;
+// those on the host, and moves between tiers.
+PartField field_of(const Node& node, bool is_input_grad, bool is_move_of_step) {
+  if (is_move_of_step)
+    return move_of(node.attrs).to < move_of(node.attrs).from ? &PartPrice::coming : &PartPrice::going;
+  if (node.on_host && node.phase == Phase::kUpdate) return &PartPrice::updating;
   const bool moves = is_communication(def_of(node)) || is_move(def_of(node));
   if (node.phase == Phase::kForward && !node.again) return moves ? &PartPrice::moving_forward : &PartPrice::forward;
   if (moves) return &PartPrice::moving_backward;
@@ -207,6 +262,8 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
   const std::vector<char> input_grads = input_grads_of(graph);
   const auto is_each = [&](const Node& node) { return is_of_last(node) || adds_up(graph, node); };
   const AddedGradients added(graph);
+  const std::set<NodeId> comes = moves_of_inputs(graph);
+  const std::vector<char> read_by_updates = that_updates_read(graph);
   CrewSums out;
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -214,7 +271,8 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
       if (is_of_last(node)) add_message(graph, node, out);
       continue;
     }
-    const PartField field = field_of(node, input_grads[i] != 0);
+    const bool comes_once = comes.contains(static_cast<NodeId>(i));
+    const PartField field = field_of(node, input_grads[i] != 0, is_move_of_step(node, comes_once, read_by_updates));
     out.all.*field += prices[i];
     if (is_each(node)) out.last.*field += prices[i];
     if (!is_joined && field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i)))
@@ -224,6 +282,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
+  out.all.held = held_bytes(crew, comes, is_joined);
   out.all.gradients = gradient_bytes(crew, is_joined);
   if (!is_joined) out.last.sums = std::min(out.all.gradients, added.bytes());
   out.all.host = crew.plan.arena(Tier::kHost).bytes;

@@ -26,7 +26,9 @@ CertifiedModel certified_model(const ExactSetting& setting) {
           .state_bytes = setting.figures.state_bytes,
           .arithmetic_ps = setting.figures.arithmetic_ps,
           .host_fs_per_byte = setting.figures.host_fs_per_byte,
-          .disk_fs_per_byte = setting.figures.disk_fs_per_byte};
+          .disk_fs_per_byte = setting.figures.disk_fs_per_byte,
+          .update_fs_per_byte = setting.figures.update_fs_per_byte,
+          .weight_bytes = setting.figures.weight_bytes};
 }
 
 std::string hash_of_machine(const Machine& machine) {
@@ -92,7 +94,10 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
       "train.recompute=" + cut.recompute,
       fmt::format("parallel.recompute_slice_activation={}", cut.kept_slices),
       fmt::format("parallel.stages=[{}]", stages)};
-  if (cut.state != Tier::kDevice) out.push_back(fmt::format("parallel.home=[\"*/state = {}\"]", to_string(cut.state)));
+  const CertifiedPlace& place = cut.place;
+  if (place.update == Tier::kHost) out.emplace_back("parallel.optimizer_on=host");
+  if (place.state != place.update)
+    out.push_back(fmt::format("parallel.home=[\"*/state = {}\"]", to_string(place.state)));
   return out;
 }
 
@@ -117,10 +122,11 @@ void expect_same(std::string_view what, const Value& certified, std::string_view
 void expect_same_table(std::string_view kind, const CertifiedTable& said, const CertifiedTable& compiled) {
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
-  const std::string text =
-      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} dp={} zero={} state={}",
-                  cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute,
-                  cut.kept_slices ? 1 : 0, cut.dp, cut.zero, to_string(cut.state));
+  const std::string text = fmt::format(
+      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} dp={} zero={} state={} "
+      "update={}",
+      cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0,
+      cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);

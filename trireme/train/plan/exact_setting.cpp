@@ -5,6 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cost/op_seconds.h"
 #include "trireme/parallel/strategy/strategy_file.h"
+#include "trireme/pass/on_host.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/report/utilisation.h"
@@ -18,6 +19,33 @@ int64_t fs_per_byte(const Machine& machine, Tier tier) {
   const double seconds = std::max(move_seconds({tier, Tier::kDevice}, kBytes, machine),
                                   move_seconds({Tier::kDevice, tier}, kBytes, machine));
   return static_cast<int64_t>(seconds * 1e15 / kBytes * (1 - 1.0 / 1024));
+}
+
+// What all updates take on the host, for each byte of the state; by a 1,024th less.
+int64_t update_fs_per_byte(const Graph& step, const Machine& machine, int64_t state_bytes) {
+  double seconds = 0;
+  const std::vector<char> on_host = nodes_for_host(step, {.updates = true});
+  for (NodeId id = 0; id < static_cast<NodeId>(on_host.size()); ++id) {
+    const Node& node = step.node(id);
+    if (on_host[static_cast<size_t>(id)] == 0) continue;
+    std::vector<TensorType> in, out;
+    for (const ValueId read : node.inputs) in.push_back(step.type(read));
+    for (const ValueId made : node.outputs) out.push_back(step.type(made));
+    seconds += compute_seconds_on_host(def_of(node), {in, out, node.attrs}, machine);
+  }
+  const double fs = seconds * 1e15 / static_cast<double>(state_bytes) * (1 - 1.0 / 1024);
+  return std::max<int64_t>(1, static_cast<int64_t>(fs));
+}
+
+// Of parameters that the device computes with in so many bytes an element, or in their own type where that is narrower.
+int64_t weight_bytes(const Graph& step, int64_t element_bytes) {
+  int64_t out = 0;
+  for (const Input& input : step.inputs()) {
+    if (input.role != Role::kParameter) continue;
+    const TensorType& type = step.type(input.value);
+    out += type.elements() * std::min(element_bytes, static_cast<int64_t>(size_of(type.dtype)));
+  }
+  return out;
 }
 
 void set_figures(const Graph& step, int64_t ranks, ExactSetting& out) {
@@ -34,6 +62,10 @@ void set_figures(const Graph& step, int64_t ranks, ExactSetting& out) {
   const double fastest = std::max(machine.flops_of("f32"), machine.flops_of(compute));
   out.figures.host_fs_per_byte = fs_per_byte(machine, Tier::kHost);
   out.figures.disk_fs_per_byte = machine.disk_bytes_per_s > 0 ? fs_per_byte(machine, Tier::kDisk) : 0;
+  if (out.beside.updates && out.figures.state_bytes > 0) {
+    out.figures.update_fs_per_byte = update_fs_per_byte(step, machine, out.figures.state_bytes);
+    out.figures.weight_bytes = weight_bytes(step, static_cast<int64_t>(size_of(out.job.train.step.compute)));
+  }
   out.figures.arithmetic_ps =
       static_cast<int64_t>(out.flops / (fastest * achievable * static_cast<double>(ranks)) * 1e12);
 }
@@ -66,8 +98,8 @@ ExactSetting exact_setting(const PlanRequest& request) {
   return out;
 }
 
-std::vector<Tier> ExactSetting::tiers() const {
-  return figures.state_bytes > 0 ? beside.tiers() : std::vector<Tier>();
+std::vector<UpdatePlace> ExactSetting::places() const {
+  return figures.state_bytes > 0 ? beside.places() : std::vector<UpdatePlace>();
 }
 
 OuterWays ExactSetting::ways(int64_t ranks) const {
@@ -76,7 +108,7 @@ OuterWays ExactSetting::ways(int64_t ranks) const {
 
 OuterWays ExactSetting::ways(int64_t ranks, int64_t batch) const {
   const int64_t most_stages = figures.is_joined ? 1 : parts.count();
-  return outer_ways(model, ranks, batch, positions, most_stages, tiers());
+  return outer_ways(model, ranks, batch, positions, most_stages, places());
 }
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ struct ExactSetting {
 
   int64_t most_ranks = 0;  // that the machine has; 0: no end is known
 
-  std::vector<Tier> tiers() const;  // beside the device, in which state may lie
+  std::vector<UpdatePlace> places() const;  // beside the device, of state and updates
   OuterWays ways(int64_t ranks) const;
   OuterWays ways(int64_t ranks, int64_t batch) const;
 };

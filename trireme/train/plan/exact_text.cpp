@@ -35,7 +35,8 @@ std::string ledger_text(const ExactPlan& plan) {
              "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
              counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
              l.needless > 0
-                 ? fmt::format("{} have state farther, or kept activations in slices, without need, ", l.needless)
+                 ? fmt::format("{} have state or updates farther, or kept activations in slices, without need, ",
+                               l.needless)
                  : "",
              l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
 }
@@ -45,7 +46,7 @@ bool are_alike(const ExactWay& a, const ExactWay& b) {
   const auto key = [](const OuterWay& way) {
     const InnerWay& of = way.inner;
     return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.kept_slices,
-                      of.state);
+                      of.place);
   };
   return key(a.outer) == key(b.outer);
 }
@@ -161,7 +162,8 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
                                                    {"bubble", way.price.fill},
                                                    {"messages", way.price.crossings},
                                                    {"sums, update", way.price.once - moves}};
-  if (moves > 0) out.emplace_back("state's moves", moves);
+  const bool updates = way.outer.inner.place.update == Tier::kHost;
+  if (moves > 0) out.emplace_back(updates ? "host's update" : "state's moves", moves);
   return out;
 }
 

@@ -54,8 +54,8 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
                   "plan without it by --only auto=false");
   require_sayable(job.parallel.homes.empty(), system, "parallel.home says what lies on the host or disk",
                   "leave it out");
-  require_sayable(way.state == Tier::kDevice || system == "deepspeed", system,
-                  fmt::format("the plan has the optimizer's state on the {}", to_string(way.state)),
+  require_sayable(way.place == UpdatePlace() || system == "deepspeed", system,
+                  fmt::format("the plan has the optimizer's state on the {}", to_string(way.place.state)),
                   "plan with --only state=device");
   require_sayable(!way.kept_slices || system == "megatron", system, "the plan keeps activations in slices",
                   "plan with --only kept_slices=false");

@@ -14,10 +14,13 @@ std::string deepspeed_json(const ExportedWay& plan) {
                     fmt::format("plan with --only {}=1", name));
   require_sayable(way.recompute == "none", "deepspeed", "what is recomputed stands in its program, not in its file",
                   "plan with --only recompute=none");
-  const bool is_offloaded = way.state != Tier::kDevice;
-  require_sayable(!is_offloaded || (way.state == Tier::kHost && way.zero > 0), "deepspeed",
-                  "it has state elsewhere than on the device only with ZeRO, and on a disk by a path that no plan says",
-                  "plan with --only state=device, or with \"state=host zero=1\"");
+  // What it calls so has the state on the CPU, and updates it there.
+  const bool is_offloaded = way.place != UpdatePlace();
+  require_sayable(
+      !is_offloaded || (way.place == UpdatePlace{Tier::kHost, Tier::kHost} && way.zero > 0), "deepspeed",
+      "it has state elsewhere than on the device only with ZeRO, updated there, and on a disk by a path that "
+      "no plan says",
+      "plan with --only state=device, or with \"update=host state=host zero=1\"");
   return fmt::format(
       "{{\n  \"train_batch_size\": {},\n  \"train_micro_batch_size_per_gpu\": {},\n"
       "  \"gradient_accumulation_steps\": {},\n  \"gradient_clipping\": {},\n"

@@ -18,7 +18,7 @@ std::vector<std::pair<std::string, int64_t>> kinds_of_fullest(const StageProblem
   for (size_t stage = fullest; stage < begins.size(); stage += crews.size()) {
     const auto end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : problem.parts.size();
     for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) {
-      persistent += problem.parts[i].persistent;
+      persistent += problem.parts[i].persistent + problem.parts[i].held;
       gradients += problem.parts[i].gradients;
       work = std::max(work, problem.parts[i].work);
     }
@@ -47,7 +47,7 @@ std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& set
                                       int64_t ranks) {
   const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max());
   if (!fewest) return std::nullopt;
-  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.tiers().empty()};
+  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.places().empty()};
   StageProblem problem = *tables.problem_of(out.way);
   problem.memory = out.bytes;
   out.begins = *best_cut(problem);

@@ -66,9 +66,9 @@ std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
 }
 
 OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
-                     const std::vector<Tier>& tiers) {
+                     const std::vector<UpdatePlace>& places) {
   const std::vector<std::string> recompute = recompute_choices();
-  OuterWays out(tiers);
+  OuterWays out(places);
   for (const int64_t pp : divisors_of(ranks)) {
     if (pp > parts) break;
     for (const Way& axes : axes_of(model, pp, ranks / pp)) {
@@ -94,10 +94,11 @@ int64_t least_bytes(const OuterWay& way, int64_t ranks, const StepFigures& figur
   const int64_t pieces = way.pp * way.inner.tp * way.inner.ep;
   // Gradients that several micro-batches add to are whole until the last.
   const int64_t gradient_bytes = way.micro_batches > 1 ? figures.parameter_bytes : 0;
-  const int64_t state_bytes = way.inner.state == Tier::kDevice ? figures.state_bytes : 0;
+  const UpdatePlace& place = way.inner.place;
+  const int64_t state_bytes = place.state == Tier::kDevice ? figures.state_bytes : 0;
   const int64_t sliced = way.inner.zero > 0 ? ranks : pieces;
-  return gradient_bytes / sliced + figures.parameter_bytes / (way.inner.zero == 3 ? ranks : pieces) +
-         state_bytes / sliced;
+  const int64_t weight_bytes = come_for_the_step(way.inner) ? figures.weight_bytes : figures.parameter_bytes;
+  return gradient_bytes / sliced + weight_bytes / (way.inner.zero == 3 ? ranks : pieces) + state_bytes / sliced;
 }
 
 // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
@@ -109,7 +110,7 @@ int64_t arithmetic_ps(const OuterWay& way, const StepFigures& figures) {
   return arithmetic + arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
 }
 
-OuterWays::OuterWays(const std::vector<Tier>& tiers) : variants_(variants_of(2, tiers)) {}
+OuterWays::OuterWays(const std::vector<UpdatePlace>& places) : variants_(variants_of(2, places)) {}
 
 void OuterWays::add(const OuterWay& cut) {
   uint32_t has = 0;
@@ -141,7 +142,7 @@ OuterWay OuterWays::at(size_t number) const {
   OuterWay out = cuts_[number / variants_.size()];
   const WayVariant& variant = variants_[number % variants_.size()];
   out.inner.kept_slices = variant.kept_slices;
-  out.inner.state = variant.state;
+  out.inner.place = variant.place;
   return out;
 }
 

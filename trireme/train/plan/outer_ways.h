@@ -26,7 +26,7 @@ struct OuterWay {
 // has the number c * variants + v, as in the outer search.
 class OuterWays {
  public:
-  explicit OuterWays(const std::vector<Tier>& tiers = {});
+  explicit OuterWays(const std::vector<UpdatePlace>& places = {});
 
   // One that is no variant: with all of them. `has`: with those that it says.
   void add(const OuterWay& cut);
@@ -54,9 +54,9 @@ class OuterWays {
 // kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
 // stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel
 // rank has of the batch. Micro-batches follow. Each with all variants: what is kept in slices, and the optimizer's
-// state on one of `tiers`.
+// state and updates in one of `places`.
 OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
-                     const std::vector<Tier>& tiers = {});
+                     const std::vector<UpdatePlace>& places = {});
 
 // How many stages each of so many crews can have, 2 or more: what divides the blocks of the crew that has the most, so
 // that its stages are alike, and leaves a part for each stage.

@@ -1,4 +1,6 @@
 // Whose tables bound whose (part_prices.h).
+#include <algorithm>
+
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/least_part.h"
 #include "trireme/train/plan/part_prices.h"
@@ -8,7 +10,7 @@ namespace trireme {
 InnerWay alone_of(InnerWay way) {
   way.dp = 1;
   way.zero = 0;
-  way.state = Tier::kDevice;
+  way.place = {};
   return way;
 }
 
@@ -56,17 +58,23 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
   InnerWay out = way;
   out.dp = kFewRanks;
   out.kept_slices = false;
-  out.state = Tier::kDevice;
+  out.place = {};
   return out;
 }
 
+bool come_for_the_step(const InnerWay& way) {
+  return way.place.update == Tier::kHost && (way.zero == 0 || way.zero == 3);
+}
+
 int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures) {
-  if (way.state == Tier::kDevice) return 0;
+  if (way.place == UpdatePlace()) return 0;
   const int64_t bytes = figures.state_bytes / (way.zero > 0 ? way.ranks() : way.tp * way.ep);
-  const int64_t fs_per_byte = way.state == Tier::kHost ? figures.host_fs_per_byte : figures.disk_fs_per_byte;
+  const bool updates = way.place.update == Tier::kHost;
+  int64_t fs_per_byte = updates ? figures.update_fs_per_byte : figures.host_fs_per_byte;
+  if (way.place.state == Tier::kDisk) fs_per_byte = std::max(updates ? fs_per_byte : 0, figures.disk_fs_per_byte);
   int64_t fs = 0;
   require(!__builtin_mul_overflow(bytes, fs_per_byte, &fs),
-          "plan: {} bytes of state take more than two hours to move by the rates of the machine", bytes);
+          "plan: {} bytes of state take more than two hours to move or update by the rates of the machine", bytes);
   return fs / 1000;
 }
 
@@ -80,7 +88,7 @@ std::optional<InnerWay> without_slices(InnerWay way) {
   way.zero = 0;
   way.rows = 1;
   way.vocabulary = false;
-  way.state = Tier::kDevice;
+  way.place = {};
   return way;
 }
 
@@ -95,9 +103,11 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
                        .is_own = known == alone_of(way),
                        .ranks = way.ranks(),
                        .zero = way.zero,
-                       .state_elsewhere = way.state != Tier::kDevice,
+                       .state_elsewhere = way.place.state != Tier::kDevice,
+                       .update_elsewhere = way.place.update != Tier::kDevice,
                        .parameter_bytes = figures.parameter_bytes,
-                       .state_bytes = figures.state_bytes};
+                       .state_bytes = figures.state_bytes,
+                       .weight_bytes = figures.weight_bytes};
   PartPrices out;
   for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
   out.crossing = alone.crossing * way.rows / known.rows;  // the links between larger crews are no faster
@@ -113,7 +123,7 @@ Way InnerWay::way() const {
           .zero = zero,
           .recompute = recompute,
           .kept_slices = kept_slices,
-          .state = state};
+          .place = place};
 }
 
 }  // namespace trireme

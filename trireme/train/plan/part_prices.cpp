@@ -29,8 +29,8 @@ constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,   
                                  &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
 
 // What is of the step, however many micro-batches it has.
-constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::gradients, &PartPrice::coming,
-                                 &PartPrice::going,      &PartPrice::host,      &PartPrice::disk};
+constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::held, &PartPrice::gradients, &PartPrice::coming,
+                                 &PartPrice::going,      &PartPrice::host, &PartPrice::disk,      &PartPrice::updating};
 
 // What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all.
 PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
@@ -39,7 +39,7 @@ PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
                 rest(&PartPrice::again);
   each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
   for (const PartField field : kPartOfStep) each.*field = all.*field;
-  each.work = std::max<int64_t>(0, all.work - each.persistent - each.gradients - count * each.kept);
+  each.work = std::max<int64_t>(0, all.work - each.persistent - each.held - each.gradients - count * each.kept);
   return each;
 }
 
@@ -62,9 +62,10 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
   with.work = std::max<int64_t>(0, with.work - kMicroBatches * hidden);
   with.kept += hidden;
   for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
-  for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::gradients,
-                                &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming,
-                                &PartPrice::going, &PartPrice::host, &PartPrice::disk})
+  for (const PartField field :
+       {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::held, &PartPrice::gradients,
+        &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming, &PartPrice::going,
+        &PartPrice::host, &PartPrice::disk, &PartPrice::updating})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
@@ -74,13 +75,30 @@ void raise_passes(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
 }
 
-// Of less that lies elsewhere or in slices no time is longer.
-void raise_times(PartPrices& to, const PartPrices& nearer) {
+// Of less that lies elsewhere or in slices no time is longer. An update on the host is none on the device: what a part
+// does once is no shorter.
+void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates) {
   raise_passes(to, nearer);
   for (size_t i = 0; i < to.parts.size(); ++i) {
-    for (const PartField field : {&PartPrice::update, &PartPrice::sync, &PartPrice::coming, &PartPrice::going})
-      to.parts[i].*field = std::max(to.parts[i].*field, nearer.parts[i].*field);
+    PartPrice& part = to.parts[i];
+    const PartPrice& least = nearer.parts[i];
+    part.sync = std::max(part.sync, least.sync);
+    if (of_other_updates) {
+      const int64_t missing = least.once() - part.once();
+      if (missing > 0) part.updating = part.moves() + missing;
+      continue;
+    }
+    for (const PartField field : {&PartPrice::update, &PartPrice::coming, &PartPrice::going, &PartPrice::updating})
+      part.*field = std::max(part.*field, least.*field);
   }
+}
+
+// The way with its state nearer, or updates on the device, that is looked at before it.
+InnerWay with_nearer_state(InnerWay way) {
+  const bool is_on_disk = way.place.state == Tier::kDisk;
+  if (!is_on_disk) way.place.update = Tier::kDevice;
+  way.place.state = is_on_disk ? Tier::kHost : Tier::kDevice;
+  return way;
 }
 
 // What all parts move, in so many copies of each.
@@ -215,13 +233,14 @@ struct PartPricer::Impl {
     const Reduced job = reduced_job(inner, micro_batches);
     Begun from = programs_of(inner, micro_batches, job);
     from.parallel.homes = job.assembly.options.parallel.homes;
+    from.parallel.on_host = job.assembly.options.parallel.on_host;
     const Rates of_crew = from.programs.whole.rates;
     const bool from_joined = from.is_joined;
     JobSums out{.is_joined = from_joined};
     const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
     for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined));
-    if (inner.state == Tier::kDevice) {  // no way says what lies elsewhere
+    if (inner.place == UpdatePlace()) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
     rates.insert_or_assign(inner.ranks(), of_crew);
@@ -232,7 +251,7 @@ struct PartPricer::Impl {
   // and the last ones are kept for that.
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = all_kept(inner);
-    before_passes.state = Tier::kDevice;
+    before_passes.place = {};
     const bool is_alone = inner.dp == 1 && inner.zero == 0;
     std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
     const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
@@ -424,13 +443,12 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
     raise_by_sums(way, *least, *out);
-    InnerWay nearer = way;
-    nearer.state = way.state == Tier::kDisk ? Tier::kHost : Tier::kDevice;
     InnerWay whole = way;
     whole.kept_slices = false;
-    for (const InnerWay& less : {nearer, whole}) {
+    for (const InnerWay& less : {with_nearer_state(way), whole}) {
       if (less == way) continue;
-      if (const auto& least_times = prices(less)) raise_times(*out, *least_times);
+      if (const auto& least_times = prices(less))
+        raise_times(*out, *least_times, less.place.update != way.place.update);
     }
     raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
     // The links may be others.

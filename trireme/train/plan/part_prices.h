@@ -22,8 +22,8 @@ struct InnerWay {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
-  bool kept_slices = false;    // what is kept for the backward pass lies in slices on ranks of tp
-  Tier state = Tier::kDevice;  // where the optimizer's state lies
+  bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks of tp
+  UpdatePlace place = {};    // of the optimizer's state and updates
 
   int64_t ranks() const { return tp * cp * ep * dp; }
   int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
@@ -40,9 +40,17 @@ struct StepFigures {
   bool is_joined = false;     // micro-batches depend on each other, however large
   // What a byte of the optimizer's state takes to come from there or to go back, in femtoseconds, at least.
   int64_t host_fs_per_byte = 0, disk_fs_per_byte = 0;
+  // Where updates may run on the host, what one takes for each byte of the state, at least; else 0. And of parameters
+  // that lie there, in the type in which the device computes with them.
+  int64_t update_fs_per_byte = 0, weight_bytes = 0;
 };
 
-// What the crews of a way with its state elsewhere move once a step, all together: of each a rank, one way at least.
+// Whether parameters lie on the host for their updates and come to the device once a step, for as long as it lasts.
+// Those that ranks have whole although their state is in slices stay on the device.
+bool come_for_the_step(const InnerWay& way);
+
+// What the crews of a way with its state elsewhere move, or update on the host, once a step, all together: of each a
+// rank, one way at least.
 int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures);
 
 struct PartPrices {

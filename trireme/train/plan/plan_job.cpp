@@ -39,8 +39,8 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   if (ways.size() <= most) return;
   const auto key = [](const PlannedWay& each) {
     const Way& way = each.way;
-    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices, way.state,
-                      way.is_searched);
+    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices,
+                      way.place.state, way.place.update, way.is_searched);
   };
   std::set<decltype(key(ways.front()))> seen;
   const auto like = std::ranges::stable_partition(
@@ -52,7 +52,7 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
 
 bool are_alike_but_for_variants(Way a, const Way& b) {
   a.kept_slices = b.kept_slices;
-  a.state = b.state;
+  a.place = b.place;
   return a == b;
 }
 
@@ -104,8 +104,8 @@ class Planner {
 
   // Those that are asked for.
   std::vector<Way> ways() const {
-    const std::vector<Tier> tiers = kept_.state > 0 ? out_.beside.tiers() : std::vector<Tier>();
-    std::vector<Way> out = ways_of(job_, request_.ranks, tiers);
+    const std::vector<UpdatePlace> places = kept_.state > 0 ? out_.beside.places() : std::vector<UpdatePlace>();
+    std::vector<Way> out = ways_of(job_, request_.ranks, places);
     if (request_.is_asked) std::erase_if(out, [&](const Way& way) { return !request_.is_asked(way); });
     return out;
   }
@@ -123,7 +123,7 @@ class Planner {
   // Ways that are alike but for their variants.
   void look_at_variants(std::span<const Way> ways, size_t before, size_t of, bool& fits_without) {
     std::vector<WayVariant> variants;
-    for (const Way& way : ways) variants.push_back({.kept_slices = way.kept_slices, .state = way.state});
+    for (const Way& way : ways) variants.push_back({.kept_slices = way.kept_slices, .place = way.place});
     const bool is_again = ways.front().recompute != "none";
     if (!is_again) fits_without = false;
     std::vector<char> is_too_large(ways.size(), 0);
@@ -167,7 +167,7 @@ class Planner {
       if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
       return false;
     }
-    if (cost->most_bytes() > out_.memory_bytes || !has_room_beside(way.state, *cost, out_.beside)) {
+    if (cost->most_bytes() > out_.memory_bytes || !has_room_beside(way.place, *cost, out_.beside)) {
       ++out_.ledger.memory;
       out_.too_large.push_back({way, cost->most_bytes()});
       if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
@@ -205,8 +205,10 @@ KeptBytes kept_by(const Graph& graph) {
 
 int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept) {
   const int64_t pieces = way.is_searched ? ranks : way.pp * way.tp * way.ep;
-  const int64_t state = way.state == Tier::kDevice ? kept.state / (way.zero > 0 ? ranks : pieces) : 0;
-  return kept.parameters / (way.zero == 3 ? ranks : pieces) + state;
+  const int64_t state = way.place.state == Tier::kDevice ? kept.state / (way.zero > 0 ? ranks : pieces) : 0;
+  // With updates on the host they come, maybe in a narrower type, and others are there at that moment.
+  const int64_t parameters = way.place.update == Tier::kDevice ? kept.parameters : 0;
+  return parameters / (way.zero == 3 ? ranks : pieces) + state;
 }
 
 namespace {
@@ -230,10 +232,13 @@ int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly) {
   return budget.is_given() ? std::min(out, budget.bytes()) : out;
 }
 
-std::vector<Tier> BesideBytes::tiers() const {
-  std::vector<Tier> out;
-  if (host > 0) out.push_back(Tier::kHost);
-  if (disk > 0) out.push_back(Tier::kDisk);
+std::vector<UpdatePlace> BesideBytes::places() const {
+  std::vector<UpdatePlace> out;
+  for (const Tier update : {Tier::kDevice, Tier::kHost}) {
+    if (update == Tier::kHost && (host == 0 || !updates)) continue;  // where parameters would lie
+    if (host > 0) out.push_back({Tier::kHost, update});
+    if (disk > 0) out.push_back({Tier::kDisk, update});
+  }
   return out;
 }
 
@@ -243,10 +248,12 @@ BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly) {
   const std::optional<Machine>& machine = request.machine ? request.machine : parallel.communication.machine;
   BesideBytes out;
   if (machine) out = {.host = machine->host_memory_bytes, .disk = machine->disk_bytes};
+  const bool is_hosts_memory = make_device(assembly.options.device)->memory_bytes() == 0;
+  out.updates = machine ? machine->host_memory_bytes_per_s > 0 || machine->to_host_bytes_per_s == 0 : is_hosts_memory;
   const TierSizes& sizes = parallel.tiers;
   if (sizes.of(Tier::kHost).is_given()) {
     out.host = sizes.of(Tier::kHost).bytes();
-  } else if (out.host == 0 && sizes.device.is_given() && make_device(assembly.options.device)->memory_bytes() == 0) {
+  } else if (out.host == 0 && sizes.device.is_given() && is_hosts_memory) {
     out.host = std::max<int64_t>(0, memory_of_this_host(request.ranks) - sizes.of(Tier::kDevice).bytes());
   }
   if (sizes.of(Tier::kDisk).is_given()) out.disk = sizes.of(Tier::kDisk).bytes();
@@ -298,8 +305,8 @@ int64_t WayCost::most_bytes() const {
   return most_bytes_of(&Memory::arena);
 }
 
-bool has_room_beside(Tier state, const WayCost& cost, const BesideBytes& beside) {
-  return state == Tier::kDevice || (cost.most_bytes_of(&WayCost::Memory::host) <= beside.host &&
+bool has_room_beside(const UpdatePlace& place, const WayCost& cost, const BesideBytes& beside) {
+  return place == UpdatePlace() || (cost.most_bytes_of(&WayCost::Memory::host) <= beside.host &&
                                     cost.most_bytes_of(&WayCost::Memory::disk) <= beside.disk);
 }
 

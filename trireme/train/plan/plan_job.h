@@ -76,7 +76,8 @@ struct PlanLedger {
 // itself what lies elsewhere.
 struct BesideBytes {
   int64_t host = 0, disk = 0;
-  std::vector<Tier> tiers() const;  // that there are, in the order in which they are looked at
+  bool updates = false;                     // may run on the host: its rates are known, or its memory is the device's
+  std::vector<UpdatePlace> places() const;  // that there are, in the order in which they are looked at
 };
 
 struct JobPlan {
@@ -112,8 +113,8 @@ int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
 
 BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly);
 
-// Whether the host's memory and the disk hold what a way with its state there takes.
-bool has_room_beside(Tier state, const WayCost& cost, const BesideBytes& beside);
+// Whether the host's memory and the disk hold what a way with its state or updates there takes.
+bool has_room_beside(const UpdatePlace& place, const WayCost& cost, const BesideBytes& beside);
 
 // Of a compiled step, in virtual time; but for `flops`.
 WayCost cost_of(const Compiled& step);

@@ -22,7 +22,7 @@ std::string ms_text(int64_t ps) {
 // What one stage takes, part by part.
 struct StageParts {
   int64_t forward = 0, input = 0, weight = 0, once = 0;  // ps
-  int64_t persistent = 0, gradients = 0, work = 0;       // bytes
+  int64_t persistent = 0, gradients = 0, work = 0;       // bytes; the first with what is held for the step
   int64_t kept = 0, waiting = 0;                         // bytes of a micro-batch
 };
 
@@ -38,7 +38,7 @@ std::vector<StageParts> stages_of_way(const ExactWay& way) {
       sum.input += part.input_pass();
       sum.weight += part.weight_grad;
       sum.once += part.once();
-      sum.persistent += part.persistent;
+      sum.persistent += part.persistent + part.held;
       sum.gradients += part.gradients;
       sum.kept += part.kept;
       sum.waiting += part.waiting;
@@ -232,7 +232,7 @@ void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const s
 std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   const int64_t crews = way.problem.shape.crews(), all = way.problem.micro_batches;
   int64_t forward = 0, backward = 0;
-  std::vector<int64_t> sums(static_cast<size_t>(crews), 0), coming = sums, going = sums;
+  std::vector<int64_t> sums(static_cast<size_t>(crews), 0), coming = sums, going = sums, updating = sums;
   for (const PartPrice& part : way.problem.parts) {
     forward += part.moving_forward;
     backward += part.moving_backward;
@@ -245,6 +245,7 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
       sums[stage % sums.size()] += part.sync;
       coming[stage % sums.size()] += part.coming;
       going[stage % sums.size()] += part.going;
+      updating[stage % sums.size()] += part.updating;
     }
   }
   const PipelineShape& shape = way.problem.shape;
@@ -254,8 +255,9 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
        {std::tuple("within a stage, forward", all, forward * all / crews),
         std::tuple("within a stage, backward", all, backward * all / crews),
         std::tuple("sums of gradients and gathers of weights, once", int64_t{1}, std::ranges::max(sums)),
-        std::tuple("state to the device, once, as it goes back at the same time", int64_t{1}, std::ranges::max(coming)),
-        std::tuple("state from the device, once", int64_t{1}, std::ranges::max(going)),
+        std::tuple("to the device, once, at the same time as what goes back", int64_t{1}, std::ranges::max(coming)),
+        std::tuple("from the device, once", int64_t{1}, std::ranges::max(going)),
+        std::tuple("updates on the host, once, at the same time", int64_t{1}, std::ranges::max(updating)),
         std::tuple("between stages, where they are waited for", waited_for, way.price.crossings)}) {
     if (ps == 0) continue;
     const std::string ms = fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9);
@@ -281,7 +283,7 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"too large by these", l.memory},
       {"too large by their parameters alone", l.memory_least},
       {"slower by their arithmetic alone", l.bound},
-      {"have state farther, or what is kept in slices, without need", l.needless},
+      {"have state or updates farther, or what is kept in slices, without need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
       {"undecided, as the search was stopped", l.open},
       {"jobs of one block that were compiled", plan.jobs_compiled}};

@@ -68,7 +68,7 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
         "need, "
         "{} do not go with the model, the batch or the ranks\n",
         counted(ledger.ways, "way"), ledger.fit, ledger.memory, ledger.memory_least, ledger.needless,
-        plan.beside.tiers().empty() ? "" : " or have the optimizer's state elsewhere", ledger.do_not_divide);
+        plan.beside.places().empty() ? "" : " or have the optimizer's state elsewhere", ledger.do_not_divide);
     return out;
   };
   if (plan.best.empty()) {
@@ -177,7 +177,7 @@ void read_key(std::string_view text, int line, PlanFile& out) {
   if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
   if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
     wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
-  std::vector<std::string> known = Way{.state = Tier::kHost}.keys();
+  std::vector<std::string> known = Way{.place = {Tier::kDisk, Tier::kHost}}.keys();
   known.emplace_back("parallel.stages=");  // where the stages are planned, too
   if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
     wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));

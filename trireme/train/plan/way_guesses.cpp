@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 namespace trireme {
 namespace {
@@ -11,8 +12,8 @@ namespace {
 using PartField = int64_t PartPrice::*;
 constexpr std::array kComputed{&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
                                &PartPrice::update};
-constexpr std::array kHeld{&PartPrice::persistent, &PartPrice::gradients, &PartPrice::kept, &PartPrice::waiting,
-                           &PartPrice::work};
+constexpr std::array kHeld{&PartPrice::persistent, &PartPrice::held,    &PartPrice::gradients,
+                           &PartPrice::kept,       &PartPrice::waiting, &PartPrice::work};
 
 int64_t scaled(int64_t value, double by) {
   return std::llround(static_cast<double>(value) * by);
@@ -32,7 +33,7 @@ double share_sent(int64_t ranks) {
 
 bool WayGuesses::Guess::is_after(const Guess& other) const {
   const auto key = [](const Guess& of) {
-    return std::tuple(of.step_ps, of.cut, of.variant.kept_slices, of.variant.state);
+    return std::tuple(of.step_ps, of.cut, of.variant.kept_slices, of.variant.place);
   };
   return key(*this) > key(other);
 }
@@ -58,9 +59,8 @@ std::optional<size_t> WayGuesses::next(int64_t best_ps) {
     } else if (fits(way)) {
       return ways_.number_of(guess.cut);
     } else if (!guess.variant.kept_slices) {
-      if (way.inner.tp > 1) put(guess.cut, {.kept_slices = true, .state = guess.variant.state});
-      if (guess.variant.state == Tier::kDevice && !setting_.tiers().empty())
-        put(guess.cut, {.kept_slices = false, .state = setting_.tiers().front()});
+      if (way.inner.tp > 1) put(guess.cut, {.kept_slices = true, .place = guess.variant.place});
+      if (guess.variant.place == UpdatePlace()) put_places(guess.cut);
     }
   }
   left_.clear();
@@ -98,10 +98,18 @@ void WayGuesses::put(size_t cut, const WayVariant& variant) {
   std::ranges::push_heap(left_, &Guess::is_after);
 }
 
+// The nearest of each place of updates.
+void WayGuesses::put_places(size_t cut) {
+  std::set<Tier> put_for;
+  for (const UpdatePlace& place : setting_.places()) {
+    if (put_for.insert(place.update).second) put(cut, {.kept_slices = false, .place = place});
+  }
+}
+
 OuterWay WayGuesses::way_of(const Guess& guess) const {
   OuterWay out = ways_.cuts()[guess.cut];
   out.inner.kept_slices = guess.variant.kept_slices;
-  out.inner.state = guess.variant.state;
+  out.inner.place = guess.variant.place;
   return out;
 }
 
@@ -167,11 +175,21 @@ void WayGuesses::slice(const OuterWay& way, PartPrice& part) const {
     part.moving_backward += std::llround(once_ps / 2);
   }
   part.persistent = std::llround((zero >= 3 ? parameters / copies : parameters) + state);
-  if (way.inner.state == Tier::kDevice) return;
+  if (way.inner.place == UpdatePlace()) return;
   part.persistent -= std::llround(state);
   part.host = std::llround(state);
   const double rate = machine.to_host_bytes_per_s > 0 ? machine.to_host_bytes_per_s : machine.memory_bytes_per_s;
-  part.coming = part.going = std::llround(state / rate * 1e12);
+  if (way.inner.place.update == Tier::kDevice) {
+    part.coming = part.going = std::llround(state / rate * 1e12);
+    return;
+  }
+  part.updating = std::llround(state * static_cast<double>(all.update_fs_per_byte) / 1e3);
+  part.update = 0;
+  if (!come_for_the_step(way.inner)) return;
+  const double weights = static_cast<double>(all.weight_bytes) / static_cast<double>(all.parameter_bytes);
+  part.held = scaled(part.persistent, weights);
+  part.host += part.persistent;
+  part.persistent = 0;
 }
 
 const std::optional<PartPrices>& WayGuesses::guessed_cut(const InnerWay& way) {

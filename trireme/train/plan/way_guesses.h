@@ -42,6 +42,7 @@ class WayGuesses {
 
   void guess_all();
   void put(size_t cut, const WayVariant& variant);
+  void put_places(size_t cut);
   OuterWay way_of(const Guess& guess) const;
   static Cut cut_of(const InnerWay& way);
   bool fits(const OuterWay& way);

@@ -37,7 +37,10 @@ std::vector<std::string> values_of_term(std::string_view name, std::span<const W
 
 std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way) {
   if (way.is_searched)
-    return {{"auto", "true"}, {"recompute", way.recompute}, {"state", std::string(to_string(way.state))}};
+    return {{"auto", "true"},
+            {"recompute", way.recompute},
+            {"state", std::string(to_string(way.place.state))},
+            {"update", std::string(to_string(way.place.update))}};
   return {{"pp", std::to_string(way.pp)},
           {"tp", std::to_string(way.tp)},
           {"sp", way.sp ? "true" : "false"},
@@ -50,7 +53,8 @@ std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way) {
           {"virtual_stages", std::to_string(way.virtual_stages)},
           {"recompute", way.recompute},
           {"kept_slices", way.kept_slices ? "true" : "false"},
-          {"state", std::string(to_string(way.state))},
+          {"state", std::string(to_string(way.place.state))},
+          {"update", std::string(to_string(way.place.update))},
           {"auto", "false"}};
 }
 

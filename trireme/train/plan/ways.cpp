@@ -21,10 +21,14 @@ std::vector<int64_t> micro_batches_for(int64_t pp) {
   return pp == 1 ? std::vector<int64_t>{1, 2, 4} : std::vector<int64_t>{pp, 2 * pp, 4 * pp};
 }
 
-void add_variants(Way way, const std::vector<Tier>& tiers, std::vector<Way>& out) {
-  for (const WayVariant& variant : variants_of(way.tp, tiers)) {
+std::string state_key(Tier tier) {
+  return fmt::format("parallel.home=[\"*/state = {}\"]", to_string(tier));
+}
+
+void add_variants(Way way, const std::vector<UpdatePlace>& places, std::vector<Way>& out) {
+  for (const WayVariant& variant : variants_of(way.tp, places)) {
     way.kept_slices = variant.kept_slices;
-    way.state = variant.state;
+    way.place = variant.place;
     out.push_back(way);
   }
 }
@@ -79,7 +83,7 @@ std::vector<std::string> Way::keys() const {
                                "parallel.interleave=1",
                                "train.recompute=" + recompute};
   out.push_back(kept_slices_key(kept_slices));
-  if (state != Tier::kDevice) out.push_back(state_key(state));
+  for (const std::string& key : place_keys(place)) out.push_back(key);
   return out;
 }
 
@@ -87,31 +91,37 @@ std::string kept_slices_key(bool kept_slices) {
   return fmt::format("parallel.recompute_slice_activation={}", kept_slices);
 }
 
-std::vector<WayVariant> variants_of(int64_t tp, const std::vector<Tier>& tiers) {
+std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places) {
   std::vector<WayVariant> out;
-  const auto add = [&](Tier state) {
-    out.push_back({.kept_slices = false, .state = state});
-    if (tp > 1) out.push_back({.kept_slices = true, .state = state});
+  const auto add = [&](const UpdatePlace& place) {
+    out.push_back({.kept_slices = false, .place = place});
+    if (tp > 1) out.push_back({.kept_slices = true, .place = place});
   };
-  add(Tier::kDevice);
-  for (const Tier tier : tiers) add(tier);
+  add({});
+  for (const UpdatePlace& place : places) add(place);
   return out;
 }
 
 std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at) {
   const WayVariant& of = variants[at];
   std::vector<size_t> out;
-  std::optional<size_t> nearer;  // the last that differs in the state's tier alone
+  std::optional<size_t> nearer;  // the last that differs in its place alone, of the same updates if there is one
   for (size_t i = 0; i < at; ++i) {
-    if (variants[i].state == of.state) out.push_back(i);
-    if (variants[i].kept_slices == of.kept_slices) nearer = i;
+    const UpdatePlace& place = variants[i].place;
+    if (place == of.place) out.push_back(i);
+    if (variants[i].kept_slices != of.kept_slices || place == of.place) continue;
+    if (place == UpdatePlace() || place.update == of.place.update) nearer = i;
   }
-  if (nearer && variants[*nearer].state != of.state) out.push_back(*nearer);
+  if (nearer) out.push_back(*nearer);
   return out;
 }
 
-std::string state_key(Tier tier) {
-  return fmt::format("parallel.home=[\"*/state = {}\"]", to_string(tier));
+// With updates on the host the state lies there without a rule.
+std::vector<std::string> place_keys(const UpdatePlace& place) {
+  std::vector<std::string> out;
+  if (place.update == Tier::kHost) out.emplace_back("parallel.optimizer_on=host");
+  if (place.state != place.update) out.push_back(state_key(place.state));
+  return out;
 }
 
 std::string Way::text() const {
@@ -128,7 +138,8 @@ std::string Way::text() const {
   if (virtual_stages > 1) out += fmt::format(" --virtual-stages {}", virtual_stages);
   if (recompute != "none") out += " --recompute " + recompute;
   if (kept_slices) out += " --set " + kept_slices_key(true);
-  if (state != Tier::kDevice) out += fmt::format(" --set '{}'", state_key(state));
+  if (place.update == Tier::kHost) out += " --optimizer-on host";
+  if (place.state != place.update) out += fmt::format(" --set '{}'", state_key(place.state));
   return out.empty() ? "data parallel" : out.substr(1);
 }
 
@@ -173,7 +184,7 @@ std::vector<std::string> cuts_left_out(const JobConfig& job) {
   return keys_unlike(job, planned);
 }
 
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<Tier>& tiers) {
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places) {
   const nn::Cuttable model = model_of(job).cuttable();
   std::vector<Way> out;
   for (const int64_t pp : divisors_of(ranks)) {
@@ -188,7 +199,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
               way.schedule = kSchedules[s];
               way.zero = zero;
               way.recompute = recompute;
-              add_variants(std::move(way), tiers, out);
+              add_variants(std::move(way), places, out);
             }
           }
         }
@@ -197,7 +208,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
   }
   if (ranks > 1) {
     for (const std::string& recompute : recompute_choices())
-      add_variants({.recompute = recompute, .is_searched = true}, tiers, out);
+      add_variants({.recompute = recompute, .is_searched = true}, places, out);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // Ways: how a job's keys can cut it over ranks. `trireme plan` compiles them and takes the best.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -11,6 +12,13 @@
 
 namespace trireme {
 
+// Where the optimizer's state lies, and where updates run: on the device or, with the state elsewhere, on the host.
+struct UpdatePlace {
+  Tier state = Tier::kDevice;
+  Tier update = Tier::kDevice;
+  friend auto operator<=>(const UpdatePlace&, const UpdatePlace&) = default;
+};
+
 // One way, by the keys that say it.
 struct Way {
   int64_t pp = 1, tp = 1, cp = 1, ep = 1;
@@ -20,9 +28,9 @@ struct Way {
   std::string schedule = "1f1b";
   int64_t virtual_stages = 1;  // of each crew
   std::string recompute = "none";
-  bool kept_slices = false;    // what is kept for the backward pass lies in slices on ranks that have the same
-  Tier state = Tier::kDevice;  // where the optimizer's state lies; on the device it lies where the job says
-  bool is_searched = false;    // mode auto_parallel; none of the above but recompute and state
+  bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks that have the same
+  UpdatePlace place = {};    // all on the device: where the job says
+  bool is_searched = false;  // mode auto_parallel; none of the above but recompute and place
 
   // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
   std::vector<std::string> keys() const;
@@ -30,21 +38,22 @@ struct Way {
   friend bool operator==(const Way&, const Way&) = default;
 };
 
-// The key by which the optimizer's state lies in the tier.
-std::string state_key(Tier tier);
+// The keys by which the optimizer's state lies and updates run there; none for the device.
+std::vector<std::string> place_keys(const UpdatePlace& place);
 // The key by which what is kept lies in slices, or does not.
 std::string kept_slices_key(bool kept_slices);
 
 // What a way may have beside how it is cut: it takes fewer bytes of the device, and nothing is faster with it.
 struct WayVariant {
   bool kept_slices = false;
-  Tier state = Tier::kDevice;
+  UpdatePlace place = {};
   friend bool operator==(const WayVariant&, const WayVariant&) = default;
 };
-// Of ways over `tp` ranks, with the optimizer's state on the device or one of `tiers`: each after those that have less
-// of it. The first has nothing.
-std::vector<WayVariant> variants_of(int64_t tp, const std::vector<Tier>& tiers);
-// Which of these have just one thing less than the one at `at`.
+// Of ways over `tp` ranks, with the optimizer's state and updates on the device or in one of `places`: each after those
+// that have less of it. The first has nothing.
+std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places);
+// Which of these have just one thing less than the one at `at`: what is kept whole, or the next nearer place of the
+// same updates, and of updates on the host with their state there that is all on the device.
 std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at);
 
 // Throws kInvalidArgument naming the key where the job says how it is cut by rules, a mesh or a strategy: what is
@@ -65,6 +74,6 @@ std::vector<int64_t> divisors_of(int64_t number);
 // All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
 // state, recomputation. Whether they go together with the batch and the model is seen when they are compiled. Of each
 // all variants follow each other.
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<Tier>& tiers = {});
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places = {});
 
 }  // namespace trireme
