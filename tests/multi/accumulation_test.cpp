@@ -247,12 +247,11 @@ TEST(AccumulationTraffic, of_zero_1_is_that_of_data_parallelism_and_a_few_scalar
     for (size_t crew = 0; crew < plain.size(); ++crew) {
       SCOPED_TRACE(fmt::format("{} micro-batches, pp {}, tp {}, {}, crew {}", way.micro_batches, way.pp, way.tp,
                                to_string(way.compute), crew));
-      EXPECT_GE(sliced[crew], plain[crew]);
       EXPECT_LE(sliced[crew], plain[crew] + 8 * static_cast<int64_t>(graph.updates().size()));
       if (way.micro_batches == 1) {
         EXPECT_EQ(each[crew], sliced[crew]);
       } else {
-        EXPECT_GT(each[crew], sliced[crew] * 5 / 4);
+        EXPECT_GT(each[crew], sliced[crew] * 9 / 8);
       }
     }
   }
