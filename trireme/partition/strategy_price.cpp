@@ -41,7 +41,7 @@ int64_t StrategyPrice::total_ps() const {
 }
 
 StrategyPricer::StrategyPricer(const Graph& graph, const PartitionOptions& options, const CostModel& model)
-    : graph_(graph), options_(options), model_(model), planners_(model.mesh(), options) {
+    : graph_(graph), options_(options), model_(model), planners_(model.mesh(), options.costs, options.summed_once) {
   for (const Node& node : graph.nodes()) rules_.push_back(rule_of(graph, node));
 }
 

@@ -11,6 +11,7 @@
 
 #include "trireme/cost/price.h"
 #include "trireme/op/structural.h"
+#include "trireme/partition/partition.h"
 #include "trireme/partition/value_planners.h"
 
 namespace trireme {

@@ -1,25 +1,29 @@
-// ValuePlanners: by what a graph's values are brought from layout to layout (PartitionOptions).
+// ValuePlanners: by what a graph's values are brought from layout to layout.
 #pragma once
 
-#include "trireme/partition/partition.h"
+#include <set>
+
+#include "trireme/ir/graph.h"
+#include "trireme/layout/reshard.h"
 
 namespace trireme {
 
 class ValuePlanners {
  public:
-  // The options must outlive this.
-  ValuePlanners(const Mesh& mesh, const PartitionOptions& options)
-      : options_(options), usual_(mesh, options.costs), once_(mesh, summed_once(options.costs)) {}
+  // `summed_once`: values whose sums over ranks come after those over micro-batches, whatever the costs say
+  // (PartitionOptions). It must outlive this.
+  ValuePlanners(const Mesh& mesh, const ReshardCosts& costs, const std::set<ValueId>& summed_once)
+      : summed_once_(summed_once), usual_(mesh, costs), once_(mesh, added_first(costs)) {}
 
-  ReshardPlanner& of(ValueId value) { return options_.summed_once.contains(value) ? once_ : usual_; }
+  ReshardPlanner& of(ValueId value) { return summed_once_.contains(value) ? once_ : usual_; }
 
  private:
-  static ReshardCosts summed_once(ReshardCosts costs) {
+  static ReshardCosts added_first(ReshardCosts costs) {
     costs.sum_micro_batches_late = false;
     return costs;
   }
 
-  const PartitionOptions& options_;
+  const std::set<ValueId>& summed_once_;
   ReshardPlanner usual_, once_;
 };
 

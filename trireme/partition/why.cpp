@@ -16,7 +16,7 @@ class Why {
   Why(const Graph& graph, const Strategy& strategy, const PartitionOptions& options)
       : graph_(graph),
         strategy_(strategy),
-        planners_(strategy.mesh, options),
+        planners_(strategy.mesh, options.costs, options.summed_once),
         layouts_(value_layouts(graph, strategy)),
         occurrences_(occurrences_of(graph)) {
     for (const Node& node : graph.nodes()) {

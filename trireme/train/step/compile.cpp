@@ -78,13 +78,11 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
 }
 
 PartitionOptions partition_options(const CompileOptions& options, const Graph& graph, const Mesh& mesh) {
-  const Communication& how = options.parallel.communication;
-  const StrategyFile& written =
-      options.parallel.strategy;  // beside which no level of optimizer parallelism is asked for
-  const bool is_asked = written.empty() || written.has_parameters_only();
-  return {.costs = reshard_costs(how, mesh),
-          .sum_types = sum_types(graph, how),
-          .summed_once = is_asked ? summed_once(graph, options.parallel.optimizer) : std::set<ValueId>{}};
+  const Parallel& how = options.parallel;
+  const bool is_asked = how.strategy.empty() || how.strategy.has_parameters_only();  // what optimizer parallelism does
+  return {.costs = reshard_costs(how.communication, mesh),
+          .sum_types = sum_types(graph, how.communication),
+          .summed_once = is_asked ? summed_once(graph, how.optimizer) : std::set<ValueId>{}};
 }
 
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
@@ -454,8 +452,7 @@ std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
       if (is_new || known->second == home) continue;
       fail(ErrorKind::kUnsupported,
            "'{}' lies in '{}' on one part of the pipeline and in '{}' on another, by which of their ops run on the "
-           "host; "
-           "give it a home (parallel.home)",
+           "host; give it a home (parallel.home)",
            input.name, to_string(known->second), to_string(home));
     }
   }
@@ -479,8 +476,7 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
   for (const CompiledCrew& crew : step.crews) {
     for (const PlanInput& input : crew.plan.inputs) {
       const bool is_kept = input.role == Role::kParameter || input.role == Role::kState;
-      const bool is_batch =
-          input.role == Role::kData && !how.parallel.strategy.empty();  // the file says how it is cut, too
+      const bool is_batch = input.role == Role::kData && !how.parallel.strategy.empty();  // cut as the file says
       if (!is_kept && !is_batch) continue;
       stored.emplace(input.name, crew.plan.values[static_cast<size_t>(input.value)].layout);
     }
