@@ -129,6 +129,22 @@ inline CertifiedCut unsliced(CertifiedCut cut) {
   cut.place = {};
   return all_kept(std::move(cut));
 }
+// Nothing takes less with one thing less.
+inline void raise_times_of(CertifiedTable& to, const CertifiedTable& nearer) {
+  const bool has_same_updates = to.cut.place.update == nearer.cut.place.update;
+  for (size_t i = 0; i < to.parts.size(); ++i) {
+    CertifiedPart& part = to.parts[i];
+    const CertifiedPart& least = nearer.parts[i];
+    for (size_t field = 0; field < kPasses; ++field)
+      part.*kFields[field].first = std::max(part.*kFields[field].first, least.*kFields[field].first);
+    part.sync = std::max(part.sync, least.sync);
+    for (const auto field :
+         {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating}) {
+      if (has_same_updates) part.*field = std::max(part.*field, least.*field);
+    }
+    while (as_price(part).once() < as_price(least).once()) ++part.updating;
+  }
+}
 // The search's rule.
 inline void raise_exchanged_of(CertifiedTable& table, const CertifiedTable& alone, const CertifiedTable& summed,
                                const CertifiedTable& unsummed) {

@@ -124,22 +124,6 @@ class RandomPrices : public RandomSpace {
     }
   }
 
-  static void raise_times(CertifiedTable& to, const CertifiedTable& nearer) {
-    const bool has_same_updates = to.cut.place.update == nearer.cut.place.update;
-    for (size_t i = 0; i < to.parts.size(); ++i) {
-      CertifiedPart& part = to.parts[i];
-      const CertifiedPart& least = nearer.parts[i];
-      for (size_t field = 0; field < kPasses; ++field)
-        part.*kFields[field].first = std::max(part.*kFields[field].first, least.*kFields[field].first);
-      part.sync = std::max(part.sync, least.sync);
-      for (const auto field :
-           {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating}) {
-        if (has_same_updates) part.*field = std::max(part.*field, least.*field);
-      }
-      while (as_price(part).once() < as_price(least).once()) ++part.updating;
-    }
-  }
-
   static std::vector<CertifiedCut> without_slices_of(const CertifiedCut& cut) {
     const CertifiedCut own = unsliced(cut);
     if (!is_more_than_few(own)) return {own};
@@ -190,7 +174,7 @@ class RandomPrices : public RandomSpace {
       if (less == cut) continue;
       add_tables(less);
       is_refused = is_refused || prices(less).is_refused;
-      if (!is_refused) raise_times(least, prices(less));
+      if (!is_refused) raise_times_of(least, prices(less));
       least.crossing = std::max(least.crossing, prices(less).crossing);
     }
     prices_.emplace(cut,

@@ -90,7 +90,7 @@ TEST(StageProblem, the_slowest_crew_of_the_best_cut_is_known_without_looking_at_
     StageProblem problem = tables.problem();
     std::vector<PassRun> chain;
     for (PartPrice& part : problem.parts) {
-      part.update = part.sync = part.coming = part.going = 0;
+      part.update = part.sync = part.coming = part.going = part.updating = 0;
       if (chain.empty() || chain.back().pass != part.pass()) chain.push_back({part.pass(), 0});
       ++chain.back().count;
     }
@@ -178,7 +178,7 @@ struct RandomSearch {
   // No time of it is shorter.
   static void raise(StageProblem& problem, const StageProblem& before) {
     for (size_t i = 0; i < problem.parts.size(); ++i) {
-      for (const auto field : {&PartPrice::forward, &PartPrice::coming})
+      for (const auto field : {&PartPrice::forward, &PartPrice::coming, &PartPrice::updating})
         problem.parts[i].*field = std::max(problem.parts[i].*field, before.parts[i].*field);
     }
   }

@@ -94,10 +94,10 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
       const PartPrice& p = problem.parts[static_cast<size_t>(i)];
       const size_t stage = begins.size() - 1, crew = stage % crews, chunk = stage / crews;
       pass[crew] += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
-      once[crew] += p.update + p.sync + (p.coming > p.going ? p.coming : p.going);
+      once[crew] += p.update + p.sync + std::max(std::max(p.coming, p.going), p.updating);
       host[crew] += p.host;
       disk[crew] += p.disk;
-      held[crew] += p.persistent + p.gradients;
+      held[crew] += p.persistent + p.held + p.gradients;
       kept[crew][chunk] += p.kept;
       waiting[crew][chunk] += p.waiting;
       work[crew] = std::max(work[crew], p.work);

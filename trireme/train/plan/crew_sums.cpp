@@ -175,15 +175,16 @@ std::set<NodeId> moves_of_inputs(const Graph& graph) {
 }
 
 // Of what a part has on the device for all micro-batches, beside gradients, before a backward pass: weights that came
-// for the step, and what is made of weights once.
+// for the step, and what is made of weights once. What comes from another crew is not a matter of this part: a tied
+// weight, which a stage that has both its readers does not send.
 int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool is_joined) {
   const int before = first_backward(crew);
   const Graph& graph = crew.program.graph;
-  std::vector<char> is_of_micro_batch(crew.plan.buffers.size(), 0);
+  std::vector<char> is_of_others(crew.plan.buffers.size(), 0);  // of a micro-batch, or of another crew
   for (size_t id = 0; id < crew.plan.values.size(); ++id) {
     const NodeId producer = graph.value(static_cast<ValueId>(id)).producer;
-    if (producer >= 0 && graph.node(producer).micro_batch >= 0)
-      is_of_micro_batch[static_cast<size_t>(crew.plan.values[id].buffer)] = 1;
+    if (producer >= 0 && (graph.node(producer).micro_batch >= 0 || is_message(def_of(graph.node(producer)))))
+      is_of_others[static_cast<size_t>(crew.plan.values[id].buffer)] = 1;
   }
   std::set<int> come;
   for (const NodeId id : comes) come.insert(crew.plan.values[static_cast<size_t>(graph.node(id).outputs[0])].buffer);
@@ -191,7 +192,7 @@ int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool
   for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
     const Buffer& buffer = crew.plan.buffers[i];
     if (buffer.tier != Tier::kDevice || buffer.offset < 0 || buffer.first >= before || buffer.last < before) continue;
-    const bool is_made_once = buffer.holding == Holding::kActivation && is_of_micro_batch[i] == 0 && !is_joined;
+    const bool is_made_once = buffer.holding == Holding::kActivation && is_of_others[i] == 0 && !is_joined;
     if (is_made_once || come.contains(static_cast<int>(i))) out += align_buffer(buffer.bytes, crew.plan.alignment);
   }
   return out;
