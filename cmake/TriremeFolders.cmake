@@ -16,7 +16,8 @@ target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT
 target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wno-missing-field-initializers
                        $<$<CONFIG:Release>:-Wno-restrict -Wno-stringop-overflow>)  # false alarms of g++ 12 on std::string at -O3
 # g++ collects its garbage before it has used 512 MiB, which takes a tenth of a build's time and frees little.
-target_compile_options(trireme_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
+set(trireme_no_early_garbage $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)
+target_compile_options(trireme_options INTERFACE ${trireme_no_early_garbage})
 option(TRIREME_TOGETHER "Compile several sources at a time" ON)
 # A precompiled header is another one in each build tree, so what is compiled with it has no place in a cache of several.
 set(precompile ON)
@@ -53,10 +54,11 @@ endfunction()
 
 # The same for a folder of the library. Sources of which tests/defects has a patch stand in units of their own, so that the program with
 # defects needs to compile no others again. Those of folders that are ONCE are a few here and there: they are units together
-# (trireme_patched_sources), for which their unnamed namespaces have no name twice.
+# (trireme_sources_of_folders), for which their unnamed namespaces have no name twice.
 file(GLOB_RECURSE trireme_patches CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/tests/defects/patches
      ${PROJECT_SOURCE_DIR}/tests/defects/patches/*.patch)
 set_property(GLOBAL PROPERTY TRIREME_PATCHED "")
+set_property(GLOBAL PROPERTY TRIREME_FORMATS "")
 
 # Into `out` those of the sources that have a patch.
 function(trireme_patched out sources)
@@ -68,6 +70,19 @@ function(trireme_patched out sources)
     endif()
   endforeach()
   set(${out} "${patched}" PARENT_SCOPE)
+endfunction()
+
+# Into `out` those of the sources that include a library of a file format whose header takes seconds to compile. They run once a job and
+# are units together (trireme_sources_of_folders), for which their unnamed namespaces have no name twice.
+function(trireme_formats out sources)
+  set(formats "")
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} include REGEX "^#include <(nlohmann/json\\.hpp|toml\\+\\+/toml\\.h)>")
+    if(include)
+      list(APPEND formats ${source})
+    endif()
+  endforeach()
+  set(${out} "${formats}" PARENT_SCOPE)
 endfunction()
 
 # Units of about equal size, of at most so many sources.
@@ -100,19 +115,20 @@ function(trireme_folder_together name most sources)
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# The sources with patches of all folders that are ONCE.
-function(trireme_patched_sources)
-  get_property(sources GLOBAL PROPERTY TRIREME_PATCHED)
+# The sources of several folders that are units together: trireme_sources_of_folders(patched TRIREME_PATCHED [LIBS ...]).
+function(trireme_sources_of_folders name property)
+  cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
+  get_property(sources GLOBAL PROPERTY ${property})
   if(NOT sources)
     return()
   endif()
-  add_library(trireme_patched OBJECT ${sources})
-  target_link_libraries(trireme_patched PUBLIC trireme_options fmt::fmt Threads::Threads)
-  target_compile_options(trireme_patched PRIVATE $<$<CONFIG:Release>:-O1>)
-  trireme_together(trireme_patched 15)
+  add_library(trireme_${name} OBJECT ${sources})
+  target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
+  target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  trireme_together(trireme_${name} 15)
   trireme_units(15 "${sources}")
-  set_target_properties(trireme_patched PROPERTIES UNITY_BUILD_MODE GROUP)
-  set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS patched)
+  set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
+  set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
 endfunction()
 
 function(trireme_folder name)
@@ -124,10 +140,16 @@ function(trireme_folder name)
   if(NOT sources)
     return()
   endif()
-  if(ARG_ONCE AND TRIREME_TOGETHER)
+  if(TRIREME_TOGETHER)
     trireme_patched(patched "${sources}")
-    set_property(GLOBAL APPEND PROPERTY TRIREME_PATCHED ${patched})
-    list(REMOVE_ITEM sources ${patched})
+    if(ARG_ONCE)
+      set_property(GLOBAL APPEND PROPERTY TRIREME_PATCHED ${patched})
+      list(REMOVE_ITEM sources ${patched})
+    endif()
+    trireme_formats(formats "${sources}")
+    list(REMOVE_ITEM formats ${patched})
+    set_property(GLOBAL APPEND PROPERTY TRIREME_FORMATS ${formats})
+    list(REMOVE_ITEM sources ${formats})
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
   if(sources)
@@ -186,8 +208,9 @@ function(trireme_test_program name)
     endif()
     target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
   endif()
-  trireme_together(${name} 20)
+  trireme_together(${name} 22)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
+  target_compile_options(${name} PRIVATE ${trireme_no_early_garbage})
   if(ARG_COMPUTE)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   else()

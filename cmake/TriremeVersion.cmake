@@ -1,5 +1,5 @@
-# Adds build_info() to a target. The commit is looked up again when HEAD has moved.
-function(trireme_version target)
+# The object library trireme_version: build_info(). The commit is looked up again when HEAD has moved.
+function(trireme_version)
   set(options ${CMAKE_BUILD_TYPE})
   if(UCX_FOUND)
     string(APPEND options ", ucx ${UCX_VERSION}")
@@ -25,5 +25,6 @@ function(trireme_version target)
             -P ${PROJECT_SOURCE_DIR}/cmake/write_version.cmake
     DEPENDS ${PROJECT_SOURCE_DIR}/cmake/version.cpp.in ${PROJECT_SOURCE_DIR}/cmake/write_version.cmake ${head}
     COMMENT "Looking up the commit" VERBATIM)
-  target_sources(${target} PRIVATE ${output})
+  add_library(trireme_version OBJECT ${output})
+  target_link_libraries(trireme_version PRIVATE trireme_options)
 endfunction()

@@ -15,11 +15,6 @@
 namespace trireme::launch {
 namespace {
 
-std::string file_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // State and CPU time from the text of a stat file, whose second word is a name in brackets.
 bool parse_stat(const std::string& text, char& state, double& cpu_s) {
   const size_t name_end = text.rfind(')');
@@ -47,12 +42,17 @@ std::vector<std::string> thread_names(int pid) {
 
 }  // namespace
 
+std::string proc_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
 ProcessState state_of(int pid) {
   ProcessState out;
   bool any_ready = false;
   bool any_on_disk = false;
   for (const std::string& thread : thread_names(pid)) {
-    const std::string text = file_text(fmt::format("/proc/{}/task/{}/stat", pid, thread));
+    const std::string text = proc_text(fmt::format("/proc/{}/task/{}/stat", pid, thread));
     if (text.find(fmt::format("({})", comm::kProgressThread)) != std::string::npos) continue;
     char state = '?';
     double cpu_s = 0;

@@ -1,6 +1,8 @@
 // Whether a process runs, sleeps or is stopped, according to the kernel.
 #pragma once
 
+#include <string>
+
 namespace trireme::launch {
 
 // What the kernel says of a process.
@@ -10,5 +12,8 @@ struct ProcessState {
   bool known = false;
 };
 ProcessState state_of(int pid);
+
+// What stands in a file of /proc; "" where it cannot be read.
+std::string proc_text(const std::string& path);
 
 }  // namespace trireme::launch

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include "trireme/base/flags.h"
+#include "trireme/launch/rank/process_state.h"
 #include "trireme/launch/rank/rank_page.h"
 
 namespace trireme::launch {
@@ -18,17 +17,12 @@ constexpr double kLookEvery_s = 0.2;
 constexpr double kIdle = 0.02;    // of the time: who runs less than that does not run
 constexpr double kTick_s = 0.02;  // CPU time is counted in ticks of the kernel
 
-std::string file_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 // Where in the kernel the process sleeps, as far as this user may know.
 std::string place_of(int pid) {
   std::string out;
-  const std::string channel = file_text(fmt::format("/proc/{}/wchan", pid));
+  const std::string channel = proc_text(fmt::format("/proc/{}/wchan", pid));
   if (!channel.empty() && channel != "0") out = fmt::format(" at {}", channel);
-  const std::string stack = file_text(fmt::format("/proc/{}/stack", pid));
+  const std::string stack = proc_text(fmt::format("/proc/{}/stack", pid));
   for (size_t at = 0; at < stack.size();) {
     const size_t end = std::min(stack.find('\n', at), stack.size());
     out += fmt::format("\n    kernel: {}", stack.substr(at, end - at));
@@ -41,7 +35,7 @@ std::string place_of(int pid) {
 bool is_held_by_its_reader(int pid) {
   long call = -1;
   unsigned long file = 0;
-  const std::string text = file_text(fmt::format("/proc/{}/syscall", pid));
+  const std::string text = proc_text(fmt::format("/proc/{}/syscall", pid));
   return std::sscanf(text.c_str(), "%ld %lx", &call, &file) == 2 && call == SYS_write &&
          (file == STDOUT_FILENO || file == STDERR_FILENO);
 }

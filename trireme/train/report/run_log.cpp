@@ -45,12 +45,12 @@ std::string json_number(double value) {
 }
 
 std::optional<RunRecord> parse_line(std::string_view line) {
-  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) {
+  const nlohmann::json written = nlohmann::json::parse(line, nullptr, false);
+  if (!written.is_object() || !written.contains("step") || !written["step"].is_number_integer()) {
     return std::nullopt;
   }
   RunRecord record;
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& [key, value] : written.items()) {
     if (key == "step") {
       record.step = value.get<int64_t>();
     } else if (value.is_number() || value.is_null()) {

@@ -17,15 +17,28 @@ namespace isa_avx512 {
 extern const cpu::Loops kLoops;
 }
 namespace isa_avx512_bf16 {
-extern const cpu::Loops kLoops;
+extern const cpu::Bf16Loops kBf16Loops;
 }
 #endif
 
 namespace cpu {
 
 namespace {
+
 std::atomic<const Loops*> emulated{nullptr};
+
+#if defined(__x86_64__)
+const Loops& avx512_bf16() {
+  static const Loops table = [] {
+    Loops made = isa_avx512::kLoops;
+    static_cast<Bf16Loops&>(made) = isa_avx512_bf16::kBf16Loops;
+    return made;
+  }();
+  return table;
 }
+#endif
+
+}  // namespace
 
 void emulate_loops(const Loops* loops) {
   emulated.store(loops, std::memory_order_relaxed);
@@ -43,7 +56,7 @@ const Loops& loops() {
     case Isa::kAvx512:
       return isa_avx512::kLoops;
     case Isa::kAvx512Bf16:
-      return isa_avx512_bf16::kLoops;
+      return avx512_bf16();
   }
 #endif
   return isa_baseline::kLoops;

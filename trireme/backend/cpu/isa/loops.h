@@ -32,11 +32,15 @@ struct TensorLoops : ElementwiseLoops<T>,
                      MatVecLoops<T>,
                      PackLoops<T> {};
 
-struct Loops : AttentionLoops {
-  TensorLoops<float> f32;
+// What is made of instructions for bf16, where there are any.
+struct Bf16Loops {
   TensorLoops<Bf16> bf16;
-
   PairLoops pairs;
+  MultiplyAdds bf16_peak;  // in f32 where no instruction multiplies bf16
+};
+
+struct Loops : AttentionLoops, Bf16Loops {
+  TensorLoops<float> f32;
 
   // At most tile_rows rows and tile_columns columns.
   void (*leaf_tile)(const LeafTile& tile);
@@ -46,7 +50,7 @@ struct Loops : AttentionLoops {
   // sums[digit] += the digits of all x^2, on the grids of op/exact_sum.h.
   void (*exact_squares)(int64_t n, const float* x, const double* grids, double limit, int digits, double* sums);
 
-  MultiplyAdds f32_peak, bf16_peak;  // the latter in f32 where no instruction multiplies bf16
+  MultiplyAdds f32_peak;
 };
 
 // Of the instruction set in use (isa()).

@@ -26,7 +26,7 @@ float run_chains(int64_t turns, Add&& add) {
   return sum_lanes(total);
 }
 
-static float multiply_adds_f32(int64_t turns) {
+[[maybe_unused]] static float multiply_adds_f32(int64_t turns) {
   const F32 factor = set(0.999F);
   const F32 term = set(0.001F);
   return run_chains(turns, [&](F32 sum) { return fma(sum, factor, term); });

@@ -1,14 +1,18 @@
-// The table of loops of one instruction set.
+// The table of loops of one instruction set. AVX512-BF16 adds instructions to AVX-512 that work on bf16 alone: of it
+// stands here what is made of them, and its loops on f32 are those of avx512 (loops.cpp). Only where the instructions
+// are emulated is the table whole, for machines without AVX-512.
 #pragma once
 
 #include "trireme/backend/cpu/isa/block_tile_impl.h"
-#include "trireme/backend/cpu/isa/exact_impl.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/isa/pack_impl.h"
 #include "trireme/backend/cpu/isa/peak_impl.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
 #if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
 #include "trireme/backend/cpu/isa/pairs_impl.h"
+#endif
+#if !defined(__AVX512BF16__)
+#include "trireme/backend/cpu/isa/exact_impl.h"
 #endif
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
@@ -20,24 +24,32 @@ constexpr cpu::TensorLoops<T> make_tensor_table() {
           update_loops<T>(),      matvec_loops<T>(),  {pack_beside_of<T>, pack_apart_of<T>}};
 }
 
-constexpr cpu::Loops make_table() {
-  cpu::Loops table{attention_loops()};
-  table.f32 = make_tensor_table<float>();
-  table.bf16 = make_tensor_table<Bf16>();
+constexpr cpu::Bf16Loops make_bf16_table() {
 #if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
-  table.pairs = make_pair_table();
+  return {make_tensor_table<Bf16>(), make_pair_table(), kPeakBf16};
+#else
+  return {make_tensor_table<Bf16>(), {}, kPeakBf16};
 #endif
+}
+
+#if defined(__AVX512BF16__)
+extern const cpu::Bf16Loops kBf16Loops;
+constinit const cpu::Bf16Loops kBf16Loops = make_bf16_table();
+#else
+constexpr cpu::Loops make_table() {
+  cpu::Loops table{attention_loops(), make_bf16_table()};
+  table.f32 = make_tensor_table<float>();
   table.leaf_tile = leaf_tile_of<>;
   table.block_tile = block_tile_of<>;
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
   table.exact_squares = exact_squares;
   table.f32_peak = {multiply_adds_f32, kChains * kLanes};
-  table.bf16_peak = kPeakBf16;
   return table;
 }
 
 extern const cpu::Loops kLoops;
 constinit const cpu::Loops kLoops = make_table();
+#endif
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE
