@@ -309,7 +309,7 @@ namespace {
 double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, const Rates& rates,
                   const Machine& machine) {
   const TypeArgs types = call.types();
-  if (is_move(*call.op)) return move_seconds(move_of(call.attrs), call.out[0].bytes(), machine);
+  if (is_move(*call.op)) return move_seconds(move_of(call.attrs), types.out[0].bytes(), machine);
   if (lane == Lane::kCompute || lane == Lane::kHost) return compute_seconds(*call.op, types, machine);
   if (lane == Lane::kComm) {
     return collective_seconds(*call.op, types, plan.mesh, rates.links) + packing_seconds(*call.op, types, machine);
@@ -317,7 +317,7 @@ double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, co
   const LinkCost link =
       link_between_crews(message_of(*call.op, call.attrs).crew - plan.crew, plan.mesh.devices(), rates);
   int64_t bytes = 0;
-  for (const TensorType& type : call.in) bytes += type.bytes();
+  for (const TensorType& type : types.in) bytes += type.bytes();
   return seconds({.rounds = 1, .bytes = static_cast<double>(bytes)}, link, rates.links);
 }
 
