@@ -189,10 +189,6 @@ std::optional<MemoryPlan> place_repeated(std::span<const Lifetime> buffers, int6
 
 }  // namespace
 
-int64_t align_buffer(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   check_sum(buffers, alignment);
   const int64_t bound = most_live(buffers, alignment);

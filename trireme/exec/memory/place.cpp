@@ -80,6 +80,10 @@ bool is_free(std::span<const ByteRange> in_use, ByteRange range) {
 
 }  // namespace
 
+int64_t align_buffer(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 MemoryPlan place_by_index(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
