@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/op/call_kinds.h"
 
 namespace trireme {
 namespace {
@@ -45,10 +46,17 @@ int64_t sum_ps(int64_t a, int64_t b) {
 }
 
 std::vector<int64_t> node_prices_ps(const Program& program, const CostModel& model) {
-  invariant(program.mesh == model.mesh(), "a program over mesh '{}' is priced for mesh '{}'", to_string(program.mesh),
-            to_string(model.mesh()));
+  if (program.mesh != model.mesh())
+    fail(ErrorKind::kInternal, "a program over mesh '{}' is priced for mesh '{}'", to_string(program.mesh),
+         to_string(model.mesh()));
+  CallKinds kinds;
+  OfKind<int64_t> ps;
   std::vector<int64_t> out;
-  for (const Node& node : program.graph.nodes()) out.push_back(model.node_ps(program, node));
+  out.reserve(program.graph.nodes().size());
+  for (const Node& node : program.graph.nodes()) {
+    const int kind = kinds.of(program.graph, node);
+    out.push_back(ps.get(kind, [&] { return model.op_ps(*kinds[kind].op, kinds[kind].types()); }));
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "trireme/grad/gradients.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/ir/gradient_scope.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
@@ -41,7 +42,7 @@ void record(const Tensor& of, const Tensor& gradient) {
 // Adds what an op gives for an operand to the sum of what its other readers give.
 void add_term(const OpDef& def, const Tensor& operand, const Tensor& term, Tensor& sum) {
   invariant(is_gradient_type(term.type(), operand.type()), "{}: the gradient of an operand is {}, the operand {}",
-            def.name, to_string(term.type()), to_string(operand.type()));
+            def.name, said(term.type()), said(operand.type()));
   record(operand, term);
   sum = sum ? add_gradients(sum, term) : term;
   record(operand, sum);
@@ -52,7 +53,7 @@ void add_term(const OpDef& def, const Tensor& operand, const Tensor& term, Tenso
 std::vector<Tensor> gradients(const Tensor& loss, std::span<const Tensor> wrt) {
   require(loss.rank() == 0 && is_floating(loss.dtype()),
           "gradients: the loss is {}; it must be a scalar of a floating type, as mean() makes of values",
-          to_string(loss.type()));
+          said(loss.type()));
   Graph& graph = loss.graph();
   const std::vector<char> depends = dependents(graph, wrt);
   const Mark outer = graph.mark();

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -77,7 +78,12 @@ constexpr size_t count_members() {
 struct Record {
   virtual ~Record() = default;
   virtual const void* type() const = 0;
+  void set_text(std::string of_fields) {
+    text = std::move(of_fields);
+    hash = std::hash<std::string>()(text);
+  }
   std::string text;
+  size_t hash = 0;  // of the text
 };
 
 template <class T>
@@ -85,7 +91,7 @@ inline constexpr char type_tag = 0;
 
 template <class T>
 struct RecordOf final : Record {
-  explicit RecordOf(T v) : value(std::move(v)) { text = text_of_fields(); }
+  explicit RecordOf(T v) : value(std::move(v)) { set_text(text_of_fields()); }
   const void* type() const override { return &type_tag<T>; }
   std::string text_of_fields() const {
     std::string out;
@@ -148,6 +154,7 @@ class Attrs {
   }
 
   const std::string& text() const { return record_->text; }
+  size_t hash() const { return record_->hash; }  // equal attributes have equal ones
   friend bool operator==(const Attrs& a, const Attrs& b) {
     return a.record_ == b.record_ || (a.record_->type() == b.record_->type() && a.text() == b.text());
   }

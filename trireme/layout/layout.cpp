@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 
 namespace trireme {
 namespace {
@@ -191,7 +192,7 @@ Shape frame(const Shape& whole, const Layout& layout, const Mesh& mesh) {
 }
 
 Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_t rank) {
-  invariant(layout.rank() == whole.rank(), "layout of {} dimensions for shape {}", layout.rank(), to_string(whole));
+  invariant(layout.rank() == whole.rank(), "layout of {} dimensions for shape {}", layout.rank(), said(whole));
   Box out{whole, whole};
   for (int dim = 0; dim < whole.rank(); ++dim) {
     const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];

@@ -33,6 +33,13 @@ std::vector<NamedLayout::Partial> read_partial(std::string_view text, std::strin
   return out;
 }
 
+std::string partial_text(const NamedLayout& layout) {
+  std::string out;
+  for (const NamedLayout::Partial& each : layout.partial)
+    out += fmt::format(" partial({}: {})", to_string(each.reduction), to_string(each.axes));
+  return out;
+}
+
 }  // namespace
 
 NamedLayout NamedLayout::read(std::string_view text) {
@@ -76,10 +83,7 @@ Layout NamedLayout::on(const Mesh& mesh) const {
 std::string to_string(const NamedLayout& layout) {
   std::vector<std::string> dims;
   for (const AxisNames& axes : layout.dims) dims.push_back(to_string(axes));
-  std::string out = fmt::format("[{}]", fmt::join(dims, ", "));
-  for (const NamedLayout::Partial& each : layout.partial)
-    out += fmt::format(" partial({}: {})", to_string(each.reduction), to_string(each.axes));
-  return out;
+  return fmt::format("[{}]{}", fmt::join(dims, ", "), partial_text(layout));
 }
 
 std::string to_string(const std::vector<NamedLayout>& layouts) {
@@ -89,7 +93,13 @@ std::string to_string(const std::vector<NamedLayout>& layouts) {
 }
 
 std::string to_string(const Layout& layout, const Mesh& mesh) {
-  return to_string(NamedLayout(layout, mesh));
+  std::string out = "[";
+  for (const std::vector<int>& axes : layout.dims) {
+    if (out.size() > 1) out += ", ";
+    out += axes.empty() ? "-" : print_axes(axes, mesh);
+  }
+  out += ']';
+  return layout.partial.empty() ? out : out + partial_text(NamedLayout(layout, mesh));
 }
 
 Layout parse_layout(std::string_view text, const Mesh& mesh, int rank) {

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/layout/collective_cost.h"
 #include "trireme/layout/reshard_over_ranks.h"
 #include "trireme/layout/reshard_search.h"
@@ -295,26 +296,26 @@ std::string to_string(std::span<const ReshardStep> steps, const Mesh& mesh) {
 Layout layout_after(const ReshardStep& step, const Layout& before) {
   Layout out = before;
   const auto dim_axes = [&](int dim) -> std::vector<int>& {
-    invariant(dim >= 0 && dim < out.rank(), "{} of dim {} of a layout of {} dimensions", to_string(step.kind), dim,
+    invariant(dim >= 0 && dim < out.rank(), "{} of dim {} of a layout of {} dimensions", said(step.kind), dim,
               out.rank());
     return out.dims[static_cast<size_t>(dim)];
   };
   const auto append = [&] {
     for (int axis : step.axes) {
-      invariant(!out.uses(axis), "{} by axis {}, which is in use", to_string(step.kind), axis);
+      invariant(!out.uses(axis), "{} by axis {}, which is in use", said(step.kind), axis);
       dim_axes(step.dim).push_back(axis);
     }
   };
   const auto remove = [&](std::vector<int>& axes) {
     invariant(axes.size() >= step.axes.size() && std::equal(step.axes.rbegin(), step.axes.rend(), axes.rbegin()),
-              "{} over axes that are not the last of their dimension", to_string(step.kind));
+              "{} over axes that are not the last of their dimension", said(step.kind));
     axes.resize(axes.size() - step.axes.size());
   };
   const auto reduce = [&] {
     for (int axis : step.axes) {
       const auto at = std::find(out.partial.begin(), out.partial.end(), PartialAxis{axis, step.reduction});
-      invariant(at != out.partial.end(), "{} over axis {}, over which nothing is partial ({})", to_string(step.kind),
-                axis, to_string(step.reduction));
+      invariant(at != out.partial.end(), "{} over axis {}, over which nothing is partial ({})", said(step.kind), axis,
+                said(step.reduction));
       out.partial.erase(at);
     }
   };

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/base/words.h"
 
 namespace trireme {
@@ -52,7 +53,7 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
       require(user_axes_[j].name != user.name, "mesh: axis '{}' is named twice; every axis needs a name of its own",
               user.name);
     }
-    require(devices <= kMostDevices / user.size, "mesh: '{}' has more than 2^40 devices", to_string(*this));
+    require(devices <= kMostDevices / user.size, "mesh: '{}' has more than 2^40 devices", said(*this));
     devices *= user.size;  // checked first: the factors of a number without a bound may take minutes
     const std::vector<int64_t> factors = prime_factors(user.size);
     for (size_t k = 0; k < factors.size(); ++k) {
@@ -74,7 +75,7 @@ Mesh::Mesh(std::vector<MeshAxis> user_axes) : user_axes_(std::move(user_axes)) {
 
 const MeshAxis& Mesh::axis(int axis) const {
   const bool known = axis >= 0 && axis < axes();
-  if (!known) invariant(false, "mesh '{}' has {} prime axes, asked for number {}", to_string(*this), axes(), axis);
+  if (!known) invariant(false, "mesh '{}' has {} prime axes, asked for number {}", said(*this), axes(), axis);
   return axes_[static_cast<size_t>(axis)];
 }
 
@@ -90,9 +91,7 @@ int64_t Mesh::stride(int axis) const {
 
 std::vector<int> Mesh::find(std::string_view name) const {
   std::vector<int> out;
-  std::vector<std::string> names;
   for (size_t i = 0; i < user_axes_.size(); ++i) {
-    names.push_back(user_axes_[i].name);
     if (user_axes_[i].name != name) continue;
     for (int axis = 0; axis < axes(); ++axis) {
       if (user_axis_of(axis) == static_cast<int>(i)) out.push_back(axis);
@@ -102,6 +101,8 @@ std::vector<int> Mesh::find(std::string_view name) const {
   for (int axis = 0; axis < axes(); ++axis) {
     if (axes_[static_cast<size_t>(axis)].name == name) return {axis};
   }
+  std::vector<std::string> names;
+  for (const MeshAxis& user : user_axes_) names.push_back(user.name);
   fail(ErrorKind::kNotFound, "no mesh axis named '{}' in mesh '{}'.{}", name, to_string(*this),
        suggestion(name, names));
 }
@@ -297,7 +298,7 @@ std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const
   }
   require(product <= mesh.devices(),
           "cuts ({}) need {} devices, but mesh '{}' has {}; make the product of the cuts divide {}",
-          fmt::join(cuts, ","), product, to_string(mesh), mesh.devices(), mesh.devices());
+          fmt::join(cuts, ","), product, said(mesh), mesh.devices(), mesh.devices());
   for (size_t i = cuts.size(); i-- > 0;) {
     int64_t rest = cuts[i];
     for (int axis = mesh.axes() - 1; axis >= 0 && rest > 1; --axis) {
@@ -310,7 +311,7 @@ std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const
     require(rest == 1,
             "cuts ({}): mesh '{}' of {} devices has no axes left for a cut of {}; make the product "
             "of the cuts divide {}",
-            fmt::join(cuts, ","), to_string(mesh), mesh.devices(), cuts[i], mesh.devices());
+            fmt::join(cuts, ","), said(mesh), mesh.devices(), cuts[i], mesh.devices());
   }
   return out;
 }

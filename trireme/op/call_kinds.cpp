@@ -11,44 +11,18 @@ void mix(uint64_t& hash, uint64_t value) {
   hash ^= hash >> 32U;
 }
 
-void mix(uint64_t& hash, const std::vector<const TensorType*>& types) {
-  for (const TensorType* type : types) {
-    uint64_t own = static_cast<uint64_t>(type->dtype) << 8U | static_cast<uint64_t>(type->shape.rank());
-    for (const int64_t size : type->shape) own = own * 0x100000001b3U + static_cast<uint64_t>(size);
-    mix(hash, own);
-  }
-  mix(hash, types.size());
-}
-
-bool are(const std::vector<TensorType>& types, const std::vector<const TensorType*>& others) {
-  return std::ranges::equal(types, others, [](const TensorType& a, const TensorType* b) { return a == *b; });
-}
-
-std::vector<TensorType> copied(const std::vector<const TensorType*>& types) {
-  std::vector<TensorType> out;
-  for (const TensorType* type : types) out.push_back(*type);
-  return out;
+void mix(uint64_t& hash, const TensorType& type) {
+  uint64_t own = static_cast<uint64_t>(type.dtype) << 8U | static_cast<uint64_t>(type.shape.rank());
+  for (const int64_t size : type.shape) own = own * 0x100000001b3U + static_cast<uint64_t>(size);
+  mix(hash, own);
 }
 
 }  // namespace
 
-int CallKinds::number_of(const Attrs& attrs) {
-  const auto [known, is_new] = by_place_.try_emplace(&attrs.text(), 0);
-  if (!is_new) return known->second;
-  attrs_.push_back(attrs);
-  return known->second = by_text_.try_emplace(attrs.text(), static_cast<int>(by_text_.size())).first->second;
-}
-
-bool CallKinds::is_of(int kind, const OpDef& op) const {
+bool CallKinds::is_of(int kind, const OpDef& op, const Attrs& attrs, size_t operands) const {
   const CallKind& known = (*this)[kind];
-  return known.op == &op && are(known.in, in_) && are(known.out, out_);
-}
-
-CallKinds::Met& CallKinds::place_of(const OpDef& op, const std::string* attrs, uint64_t hash) {
-  for (size_t at = hash;; ++at) {
-    Met& met = met_[at & (met_.size() - 1)];
-    if (met.kind < 0 || (met.hash == hash && met.attrs == attrs && is_of(met.kind, op))) return met;
-  }
+  return known.op == &op && known.operands == operands && known.attrs == attrs &&
+         std::ranges::equal(known.all, types_, [](const TensorType& a, const TensorType* b) { return a == *b; });
 }
 
 void CallKinds::make_room() {
@@ -63,33 +37,23 @@ void CallKinds::make_room() {
   }
 }
 
-int CallKinds::find(const OpDef& op, const Attrs& attrs) {
+int CallKinds::find(const OpDef& op, const Attrs& attrs, size_t operands) {
   uint64_t hash = std::hash<const void*>()(&op);
-  mix(hash, std::hash<const void*>()(&attrs.text()));
-  mix(hash, in_);
-  mix(hash, out_);
-  if (2 * count_met_ >= met_.size()) make_room();
-  Met& met = place_of(op, &attrs.text(), hash);
-  if (met.kind >= 0) return met.kind;
-  ++count_met_;
-  met = {&attrs.text(), hash, find_by_text(op, attrs)};
-  return met.kind;
-}
-
-int CallKinds::find_by_text(const OpDef& op, const Attrs& attrs) {
-  const int number = number_of(attrs);
-  uint64_t hash = std::hash<const void*>()(&op);
-  mix(hash, static_cast<uint64_t>(number));
-  mix(hash, in_);
-  mix(hash, out_);
-  const auto [first, end] = by_hash_.equal_range(hash);
-  for (auto at = first; at != end; ++at) {
-    if (attrs_of_[static_cast<size_t>(at->second)] == number && is_of(at->second, op)) return at->second;
+  mix(hash, attrs.hash());
+  mix(hash, operands);
+  for (const TensorType* type : types_) mix(hash, *type);
+  if (2 * kinds_.size() >= met_.size()) make_room();
+  size_t at = hash;
+  for (;; ++at) {
+    const Met& met = met_[at & (met_.size() - 1)];
+    if (met.kind < 0) break;
+    if (met.hash == hash && is_of(met.kind, op, attrs, operands)) return met.kind;
   }
   const auto made = static_cast<int>(kinds_.size());
-  attrs_of_.push_back(number);
-  kinds_.push_back({&op, attrs, copied(in_), copied(out_)});
-  by_hash_.emplace(hash, made);
+  met_[at & (met_.size() - 1)] = {hash, made};
+  CallKind& kind = kinds_.emplace_back(CallKind{.op = &op, .attrs = attrs, .all = {}, .operands = operands});
+  kind.all.reserve(types_.size());
+  for (const TensorType* type : types_) kind.all.push_back(*type);
   return made;
 }
 

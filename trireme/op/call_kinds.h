@@ -6,9 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
+#include <span>
 #include <vector>
 
 #include "trireme/op/op_def.h"
@@ -18,9 +16,12 @@ namespace trireme {
 struct CallKind {
   const OpDef* op = nullptr;
   Attrs attrs;
-  std::vector<TensorType> in, out;
+  std::vector<TensorType> all;  // of operands, then of results
+  size_t operands = 0;
 
-  TypeArgs types() const { return {in, out, attrs}; }
+  std::span<const TensorType> in() const { return std::span(all).first(operands); }
+  std::span<const TensorType> out() const { return std::span(all).subspan(operands); }
+  TypeArgs types() const { return {in(), out(), attrs}; }
 };
 
 class CallKinds {
@@ -30,11 +31,16 @@ class CallKinds {
   template <class TypeOf>
   int of(const OpDef& op, const Attrs& attrs, std::span<const ValueId> in, std::span<const ValueId> out,
          TypeOf&& type_of) {
-    in_.clear();
-    out_.clear();
-    for (const ValueId id : in) in_.push_back(&type_of(id));
-    for (const ValueId id : out) out_.push_back(&type_of(id));
-    return find(op, attrs);
+    types_.clear();
+    for (const ValueId id : in) types_.push_back(&type_of(id));
+    for (const ValueId id : out) types_.push_back(&type_of(id));
+    return find(op, attrs, in.size());
+  }
+  int of(const OpDef& op, const TypeArgs& types) {
+    types_.clear();
+    for (const TensorType& type : types.in) types_.push_back(&type);
+    for (const TensorType& type : types.out) types_.push_back(&type);
+    return find(op, types.attrs, types.in.size());
   }
   int of(const Graph& graph, const Node& node) {
     return of(def_of(node), node.attrs, node.inputs, node.outputs,
@@ -45,30 +51,18 @@ class CallKinds {
   const CallKind& operator[](int kind) const { return kinds_[static_cast<size_t>(kind)]; }
 
  private:
-  // A call as it was met: attributes by where their text lies, so that those that nodes share are not read. `attrs_`
-  // keeps them there.
   struct Met {
-    const std::string* attrs = nullptr;
     uint64_t hash = 0;
     int kind = -1;  // none: the place is free
   };
 
-  int find(const OpDef& op, const Attrs& attrs);
-  int find_by_text(const OpDef& op, const Attrs& attrs);
-  int number_of(const Attrs& attrs);  // equal texts have one
-  bool is_of(int kind, const OpDef& op) const;
-  Met& place_of(const OpDef& op, const std::string* attrs, uint64_t hash);  // where it is, or would be
+  int find(const OpDef& op, const Attrs& attrs, size_t operands);
+  bool is_of(int kind, const OpDef& op, const Attrs& attrs, size_t operands) const;
   void make_room();
 
-  std::vector<const TensorType*> in_, out_;  // of the call that is looked for
+  std::vector<const TensorType*> types_;  // of the call that is looked for: of operands, then of results
   std::vector<CallKind> kinds_;
-  std::vector<int> attrs_of_;  // of kinds, by number_of
-  std::unordered_map<std::string_view, int> by_text_;
-  std::unordered_map<const std::string*, int> by_place_;
-  std::vector<Attrs> attrs_;
-  std::unordered_multimap<uint64_t, int> by_hash_;  // of number, op and types
-  std::vector<Met> met_;                            // by hash; the next place where that is taken
-  size_t count_met_ = 0;
+  std::vector<Met> met_;  // by hash; the next place where that is taken
 };
 
 // What `make` gives for a kind, found when the first call of the kind is met.

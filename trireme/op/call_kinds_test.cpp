@@ -36,7 +36,7 @@ TEST(CallKinds, CallsOfOneOpWithEqualAttributesAndTypesAreOfOneKind) {
   EXPECT_EQ(found, (std::vector<int>{0, 1, 2, 3, 4, 0, 4}));
   ASSERT_EQ(kinds.size(), 5U);
   EXPECT_EQ(kinds[1].op, &op("add"));
-  EXPECT_EQ(kinds[1].in, (std::vector<TensorType>{kLarge, kLarge}));
+  EXPECT_EQ(std::vector(kinds[1].in().begin(), kinds[1].in().end()), (std::vector<TensorType>{kLarge, kLarge}));
   EXPECT_EQ(kinds[1].types().out.size(), 1U);
 }
 

@@ -1,8 +1,8 @@
 #include "trireme/op/computed_rule.h"
 
-#include <cstring>
 #include <mutex>
-#include <unordered_map>
+
+#include "trireme/op/call_kinds.h"
 
 namespace trireme {
 namespace {
@@ -10,42 +10,50 @@ namespace {
 constexpr size_t kMostKept =
     4096;  // of one job some hundreds; programs that read any number of graphs forget the older ones
 
-void add_bytes(std::string& key, int64_t number) {
-  char bytes[sizeof number];
-  std::memcpy(bytes, &number, sizeof number);
-  key.append(bytes, sizeof number);
-}
-
-// All that a rule is computed from.
-std::string key_of(const OpDef& op, const TypeArgs& types) {
-  std::string key;
-  add_bytes(key, static_cast<int64_t>(reinterpret_cast<uintptr_t>(op.shard.get())));
-  for (const std::span<const TensorType> side : {types.in, types.out}) {
-    add_bytes(key, static_cast<int64_t>(side.size()));
-    for (const TensorType& type : side) {
-      add_bytes(key, static_cast<int64_t>(type.dtype));
-      add_bytes(key, type.shape.rank());
-      for (const int64_t size : type.shape) add_bytes(key, size);
-    }
+// The rules of all kinds of calls that were asked for.
+class KnownRules {
+ public:
+  // Null: it is not known yet.
+  RuleOf find(const OpDef& op, const TypeArgs& types) {
+    const std::lock_guard lock(mutex_);
+    const Known& known = known_of(op, types);
+    return known.made_by == op.shard.get() ? known.rule : nullptr;
   }
-  return key + types.attrs.text();
-}
+  void add(const OpDef& op, const TypeArgs& types, const RuleOf& made) {
+    const std::lock_guard lock(mutex_);
+    known_of(op, types) = {made, op.shard.get()};
+  }
+
+ private:
+  struct Known {
+    RuleOf rule;
+    ShardFn* made_by = nullptr;  // an op that lies where another one lay has a rule of its own
+  };
+
+  Known& known_of(const OpDef& op, const TypeArgs& types) {
+    if (kinds_.size() >= kMostKept) {
+      kinds_ = CallKinds();
+      known_.clear();
+    }
+    const auto kind = static_cast<size_t>(kinds_.of(op, types));
+    if (known_.size() <= kind) known_.resize(kind + 1);
+    return known_[kind];
+  }
+
+  std::mutex mutex_;
+  CallKinds kinds_;
+  std::vector<Known> known_;  // by kind
+};
 
 }  // namespace
 
 RuleOf computed_rule(const OpDef& op, const TypeArgs& types) {
-  static std::mutex mutex;
-  static std::unordered_map<std::string, RuleOf> known;
-  std::string key = key_of(op, types);
-  {
-    const std::lock_guard lock(mutex);
-    if (const auto found = known.find(key); found != known.end()) return found->second;
-  }
+  static KnownRules known;
+  if (RuleOf rule = known.find(op, types)) return rule;
   RuleOf rule =
       std::make_shared<const ShardingRule>(op.shard ? op.shard.get()(types) : replicate_rule(types.in, types.out));
-  const std::lock_guard lock(mutex);
-  if (known.size() >= kMostKept) known.clear();
-  return known.try_emplace(std::move(key), std::move(rule)).first->second;
+  known.add(op, types, rule);
+  return rule;
 }
 
 }  // namespace trireme

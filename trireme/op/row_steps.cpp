@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/op/computed_rule.h"
 #include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
@@ -175,8 +176,7 @@ class RowValues {
     require(value.by_row == by_row, "fused_rows: {} reads {} of value {}, others do not", step.op->name,
             by_row ? "a row" : "all rows", id);
     const bool same = !by_row || std::equal(rows_.begin(), rows_.end(), value.type.shape.begin());
-    require(same, "fused_rows: {} reads {} where the rows are {}", step.op->name, to_string(value.type),
-            to_string(rows_));
+    require(same, "fused_rows: {} reads {} where the rows are {}", step.op->name, said(value.type), said(rows_));
   }
 
   int row_dims_;
@@ -258,7 +258,8 @@ std::optional<RowOp> product_on_rows(const OpDef& op, const TypeArgs& types) {
 
 std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
   constexpr double kMostFlopsPerByte = 8;
-  if (op.collective || types.in.empty() || !op.cost || !makes(op, types)) return std::nullopt;
+  if (op.collective || !op.kernel || op.traits.zero_cost_view || types.in.empty() || !op.cost || !makes(op, types))
+    return std::nullopt;
   try {
     const Cost cost = op.cost.get()(types);
     return cost.flops <= kMostFlopsPerByte * cost.bytes ? row_op(op, types) : std::nullopt;

@@ -156,11 +156,11 @@ class Partitioner {
     ValuePieces& value = pieces_of(whole_id);
     const bool is_input = graph_.value(whole_id).producer < 0;
     const DeliveryReader reader{phase, program_.graph.mark().stage};
-    const auto piece = static_cast<size_t>(value.deliveries->deliver(layout, add(reader), [&](int other) {
-      return !is_input || readers_[static_cast<size_t>(other)].serves(reader);
-    }));
-    invariant(is_input || piece < value.pieces.size(), "%{} is not placed as {}", whole_id,
-              to_string(layout, strategy_.mesh));
+    const auto serves = [&](int other) { return readers_[static_cast<size_t>(other)].serves(reader); };
+    const auto piece = static_cast<size_t>(is_input ? value.deliveries->deliver(layout, add(reader), serves)
+                                                    : value.deliveries->deliver(layout, add(reader)));
+    if (!is_input && piece >= value.pieces.size())
+      fail(ErrorKind::kInternal, "%{} is not placed as {}", whole_id, to_string(layout, strategy_.mesh));
     emit_new(whole_id);
     return value.pieces[piece];
   }

@@ -43,8 +43,8 @@ std::string check_collective(const Program& program, const Node& node, size_t k)
 std::string check_call(const CallKind& call, const Mesh& mesh) {
   if (std::string wrong = groups_of(*call.op, call.attrs).why_not(mesh); !wrong.empty()) return wrong;
   std::vector<TensorType> in, out;
-  for (const TensorType& type : call.in) in.push_back(as_moved(type));
-  for (const TensorType& type : call.out) out.push_back(as_moved(type));
+  for (const TensorType& type : call.in()) in.push_back(as_moved(type));
+  for (const TensorType& type : call.out()) out.push_back(as_moved(type));
   try {
     return result_types(*call.op, in, call.attrs) == out ? "" : "makes pieces of other types than the op gives";
   } catch (const Error& e) {

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/tensor/most_elements.h"
 
 namespace trireme {
@@ -19,7 +20,7 @@ void Shape::push_back(int64_t size) {
   require(size >= 0, "shape: dimension {} has size {}; sizes must be 0 or more", rank_, size);
   int64_t most = kMostElements;  // of this dimension; a dimension of none leaves the others their bound
   for (const int64_t other : *this) most /= std::max<int64_t>(other, 1);
-  require(size <= most, "shape: {} with a dimension of {} more has more than 2^58 elements", to_string(*this), size);
+  require(size <= most, "shape: {} with a dimension of {} more has more than 2^58 elements", said(*this), size);
   sizes_[static_cast<size_t>(rank_++)] = size;
 }
 

@@ -309,7 +309,7 @@ namespace {
 double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, const Rates& rates,
                   const Machine& machine) {
   const TypeArgs types = call.types();
-  if (is_move(*call.op)) return move_seconds(move_of(call.attrs), call.out[0].bytes(), machine);
+  if (is_move(*call.op)) return move_seconds(move_of(call.attrs), types.out[0].bytes(), machine);
   if (lane == Lane::kCompute) return compute_seconds(*call.op, types, machine);
   if (lane == Lane::kHost) return compute_seconds_on_host(*call.op, types, machine);
   if (lane == Lane::kComm) {
@@ -318,7 +318,7 @@ double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, co
   const LinkCost link =
       link_between_crews(message_of(*call.op, call.attrs).crew - plan.crew, plan.mesh.devices(), rates);
   int64_t bytes = 0;
-  for (const TensorType& type : call.in) bytes += type.bytes();
+  for (const TensorType& type : types.in) bytes += type.bytes();
   return seconds({.rounds = 1, .bytes = static_cast<double>(bytes)}, link, rates.links);
 }
 

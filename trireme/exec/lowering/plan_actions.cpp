@@ -56,8 +56,8 @@ class ActionPlanner {
       action.kernel = shared(kernel.name);
       scratch = kernel.scratch_bytes;
     }
-    if (const CallKind& types = out_.kinds[kind]; casts_on_its_way(*action.op, types.in, types.out)) {
-      const Attrs attrs = Attrs::of(CastAttrs{types.out[0].dtype});
+    if (const CallKind& types = out_.kinds[kind]; casts_on_its_way(*action.op, types.in(), types.out())) {
+      const Attrs attrs = Attrs::of(CastAttrs{types.out()[0].dtype});
       action.kernel = shared(kernel_of({structural().cast, attrs, true}, node, kind).name);
       return device_.memory() == Memory::kHost ? 0 : graph_.type(node.outputs[0]).bytes();
     }
@@ -74,7 +74,7 @@ class ActionPlanner {
   // Of what the node calls, on its values.
   const KernelChoice& kernel_of(const Called& called, const Node& node, int kind) {
     const CallKind& values = out_.kinds[kind];
-    const TypeArgs local{values.in, values.out, called.attrs};
+    const TypeArgs local{values.in(), values.out(), called.attrs};
     const Device& device = called.on_host ? cpu_device() : device_;
     if (options_.numerics == Numerics::kFast) {
       return (called.on_host ? host_kernels_ : kernels_).get(kind, [&] {

@@ -16,6 +16,22 @@ struct ByteRange {
   int64_t end = 0;
 };
 
+// Where the smallest gap that holds so many bytes begins, among ranges apart from each other in their order.
+inline int64_t smallest_gap(std::span<const ByteRange> ranges, int64_t bytes) {
+  int64_t best = -1;
+  int64_t best_gap = 0;
+  int64_t free_from = 0;
+  for (const ByteRange& range : ranges) {
+    const int64_t gap = range.begin - free_from;
+    if (gap >= bytes && (best < 0 || gap < best_gap)) {
+      best = free_from;
+      best_gap = gap;
+    }
+    free_from = std::max(free_from, range.end);
+  }
+  return best >= 0 ? best : free_from;
+}
+
 inline constexpr size_t kUsual = 8;  // ranges of a cover, for which there is room from the first on
 
 // What ranges cover together, as ranges apart from each other in their order.

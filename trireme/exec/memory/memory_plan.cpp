@@ -4,34 +4,17 @@
 #include <array>
 #include <bit>
 #include <limits>
-#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/memory/bytes_in_use_impl.h"
+#include "trireme/exec/memory/place.h"
 #include "trireme/exec/memory/repeated_lifetimes.h"
-#include "trireme/exec/memory/slots.h"
 
 namespace trireme {
 namespace {
-
-// Where the smallest gap that holds so many bytes begins.
-int64_t smallest_gap(std::span<const ByteRange> ranges, int64_t bytes) {
-  int64_t best = -1;
-  int64_t best_gap = 0;
-  int64_t free_from = 0;
-  for (const ByteRange& range : ranges) {
-    const int64_t gap = range.begin - free_from;
-    if (gap >= bytes && (best < 0 || gap < best_gap)) {
-      best = free_from;
-      best_gap = gap;
-    }
-    free_from = std::max(free_from, range.end);
-  }
-  return best >= 0 ? best : free_from;
-}
 
 // In which order buffers are placed.
 struct PlacingOrder {
@@ -100,45 +83,6 @@ std::vector<size_t> sorted(std::span<const Lifetime> buffers, const PlacingOrder
   out.reserve(places.size());
   for (const PlaceInOrder& place : places) out.push_back(place.id);
   return out;
-}
-
-// The slots of each size.
-std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64_t alignment) {
-  std::map<int64_t, std::vector<Lifetime>> of_size;
-  for (const Lifetime& buffer : buffers) of_size[align_buffer(buffer.bytes, alignment)].push_back(buffer);
-  std::map<int64_t, Slots> out;
-  for (const auto& [bytes, all] : of_size) out.emplace(bytes, all);
-  return out;
-}
-
-// Places buffers one by one, each in the smallest gap among those it overlaps in time that holds it. With
-// `slots_first`, before that, where one of its size is that was not used for the longest time, as far as the order of
-// placing goes. Stops where it will not take fewer bytes than `most`.
-MemoryPlan place(std::span<const Lifetime> buffers, const std::vector<size_t>& order, int64_t alignment,
-                 bool slots_first, int64_t most) {
-  MemoryPlan plan;
-  plan.offsets.assign(buffers.size(), 0);
-  BytesInUse taken(buffers);
-  std::map<int64_t, Slots> slots_of;  // by bytes
-  if (slots_first) slots_of = slots_of_sizes(buffers, alignment);
-  for (const size_t id : order) {
-    const Lifetime& buffer = buffers[id];
-    const int64_t bytes = align_buffer(buffer.bytes, alignment);
-    int64_t& offset = plan.offsets[id];
-    if (slots_first) {
-      Slots& slots = slots_of.at(bytes);
-      int slot = slots.find(buffer, [&](int64_t at) { return taken.in_use(buffer, {at, at + bytes}); });
-      if (slot < 0) slot = slots.add(smallest_gap(taken.beside(buffer), bytes));
-      slots.use(slot, buffer);
-      offset = slots.offset_of(slot);
-    } else {
-      offset = smallest_gap(taken.beside(buffer), bytes);
-    }
-    plan.bytes = std::max(plan.bytes, offset + bytes);
-    if (plan.bytes >= most) return plan;
-    taken.add(buffer, {offset, offset + bytes});
-  }
-  return plan;
 }
 
 // So that no sum of some of them is too large for a number.
@@ -245,10 +189,6 @@ std::optional<MemoryPlan> place_repeated(std::span<const Lifetime> buffers, int6
 
 }  // namespace
 
-int64_t align_buffer(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
 MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   check_sum(buffers, alignment);
   const int64_t bound = most_live(buffers, alignment);
@@ -263,7 +203,7 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   best.bytes = std::numeric_limits<int64_t>::max();
   int tried = 0;
   for (const PlacingOrder& how : orders_for(buffers.size())) {
-    MemoryPlan plan = place(buffers, sorted(buffers, how), alignment, how.slots_first, best.bytes);
+    MemoryPlan plan = place_each(buffers, sorted(buffers, how), {alignment, how.slots_first, best.bytes});
     if (plan.bytes < best.bytes) best = std::move(plan);
     if (best.bytes <= bound + near * std::min(++tried, 2)) break;
   }

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 #include "trireme/base/error.h"
+#include "trireme/exec/memory/place.h"
 #include "trireme/exec/memory/repeated_lifetimes.h"
 
 namespace trireme::memory_plan_test {
@@ -59,6 +61,32 @@ TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
     }
     EXPECT_GE(plan.bytes, plan.lower_bound);
     EXPECT_LE(static_cast<double>(plan.bytes), 1.25 * static_cast<double>(plan.lower_bound)) << "seed " << seed;
+  }
+}
+
+// Few buffers are placed by looking at all that have a place, many by an index over time.
+TEST(MemoryPlan, both_ways_to_place_find_the_same_places) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 draw(seed);
+    const int64_t sizes = seed % 3 == 0 ? 4 : 2000;
+    std::vector<Lifetime> buffers;
+    std::vector<size_t> order(1 + draw() % 120);
+    for (size_t& at : order) {
+      at = buffers.size();
+      const int first = static_cast<int>(draw() % 100) - 1;
+      buffers.push_back(
+          {1 + 40 * (draw() % sizes), first, first + static_cast<int>(draw() % (seed % 2 == 0 ? 60 : 5))});
+    }
+    std::ranges::shuffle(order, draw);
+    for (const bool slots_first : {false, true}) {
+      Placing how{kBufferAlignment, slots_first, std::numeric_limits<int64_t>::max()};
+      const MemoryPlan by_index = place_by_index(buffers, order, how);
+      const MemoryPlan by_looking = place_by_looking(buffers, order, how);
+      ASSERT_EQ(by_looking.offsets, by_index.offsets) << "seed " << seed << ", slots first: " << slots_first;
+      ASSERT_EQ(by_looking.bytes, by_index.bytes);
+      how.most = by_index.bytes;
+      EXPECT_GE(place_by_looking(buffers, order, how).bytes, how.most);
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -30,17 +31,17 @@ void check_attention(const char* op, const InferArgs& args) {
   const TensorType& v = args.in[2];
   const auto what = [&] { return fmt::format("q {}, k {}, v {}", to_string(q), to_string(k), to_string(v)); };
   require(is_floating(q.dtype) && q.shape.rank() == 4 && k.shape.rank() == 4 && k.dtype == q.dtype && k == v,
-          "{}: q must be [b,s,h,d] and k and v alike [b,t,g,d], of one floating type ({})", op, what());
+          "{}: q must be [b,s,h,d] and k and v alike [b,t,g,d], of one floating type ({})", op, said_by(what));
   const AttentionSizes n = sizes_of(q, k);
   require(k.shape[0] == n.b && k.shape[3] == n.d, "{}: batch and head sizes of q and k differ; they must be equal ({})",
-          op, what());
+          op, said_by(what));
   require(n.g > 0 && n.h > 0 && n.h % n.g == 0, "{}: {} query heads are not a multiple of {} key heads ({})", op, n.h,
-          n.g, what());
-  require(n.d > 0 && n.t > 0, "{}: no keys or no head size ({})", op, what());
+          n.g, said_by(what));
+  require(n.d > 0 && n.t > 0, "{}: no keys or no head size ({})", op, said_by(what));
   require(!args.attrs.as<AttentionAttrs>().causal || n.t >= n.s,
           "{}: causal attention of {} queries to {} keys; there must be as many keys as queries or "
           "more ({})",
-          op, n.s, n.t, what());
+          op, n.s, n.t, said_by(what));
 }
 
 }  // namespace detail

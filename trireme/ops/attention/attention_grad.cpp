@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -20,8 +21,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   check_attention("attention_grad", args);
   const TensorType& q = args.in[0];
   require(args.in[3] == q && args.in[4] == lse_type(q) && args.in[5] == q,
-          "attention_grad: out and dout must be {} and lse {} (out {}, lse {}, dout {})", to_string(q),
-          to_string(lse_type(q)), to_string(args.in[3]), to_string(args.in[4]), to_string(args.in[5]));
+          "attention_grad: out and dout must be {} and lse {} (out {}, lse {}, dout {})", said(q), said(lse_type(q)),
+          said(args.in[3]), said(args.in[4]), said(args.in[5]));
   return {q, args.in[1], args.in[2]};
 }
 

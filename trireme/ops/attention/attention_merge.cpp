@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -21,7 +22,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(fits,
           "attention_merge: out_a and out_b must be alike [b,s,h,d], lse_a and lse_b alike [b,h,s] "
           "(out_a {}, lse_a {}, out_b {}, lse_b {})",
-          to_string(out), to_string(lse), to_string(args.in[2]), to_string(args.in[3]));
+          said(out), said(lse), said(args.in[2]), said(args.in[3]));
   return {out, lse};
 }
 

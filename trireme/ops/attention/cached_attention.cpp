@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -32,17 +33,18 @@ std::vector<TensorType> infer(const InferArgs& args) {
               k.dtype == q.dtype && keys.dtype == q.dtype && k == args.in[2] && keys == args.in[4],
           "cached_attention: q must be [b,s,h,d], k and v alike [b,s,g,d], keys and values alike [b,t,g,d], of one "
           "floating type ({})",
-          what());
+          said_by(what));
   require(k.shape[0] == q.shape[0] && k.shape[1] == q.shape[1] && k.shape[3] == q.shape[3] &&
               keys.shape[0] == k.shape[0] && keys.shape[2] == k.shape[2] && keys.shape[3] == k.shape[3],
-          "cached_attention: batches, tokens, key heads or head sizes differ; they must be equal ({})", what());
+          "cached_attention: batches, tokens, key heads or head sizes differ; they must be equal ({})", said_by(what));
   require(k.shape[2] > 0 && q.shape[2] > 0 && q.shape[2] % k.shape[2] == 0,
-          "cached_attention: {} query heads are not a multiple of {} key heads ({})", q.shape[2], k.shape[2], what());
+          "cached_attention: {} query heads are not a multiple of {} key heads ({})", q.shape[2], k.shape[2],
+          said_by(what));
   require(q.shape[3] > 0 && q.shape[1] <= keys.shape[1],
           "cached_attention: {} tokens where there is room for {}, or no head size ({})", q.shape[1], keys.shape[1],
-          what());
+          said_by(what));
   require(is_index(at.dtype) && at.shape.rank() == 0, "cached_attention: at must be one number, i32 or i64 ({})",
-          what());
+          said_by(what));
   return {q, keys, keys};
 }
 

@@ -9,6 +9,7 @@
 // the next tokens of a sequence.
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -23,16 +24,15 @@ namespace rotary_op {
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const double theta = args.attrs.as<RotaryAttrs>().theta;
-  require(is_floating(x.dtype) && x.shape.rank() == 4, "rotary: x must be floating [b,s,h,d] (x {})", to_string(x));
-  require(x.shape[3] % 2 == 0, "rotary: the head size is {}; it must be even (x {})", x.shape[3], to_string(x));
+  require(is_floating(x.dtype) && x.shape.rank() == 4, "rotary: x must be floating [b,s,h,d] (x {})", said(x));
+  require(x.shape[3] % 2 == 0, "rotary: the head size is {}; it must be even (x {})", x.shape[3], said(x));
   require(theta > 0 && std::isfinite(theta), "rotary: theta is {}; it must be above 0", theta);
   return {x};
 }
 
 std::vector<TensorType> infer_at(const InferArgs& args) {
   const TensorType& at = args.in[1];
-  require(is_index(at.dtype) && at.shape.rank() == 0, "rotary_at: at must be one number, i32 or i64 (at {})",
-          to_string(at));
+  require(is_index(at.dtype) && at.shape.rank() == 0, "rotary_at: at must be one number, i32 or i64 (at {})", said(at));
   return infer(args);
 }
 

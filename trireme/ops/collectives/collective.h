@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -12,7 +13,7 @@ namespace trireme {
 inline void check_sendable(const char* op, std::span<const TensorType> types) {
   for (const TensorType& type : types) {
     require(type.dtype != DType::kBool, "{}: a bool tensor cannot be sent; cast it to u8 first (operand {})", op,
-            to_string(type));
+            said(type));
   }
 }
 

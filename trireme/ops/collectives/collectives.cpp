@@ -13,6 +13,7 @@
 // Their gradients take each rank's value as a variable of its own.
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/collectives/collective.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -49,18 +50,18 @@ void check_reduction(const char* op, const InferArgs& args) {
 
 // x with dimension `dim` a `size`-th of what it is.
 TensorType cut(const char* op, TensorType x, int64_t dim, int64_t size) {
-  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, to_string(x));
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, said(x));
   const auto d = static_cast<int>(dim);
   require(size >= 1 && x.shape[d] % size == 0, "{}: {} ranks do not divide dimension {} of size {} (operand {})", op,
-          size, dim, x.shape[d], to_string(x));
+          size, dim, x.shape[d], said(x));
   x.shape[d] /= size;
   return x;
 }
 
 TensorType joined(const char* op, TensorType x, int64_t dim, int64_t size) {
-  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, to_string(x));
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, dim, said(x));
   require(size <= kMostElements / std::max<int64_t>(1, x.elements()),
-          "{}: {} ranks with an operand {} each have more than 2^58 elements", op, size, to_string(x));
+          "{}: {} ranks with an operand {} each have more than 2^58 elements", op, size, said(x));
   x.shape[static_cast<int>(dim)] *= size;
   return x;
 }
@@ -77,7 +78,7 @@ void check_one_type(const char* op, const InferArgs& args) {
   require(!args.in.empty(), "{}: no operands; it takes 1 or more", op);
   for (const TensorType& type : args.in) {
     require(type.dtype == args.in[0].dtype, "{}: operands {} and {}; all must have one element type", op,
-            to_string(args.in[0]), to_string(type));
+            said(args.in[0]), said(type));
   }
 }
 

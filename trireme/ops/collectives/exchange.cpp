@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/collectives/collective.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -27,15 +28,14 @@ TensorType with_extent(const char* op, const InferArgs& args, bool to_window) {
   const auto& attrs = args.attrs.as<WindowAttrs>();
   TensorType x = args.in[0];
   check_sendable(op, args.in);
-  require(attrs.dim >= 0 && attrs.dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, attrs.dim,
-          to_string(x));
+  require(attrs.dim >= 0 && attrs.dim < x.shape.rank(), "{}: no dimension {} in an operand {}", op, attrs.dim, said(x));
   const std::string wrong = why_not(attrs.cut());
-  require(wrong.empty(), "{}: dimension {} of {}: {}", op, attrs.dim, to_string(x), wrong);
+  require(wrong.empty(), "{}: dimension {} of {}: {}", op, attrs.dim, said(x), wrong);
   const auto dim = static_cast<int>(attrs.dim);
   const int64_t from = to_window ? attrs.cut().block() : attrs.cut().length;
   const int64_t to = to_window ? attrs.cut().length : attrs.cut().block();
   require(x.shape[dim] == from, "{}: dimension {} has {} positions in an operand {}; it must have {}", op, attrs.dim,
-          x.shape[dim], to_string(x), from);
+          x.shape[dim], said(x), from);
   x.shape[dim] = to;
   return x;
 }
@@ -237,7 +237,7 @@ CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups) {
 }
 
 Tensor take_windows(const Tensor& x, const CollectiveAttrs& group, const WindowOptions& o) {
-  require(o.dim >= 0 && o.dim < x.rank(), "take_windows: no dimension {} in an operand {}", o.dim, to_string(x.type()));
+  require(o.dim >= 0 && o.dim < x.rank(), "take_windows: no dimension {} in an operand {}", o.dim, said(x.type()));
   return apply1(ops::take_windows, {x},
                 Attrs::of(WindowAttrs{.axes = group.axes,
                                       .ranks = group.ranks,
@@ -251,12 +251,12 @@ Tensor take_windows(const Tensor& x, const CollectiveAttrs& group, const WindowO
 }
 
 Tensor halo(const Tensor& x, const CollectiveAttrs& group, int dim, int64_t before, int64_t after) {
-  require(dim >= 0 && dim < x.rank(), "halo: no dimension {} in an operand {}", dim, to_string(x.type()));
+  require(dim >= 0 && dim < x.rank(), "halo: no dimension {} in an operand {}", dim, said(x.type()));
   const int64_t own = x.size(dim);
   require(
       before >= 0 && after >= 0 && before <= own && after <= own,
       "halo: {} positions before and {} after dimension {} of {}; each must be from 0 to the {} that a neighbour has",
-      before, after, dim, to_string(x.type()), own);
+      before, after, dim, said(x.type()), own);
   return take_windows(x, group, {.dim = dim, .offset = -before, .step = own, .length = before + own + after});
 }
 

@@ -2,6 +2,7 @@
 // where nothing comes. Its gradient sends the cotangents of the boxes back the same ways.
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/op/box_messages.h"
 #include "trireme/op/build.h"
 #include "trireme/ops/collectives/collective.h"
@@ -32,7 +33,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
           "exchange_boxes: the group has {} ranks; it must have 1 or more, up to 65536", attrs.size);
   require(attrs.shape.rank() == x.shape.rank(),
           "exchange_boxes: a result {} of an operand {}; both must have the same number of dimensions",
-          to_string(attrs.shape), to_string(x));
+          said(attrs.shape), said(x));
   for (const BoxMessage& message : attrs.messages()) {
     for (const int64_t place : {message.from, message.to}) {
       require(place >= 0 && place < attrs.size,
@@ -41,8 +42,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
     }
     require(is_inside(message.sent, x.shape) && is_inside(message.got, attrs.shape),
             "exchange_boxes: a box of {} at {} of an operand {} goes to {} of a result {}; it must lie inside both",
-            to_string(message.sent.size), to_string(message.sent.start), to_string(x), to_string(message.got.start),
-            to_string(attrs.shape));
+            said(message.sent.size), said(message.sent.start), said(x), said(message.got.start), said(attrs.shape));
   }
   return {{x.dtype, attrs.shape}};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/op/box_messages.h"
 #include "trireme/op/registry.h"
 
@@ -87,10 +88,10 @@ class Borders {
       const int64_t own = x_.shape[i < 2 ? 2 : 3];
       require(mine.send_lens[i] >= 0 && mine.send_lens[i] <= own,
               "exchange_borders: send_lens of rank {} are {}; each must be from 0 to what the tile {} has", k,
-              fmt::join(mine.send_lens, ","), to_string(x_));
+              fmt::join(mine.send_lens, ","), said(x_));
       require(mine.recv_lens[i] >= 0 && mine.recv_lens[i] <= own,
               "exchange_borders: recv_lens of rank {} are {}; each must be from 0 to what a neighbour's tile {} has", k,
-              fmt::join(mine.recv_lens, ","), to_string(x_));
+              fmt::join(mine.recv_lens, ","), said(x_));
     }
   }
 
@@ -112,7 +113,7 @@ class Borders {
     const Box to_box = got(static_cast<size_t>(to), kRows[at], kColumns[at]);
     require(from_box.size == to_box.size,
             "exchange_borders: rank {} sends its {}, {}, to rank {}, which expects {} as its {}", k, kDirections[d],
-            to_string(from_box.size), to, to_string(to_box.size), kDirections[at]);
+            said(from_box.size), to, said(to_box.size), kDirections[at]);
     if (from_box.elements() > 0) out.add({static_cast<int64_t>(k), to, from_box, to_box});
   }
 
@@ -126,7 +127,7 @@ Tensor exchange_borders(const Tensor& x, const CollectiveAttrs& group, std::span
                         std::string_view data_format) {
   require(data_format == "NCHW", "exchange_borders: data_format '{}'; it must be 'NCHW'", data_format);
   require(x.rank() == 4 && x.type().elements() > 0, "exchange_borders: a tile {}; it must be [n,c,h,w] and not empty",
-          to_string(x.type()));
+          said(x.type()));
   require(static_cast<int64_t>(of_ranks.size()) == group.size,
           "exchange_borders: borders are given for {} ranks, and the group has {}; give them for each", of_ranks.size(),
           group.size);

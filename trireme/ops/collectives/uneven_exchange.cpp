@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/op/box_messages.h"
 #include "trireme/op/registry.h"
 
@@ -30,7 +31,7 @@ BoxesAttrs leading_boxes(const Tensor& x, size_t operand, const CollectiveAttrs&
     bool fits = shapes[k].rank() == x.rank();
     for (int dim = 0; fits && dim < x.rank(); ++dim) fits = shapes[k][dim] >= 0 && shapes[k][dim] <= x.size(dim);
     require(fits, "neighbor_exchange: rank {} of the group sends {} of operand {} ({}), which must hold that", k,
-            to_string(shapes[k]), operand, to_string(x.type()));
+            said(shapes[k]), operand, said(x.type()));
     const Box box = Box::whole(shapes[k]);
     if (box.elements() > 0) out.add({static_cast<int64_t>(k), to[k], box, box});
   }

@@ -1,5 +1,6 @@
 // avg_pool2d: y[n,p,q,c] = the mean of x[n,.,.,c] over the window at (p,q); padded zeros count
 // unless told otherwise
+#include "trireme/base/said.h"
 #include "trireme/ops/convolution/window.h"
 #include "trireme/ops/ops.h"
 
@@ -25,8 +26,7 @@ Windows windows(const char* op, const Attrs& record) {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) && x.shape.rank() == 4, "avg_pool2d: x must be [n,h,w,c] and floating (x {})",
-          to_string(x));
+  require(is_floating(x.dtype) && x.shape.rank() == 4, "avg_pool2d: x must be [n,h,w,c] and floating (x {})", said(x));
   return {window_output("avg_pool2d", x, windows("avg_pool2d", args.attrs), x.shape[3])};
 }
 
@@ -34,13 +34,12 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& dy = args.in[0];
   const auto& size = args.attrs.as<Pool2dAttrs>().size;
   require(is_floating(dy.dtype) && dy.shape.rank() == 4, "avg_pool2d_grad: dy must be [n,h,w,c] and floating (dy {})",
-          to_string(dy));
+          said(dy));
   require(size.size() == 2 && size[0] > 0 && size[1] > 0,
           "avg_pool2d_grad: size must be [h,w], each above 0; there are {} values", size.size());
   const TensorType x{dy.dtype, {dy.shape[0], size[0], size[1], dy.shape[3]}};
   const TensorType y = window_output("avg_pool2d_grad", x, windows("avg_pool2d_grad", args.attrs), x.shape[3]);
-  require(y == dy, "avg_pool2d_grad: dy is {} where the pooling gives {} (x {})", to_string(dy), to_string(y),
-          to_string(x));
+  require(y == dy, "avg_pool2d_grad: dy is {} where the pooling gives {} (x {})", said(dy), said(y), said(x));
   return {x};
 }
 

@@ -5,6 +5,7 @@
 // along h or w a rank takes its neighbours' border positions first (take_windows).
 #include "trireme/ops/convolution/conv2d.h"
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -19,13 +20,13 @@ Conv conv_of(std::string_view op, const TensorType& x, const TensorType& w, cons
   require(is_floating(x.dtype) && x.dtype == w.dtype && x.shape.rank() == 4 && w.shape.rank() == 4,
           "{}: x must be [n,h,w,i] and the weight [o,kh,kw,i/groups], of one floating type (x {}, "
           "weight {})",
-          op, to_string(x), to_string(w));
+          op, said(x), said(w));
   require(attrs.groups >= 1 && w.shape[0] > 0 && w.shape[3] > 0 && w.shape[0] % attrs.groups == 0 &&
               x.shape[3] % attrs.groups == 0 && x.shape[3] / attrs.groups == w.shape[3],
           "{}: channels do not fit {} groups: the weight must have x's {} channels over the groups "
           "last, and a "
           "multiple of the groups first (x {}, weight {})",
-          op, attrs.groups, x.shape[3], to_string(x), to_string(w));
+          op, attrs.groups, x.shape[3], said(x), said(w));
   const Windows windows = conv_windows(op, w, attrs);
   return {x, w, window_output(op, x, windows, w.shape[0]), windows};
 }

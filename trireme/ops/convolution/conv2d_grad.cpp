@@ -7,6 +7,7 @@
 // f32.
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/convolution/conv2d.h"
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/most_elements.h"
@@ -27,12 +28,12 @@ std::array<int64_t, 2> size_of(const char* op, const Conv2dAttrs& attrs) {
 
 void check_ranks(const char* op, const TensorType& a, const TensorType& dy) {
   require(a.shape.rank() == 4 && dy.shape.rank() == 4 && dy.dtype == a.dtype,
-          "{}: operands must have 4 dimensions and one element type ({}, dy {})", op, to_string(a), to_string(dy));
+          "{}: operands must have 4 dimensions and one element type ({}, dy {})", op, said(a), said(dy));
 }
 
 void check_dy(const char* op, const Conv& conv, const TensorType& dy) {
-  require(conv.y == dy, "{}: dy is {} where the convolution gives {} (x {}, weight {})", op, to_string(dy),
-          to_string(conv.y), to_string(conv.x), to_string(conv.w));
+  require(conv.y == dy, "{}: dy is {} where the convolution gives {} (x {}, weight {})", op, said(dy), said(conv.y),
+          said(conv.x), said(conv.w));
 }
 
 std::vector<TensorType> input_infer(const InferArgs& args) {

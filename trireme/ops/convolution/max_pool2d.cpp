@@ -3,6 +3,7 @@
 // Its gradient goes to the first of the largest elements, which it finds again.
 #include <limits>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/convolution/window.h"
 #include "trireme/ops/ops.h"
 
@@ -24,8 +25,7 @@ Windows windows(const Attrs& record) {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(is_floating(x.dtype) && x.shape.rank() == 4, "max_pool2d: x must be [n,h,w,c] and floating (x {})",
-          to_string(x));
+  require(is_floating(x.dtype) && x.shape.rank() == 4, "max_pool2d: x must be [n,h,w,c] and floating (x {})", said(x));
   const Windows w = windows(args.attrs);
   for (const Window& window : w) {
     require(window.before < window.kernel && window.after < window.kernel,
@@ -37,8 +37,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   const std::vector<TensorType> y = infer({args.in.subspan(0, 1), args.attrs});
-  require(args.in[1] == y[0], "max_pool2d_grad: dy is {} where the pooling gives {} (x {})", to_string(args.in[1]),
-          to_string(y[0]), to_string(args.in[0]));
+  require(args.in[1] == y[0], "max_pool2d_grad: dy is {} where the pooling gives {} (x {})", said(args.in[1]),
+          said(y[0]), said(args.in[0]));
   return {args.in[0]};
 }
 

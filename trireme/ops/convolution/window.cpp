@@ -1,5 +1,7 @@
 #include "trireme/ops/convolution/window.h"
 
+#include "trireme/base/said.h"
+
 namespace trireme {
 namespace {
 
@@ -45,7 +47,7 @@ TensorType window_output(std::string_view op, const TensorType& x, const Windows
     const int64_t padded = x.shape[i + 1] + window.before + window.after;
     require(window.reach() <= padded,
             "{}: a window of {} positions does not fit dimension {}, which has {} with padding (x {})", op,
-            window.reach(), i + 1, padded, to_string(x));
+            window.reach(), i + 1, padded, said(x));
     y.shape[i + 1] = window.output(x.shape[i + 1]);
   }
   return y;

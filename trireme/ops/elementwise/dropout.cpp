@@ -4,6 +4,7 @@
 // The mask is a function of the element's place in the whole tensor, so every cut gives the same
 // one, and the gradient is the same op on dy: the mask is drawn again, never kept.
 #include "trireme/base/rng.h"
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -17,8 +18,8 @@ namespace dropout_op {
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const double p = args.attrs.as<DropoutAttrs>().p;
-  require(is_floating(x.dtype), "dropout: x must be floating (x {})", to_string(x));
-  require(args.in[1] == i64({}), "dropout: step is {}; it must be i64[]", to_string(args.in[1]));
+  require(is_floating(x.dtype), "dropout: x must be floating (x {})", said(x));
+  require(args.in[1] == i64({}), "dropout: step is {}; it must be i64[]", said(args.in[1]));
   require(p >= 0 && p < 1, "dropout: p is {}; it must be at least 0 and below 1", p);
   return {x};
 }

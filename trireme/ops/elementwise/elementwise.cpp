@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trireme/base/said.h"
+
 namespace trireme {
 
 Shape broadcast_shape(std::string_view op, std::span<const TensorType> in) {
@@ -18,7 +20,7 @@ Shape broadcast_shape(std::string_view op, std::span<const TensorType> in) {
               "{}: size {} of dimension {} of operand {} ({}) does not broadcast to {}; sizes must "
               "be equal or 1 "
               "counted from the last dimension",
-              op, shape[dim], dim, i, to_string(in[i]), size);
+              op, shape[dim], dim, i, said(in[i]), size);
     }
   }
   return out;

@@ -3,6 +3,7 @@
 // operands.
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/with_element.h"
@@ -140,7 +141,7 @@ struct Greater {
 
 TensorType both(std::string_view op, const InferArgs& args) {
   require(args.in[0].dtype == args.in[1].dtype, "{}: operands must be of one type (a {}, b {}); cast one of them", op,
-          to_string(args.in[0]), to_string(args.in[1]));
+          said(args.in[0]), said(args.in[1]));
   return {args.in[0].dtype, broadcast_shape(op, args.in)};
 }
 
@@ -148,7 +149,7 @@ template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType y = both(F::name, args);
   require(is_floating(y.dtype) || (F::kIntegers && is_number(y.dtype)), "{}: operands must be {} (a {}, b {})", F::name,
-          F::kIntegers ? "numbers" : "of a floating type", to_string(args.in[0]), to_string(args.in[1]));
+          F::kIntegers ? "numbers" : "of a floating type", said(args.in[0]), said(args.in[1]));
   return {y};
 }
 
@@ -257,7 +258,7 @@ OpDef compare() {
 
 std::vector<TensorType> infer_and(const InferArgs& args) {
   require(args.in[0].dtype == DType::kBool && args.in[1].dtype == DType::kBool,
-          "logical_and: operands must be bool (a {}, b {})", to_string(args.in[0]), to_string(args.in[1]));
+          "logical_and: operands must be bool (a {}, b {})", said(args.in[0]), said(args.in[1]));
   return {{DType::kBool, broadcast_shape("logical_and", args.in)}};
 }
 
@@ -273,9 +274,9 @@ std::vector<Example> examples_and() {
 
 std::vector<TensorType> infer_select(const InferArgs& args) {
   require(args.in[0].dtype == DType::kBool, "select: the condition must be bool, it is {}; compare it with a value",
-          to_string(args.in[0]));
+          said(args.in[0]));
   require(args.in[1].dtype == args.in[2].dtype, "select: a and b must be of one type (a {}, b {}); cast one of them",
-          to_string(args.in[1]), to_string(args.in[2]));
+          said(args.in[1]), said(args.in[2]));
   return {{args.in[1].dtype, broadcast_shape("select", args.in)}};
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
@@ -47,10 +48,10 @@ template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) || (F::kIntegers && is_number(x.dtype)), "{}: the operand must be {} (x {})", F::name,
-          F::kIntegers ? "a number" : "of a floating type", to_string(x));
+          F::kIntegers ? "a number" : "of a floating type", said(x));
   const double value = value_of(args.attrs);
   require(is_floating(x.dtype) || value == std::trunc(value), "{}: {} is not a whole number and x is {}; cast x first",
-          F::name, value, to_string(x));
+          F::name, value, said(x));
   return {x};
 }
 
@@ -113,7 +114,7 @@ OpDef with_scalar() {
 
 std::vector<TensorType> infer_clamp(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ClampAttrs>();
-  require(is_floating(args.in[0].dtype), "clamp: the operand must be of a floating type (x {})", to_string(args.in[0]));
+  require(is_floating(args.in[0].dtype), "clamp: the operand must be of a floating type (x {})", said(args.in[0]));
   require(attrs.low <= attrs.high, "clamp: low {} is above high {}; it must not be", attrs.low, attrs.high);
   return {args.in[0]};
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
 
@@ -155,7 +156,7 @@ template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) || (F::kIntegers && is_number(x.dtype)), "{}: the operand must be {} (x {})", F::name,
-          F::kIntegers ? "a number" : "of a floating type", to_string(x));
+          F::kIntegers ? "a number" : "of a floating type", said(x));
   return {x};
 }
 
@@ -249,8 +250,7 @@ struct SiluGrad : Floating {
 template <class F>
 std::vector<TensorType> infer_pair(const InferArgs& args) {
   require(args.in[0] == args.in[1] && is_floating(args.in[0].dtype),
-          "{}: operands must be of one floating type and shape ({}, {})", F::name, to_string(args.in[0]),
-          to_string(args.in[1]));
+          "{}: operands must be of one floating type and shape ({}, {})", F::name, said(args.in[0]), said(args.in[1]));
   return {args.in[1]};
 }
 
@@ -295,7 +295,7 @@ OpDef pair() {
 }
 
 std::vector<TensorType> infer_not(const InferArgs& args) {
-  require(args.in[0].dtype == DType::kBool, "logical_not: the operand must be bool (x {})", to_string(args.in[0]));
+  require(args.in[0].dtype == DType::kBool, "logical_not: the operand must be bool (x {})", said(args.in[0]));
   return {args.in[0]};
 }
 

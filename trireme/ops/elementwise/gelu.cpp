@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -32,7 +33,7 @@ double derivative(double x, bool approximate) {
 }
 
 std::vector<TensorType> infer(const InferArgs& args) {
-  require(is_floating(args.in[0].dtype), "gelu: the operand must be of a floating type (x {})", to_string(args.in[0]));
+  require(is_floating(args.in[0].dtype), "gelu: the operand must be of a floating type (x {})", said(args.in[0]));
   return {args.in[0]};
 }
 
@@ -67,8 +68,7 @@ std::vector<Example> examples() {
 
 std::vector<TensorType> infer_grad(const InferArgs& args) {
   require(args.in[0] == args.in[1] && is_floating(args.in[0].dtype),
-          "gelu_grad: operands must be of one floating type and shape ({}, {})", to_string(args.in[0]),
-          to_string(args.in[1]));
+          "gelu_grad: operands must be of one floating type and shape ({}, {})", said(args.in[0]), said(args.in[1]));
   return {args.in[1]};
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -22,12 +23,12 @@ void check_operands(const char* op, const InferArgs& args) {
   const TensorType& labels = args.in[1];
   const double smoothing = args.attrs.as<CrossEntropyAttrs>().label_smoothing;
   require(is_floating(logits.dtype) && logits.shape.rank() >= 1,
-          "{}: logits must be floating and have 1 dimension or more (logits {})", op, to_string(logits));
-  require(is_index(labels.dtype), "{}: labels must be i32 or i64 class numbers (labels {})", op, to_string(labels));
+          "{}: logits must be floating and have 1 dimension or more (logits {})", op, said(logits));
+  require(is_index(labels.dtype), "{}: labels must be i32 or i64 class numbers (labels {})", op, said(labels));
   require(labels.shape == leading(logits.shape),
           "{}: labels must have the shape of the logits without its last dimension (logits {}, "
           "labels {})",
-          op, to_string(logits), to_string(labels));
+          op, said(logits), said(labels));
   require(smoothing >= 0 && smoothing <= 1, "{}: label_smoothing is {}; it must be from 0 to 1", op, smoothing);
 }
 
@@ -39,8 +40,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
 std::vector<TensorType> grad_infer(const InferArgs& args) {
   check_operands("cross_entropy_grad", args);
   const TensorType want{statistic_type(args.in[0].dtype), args.in[1].shape};
-  require(args.in[2] == want, "cross_entropy_grad: dloss is {}; the loss is {}", to_string(args.in[2]),
-          to_string(want));
+  require(args.in[2] == want, "cross_entropy_grad: dloss is {}; the loss is {}", said(args.in[2]), said(want));
   return {args.in[0]};
 }
 

@@ -2,6 +2,7 @@
 // grows as a square near the target and as a line far from it.
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -14,8 +15,8 @@ double delta_of(const Attrs& attrs) {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   require(args.in[0] == args.in[1] && is_floating(args.in[0].dtype),
-          "huber: x and target must be of one floating type and shape (x {}, target {})", to_string(args.in[0]),
-          to_string(args.in[1]));
+          "huber: x and target must be of one floating type and shape (x {}, target {})", said(args.in[0]),
+          said(args.in[1]));
   require(delta_of(args.attrs) > 0, "huber: delta is {}; it must be above 0", delta_of(args.attrs));
   return {args.in[0]};
 }

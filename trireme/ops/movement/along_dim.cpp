@@ -1,6 +1,7 @@
 // cumsum: y[..i..] = sum of x[..j..] over j <= i along one dimension (j >= i when reversed),
 // accumulated in double; argmax: the first index of the largest element along one dimension, as
 // i32.
+#include "trireme/base/said.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
 
@@ -23,9 +24,9 @@ struct Lines {
 };
 
 void check_operand(std::string_view op, const TensorType& x, int64_t dim) {
-  require(is_number(x.dtype), "{}: the operand must be a number (x {})", op, to_string(x));
-  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}", op, dim,
-          to_string(x), x.shape.rank() - 1);
+  require(is_number(x.dtype), "{}: the operand must be a number (x {})", op, said(x));
+  require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}", op, dim, said(x),
+          x.shape.rank() - 1);
 }
 
 std::vector<TensorType> infer_cumsum(const InferArgs& args) {
@@ -79,7 +80,7 @@ std::vector<TensorType> infer_argmax(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const auto dim = static_cast<int>(args.attrs.as<ArgmaxAttrs>().dim);
   check_operand("argmax", x, dim);
-  require(x.shape[dim] > 0, "argmax: dimension {} of x {} is empty and has no largest element", dim, to_string(x));
+  require(x.shape[dim] > 0, "argmax: dimension {} of x {} is empty and has no largest element", dim, said(x));
   TensorType y{DType::kI32, {}};
   for (int d = 0; d < x.shape.rank(); ++d) {
     if (d != dim) y.shape.push_back(x.shape[d]);

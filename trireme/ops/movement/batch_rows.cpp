@@ -3,6 +3,7 @@
 // one for all.
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -19,8 +20,8 @@ std::vector<TensorType> gather_infer(const InferArgs& args) {
   const TensorType& ids = args.in[1];
   require(is_floating(table.dtype) && table.shape.rank() == 3 && is_index(ids.dtype) && ids.shape.rank() == 2 &&
               ids.shape[0] == table.shape[0],
-          "gather_rows: the table must be floating [b,v,d] and ids i32 or i64 [b,n] (table {}, ids {})",
-          to_string(table), to_string(ids));
+          "gather_rows: the table must be floating [b,v,d] and ids i32 or i64 [b,n] (table {}, ids {})", said(table),
+          said(ids));
   return {{table.dtype, {table.shape[0], ids.shape[1], table.shape[2]}}};
 }
 
@@ -30,8 +31,7 @@ std::vector<TensorType> scatter_infer(const InferArgs& args) {
   const int64_t rows = args.attrs.as<ScatterRowsAttrs>().rows;
   require(is_index(ids.dtype) && ids.shape.rank() == 2 && is_floating(x.dtype) && x.shape.rank() == 3 &&
               leading(x.shape) == ids.shape,
-          "scatter_rows: ids must be i32 or i64 [b,n] and x floating [b,n,d] (ids {}, x {})", to_string(ids),
-          to_string(x));
+          "scatter_rows: ids must be i32 or i64 [b,n] and x floating [b,n,d] (ids {}, x {})", said(ids), said(x));
   require(rows > 0, "scatter_rows: {} rows; there must be 1 or more", rows);
   return {{x.dtype, {x.shape[0], rows, x.shape[2]}}};
 }

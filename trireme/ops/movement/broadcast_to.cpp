@@ -1,6 +1,7 @@
 // broadcast_to: y = x repeated along missing dimensions and those of size 1. Elementwise ops
 // broadcast by themselves; this is for where the repeated tensor itself is wanted, as in the
 // gradient of a sum.
+#include "trireme/base/said.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/with_element.h"
@@ -24,7 +25,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   require(fits,
           "broadcast_to: x {} does not broadcast to {}; sizes must be equal or 1 in x, counted "
           "from the last",
-          to_string(x), to_string(y.shape));
+          said(x), said(y.shape));
   return {y};
 }
 

@@ -1,4 +1,5 @@
 // concat: y is all operands laid end to end along one dimension.
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
@@ -14,7 +15,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   TensorType y = args.in[0];
   const int dim = dim_of(args.attrs);
   require(dim >= 0 && dim < y.shape.rank(), "concat: no dimension {} in operand 0 ({}); dimensions are 0 to {}", dim,
-          to_string(y), y.shape.rank() - 1);
+          said(y), y.shape.rank() - 1);
   y.shape[dim] = 0;
   for (size_t i = 0; i < args.in.size(); ++i) {
     const TensorType& x = args.in[i];
@@ -23,7 +24,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
     require(other == y,
             "concat: operand {} is {}, operand 0 is {}; they may differ in the size of dimension "
             "{} only",
-            i, to_string(x), to_string(args.in[0]), dim);
+            i, said(x), said(args.in[0]), dim);
     y.shape[dim] += x.shape[dim];
   }
   return {y};

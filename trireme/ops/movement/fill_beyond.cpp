@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
@@ -17,12 +18,12 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<FillBeyondAttrs>();
   const TensorType& x = args.in[0];
   require(attrs.dim >= 0 && attrs.dim < x.shape.rank(), "fill_beyond: no dimension {} in x {}; dimensions are 0 to {}",
-          attrs.dim, to_string(x), x.shape.rank() - 1);
+          attrs.dim, said(x), x.shape.rank() - 1);
   require(attrs.size >= 0, "fill_beyond: dimension {} ends at {}; it must be 0 or more", attrs.dim, attrs.size);
   require(attrs.with == "zero" || attrs.with == "lowest" || attrs.with == "highest",
           "fill_beyond: with '{}'; it must be zero, lowest or highest", attrs.with);
   require(attrs.with == "zero" || is_number(x.dtype), "fill_beyond: the {} of x {}, which is no number", attrs.with,
-          to_string(x));
+          said(x));
   return {x};
 }
 

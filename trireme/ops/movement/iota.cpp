@@ -1,5 +1,6 @@
 // iota: y[i] = coordinate of the element in dimension dim. The local form reads where its piece
 // lies.
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
@@ -9,9 +10,9 @@ namespace iota_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<IotaAttrs>();
-  require(is_number(attrs.dtype), "iota: the element type must be a number, not {}", to_string(attrs.dtype));
+  require(is_number(attrs.dtype), "iota: the element type must be a number, not {}", said(attrs.dtype));
   require(attrs.dim >= 0 && attrs.dim < attrs.shape.rank(), "iota: no dimension {} in shape {}; dimensions are 0 to {}",
-          attrs.dim, to_string(attrs.shape), attrs.shape.rank() - 1);
+          attrs.dim, said(attrs.shape), attrs.shape.rank() - 1);
   return {{attrs.dtype, attrs.shape}};
 }
 

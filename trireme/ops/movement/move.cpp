@@ -1,5 +1,6 @@
 // move: y = x, in another tier of the rank's memory (op/move.h); move_in_bf16: the same, in bf16, which the host makes
 #include "trireme/op/move.h"
+#include "trireme/base/said.h"
 
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -9,7 +10,7 @@ namespace {
 
 std::vector<TensorType> infer_move(const InferArgs& args) {
   const Move move = move_of(args.attrs);
-  require(move.from != move.to, "move: x is in '{}' already", to_string(move.to));
+  require(move.from != move.to, "move: x is in '{}' already", said(move.to));
   return {args.in[0]};
 }
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "trireme/base/said.h"
+
 namespace trireme {
 
 Walk walk_from(const Shape& tensor, const Shape& start) {
@@ -38,8 +40,8 @@ Shape origin(int rank) {
 
 int settle_dim(std::string_view op, const TensorType& x, int64_t dim) {
   const int rank = x.shape.rank();
-  require(dim >= -rank && dim < rank, "{}: no dimension {} in x {}; dimensions are {} to {}", op, dim, to_string(x),
-          -rank, rank - 1);
+  require(dim >= -rank && dim < rank, "{}: no dimension {} in x {}; dimensions are {} to {}", op, dim, said(x), -rank,
+          rank - 1);
   return static_cast<int>(dim < 0 ? dim + rank : dim);
 }
 

@@ -1,5 +1,6 @@
 // one_hot: y[*,d] = 1 where ids[*] = d, else 0; ids outside 0..depth-1 give zeros. d may be cut: a
 // piece compares with its own coordinates.
+#include "trireme/base/said.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/with_element.h"
@@ -17,7 +18,7 @@ struct OneHotAttrs {
 
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<OneHotAttrs>();
-  require(is_index(args.in[0].dtype), "one_hot: ids must be i32 or i64 (ids {}); cast them", to_string(args.in[0]));
+  require(is_index(args.in[0].dtype), "one_hot: ids must be i32 or i64 (ids {}); cast them", said(args.in[0]));
   require(attrs.depth > 0, "one_hot: depth is {}; it must be 1 or more", attrs.depth);
   TensorType y{attrs.dtype, args.in[0].shape};
   y.shape.push_back(attrs.depth);

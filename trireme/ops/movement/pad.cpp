@@ -1,4 +1,5 @@
 // pad: y is x with `before` and `after` elements of one value added around it in each dimension.
+#include "trireme/base/said.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
 #include "trireme/tensor/most_elements.h"
@@ -13,7 +14,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const auto rank = static_cast<size_t>(x.shape.rank());
   require(attrs.before.size() == rank && attrs.after.size() == rank,
           "pad: {} and {} widths for x {}; give one before and one after per dimension", attrs.before.size(),
-          attrs.after.size(), to_string(x));
+          attrs.after.size(), said(x));
   TensorType y{x.dtype, {}};
   for (size_t dim = 0; dim < rank; ++dim) {
     const bool fits = attrs.before[dim] >= 0 && attrs.before[dim] <= kMostElements && attrs.after[dim] >= 0 &&

@@ -1,5 +1,6 @@
 // part: y = rows of x, where they lie; join: y = the operands one below the other, where they lie. Neither moves a byte
 // (op/structural.h).
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -14,7 +15,7 @@ std::vector<TensorType> infer_part(const InferArgs& args) {
   const auto& attrs = args.attrs.as<PartAttrs>();
   const TensorType& x = args.in[0];
   require(x.shape.rank() > 0 && attrs.first >= 0 && attrs.rows > 0 && attrs.rows <= x.shape[0] - attrs.first,
-          "part: {} rows from {} on of x {}, which has {}", attrs.rows, attrs.first, to_string(x),
+          "part: {} rows from {} on of x {}, which has {}", attrs.rows, attrs.first, said(x),
           x.shape.rank() > 0 ? x.shape[0] : 0);
   TensorType y = x;
   y.shape[0] = attrs.rows;
@@ -28,8 +29,7 @@ std::vector<TensorType> infer_join(const InferArgs& args) {
   for (const TensorType& part : args.in.subspan(1)) {
     TensorType alike = part;
     if (alike.shape.rank() > 0) alike.shape[0] = args.in[0].shape[0];
-    require(alike == args.in[0], "join: the parts {} and {} are not rows of one tensor", to_string(args.in[0]),
-            to_string(part));
+    require(alike == args.in[0], "join: the parts {} and {} are not rows of one tensor", said(args.in[0]), said(part));
     y.shape[0] += part.shape[0];
   }
   return {y};

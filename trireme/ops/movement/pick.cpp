@@ -1,6 +1,7 @@
 // pick: y[*] = x[*, ids[*]]; ids outside 0..v-1 pick 0
 //
 // v may be cut: a piece picks what lies in its own coordinates, and the pieces' results are a partial sum.
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -11,9 +12,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   const TensorType& ids = args.in[1];
   require(is_floating(x.dtype) && x.shape.rank() >= 1 && leading(x.shape) == ids.shape,
-          "pick: x must be floating, of the shape of ids and one dimension more (x {}, ids {})", to_string(x),
-          to_string(ids));
-  require(is_index(ids.dtype), "pick: ids must be i32 or i64 (ids {})", to_string(ids));
+          "pick: x must be floating, of the shape of ids and one dimension more (x {}, ids {})", said(x), said(ids));
+  require(is_index(ids.dtype), "pick: ids must be i32 or i64 (ids {})", said(ids));
   return {{x.dtype, ids.shape}};
 }
 

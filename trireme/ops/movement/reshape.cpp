@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -13,7 +14,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ReshapeAttrs>();
   const TensorType& x = args.in[0];
   require(x.elements() == attrs.shape.elements(), "reshape: x {} has {} elements, shape {} has {}; they must be equal",
-          to_string(x), x.elements(), to_string(attrs.shape), attrs.shape.elements());
+          said(x), x.elements(), said(attrs.shape), attrs.shape.elements());
   return {{x.dtype, attrs.shape}};
 }
 
@@ -157,7 +158,7 @@ Tensor reshape(const Tensor& x, const std::vector<int64_t>& sizes) {
   if (unknown >= 0) {
     require(known > 0 && x.type().elements() % known == 0,
             "reshape: the {} elements of x {} do not divide by {}, the product of the sizes given", x.type().elements(),
-            to_string(x.type()), known);
+            said(x.type()), known);
     settled[static_cast<size_t>(unknown)] = x.type().elements() / known;
   }
   return reshape(x, Shape(std::span<const int64_t>(settled)));
@@ -169,7 +170,7 @@ Tensor reshape(const Tensor& x, std::initializer_list<int64_t> sizes) {
 
 Tensor unsqueeze(const Tensor& x, int dim) {
   require(dim >= -x.rank() - 1 && dim <= x.rank(), "unsqueeze: no place {} in x {}; places are {} to {}", dim,
-          to_string(x.type()), -x.rank() - 1, x.rank());
+          said(x.type()), -x.rank() - 1, x.rank());
   if (dim < 0) dim += x.rank() + 1;
   std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
   sizes.insert(sizes.begin() + dim, 1);
@@ -178,7 +179,7 @@ Tensor unsqueeze(const Tensor& x, int dim) {
 
 Tensor squeeze(const Tensor& x, int dim) {
   require(dim >= -x.rank() && dim < x.rank() && x.size(dim) == 1, "squeeze: dimension {} of x {} does not have size 1",
-          dim, to_string(x.type()));
+          dim, said(x.type()));
   if (dim < 0) dim += x.rank();
   std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
   sizes.erase(sizes.begin() + dim);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -20,7 +21,7 @@ constexpr const char* kOnPiecesOnly = "works on the pieces of ranks";
 void check_list(std::string_view op, const TensorType& numbers, const TensorType& rows) {
   require(numbers.dtype == DType::kI64 && numbers.shape.rank() == 1 && rows.shape.rank() >= 1 &&
               rows.shape[0] == numbers.shape[0],
-          "{}: a list of rows is i64[n] and [n, ...] (numbers {}, rows {})", op, to_string(numbers), to_string(rows));
+          "{}: a list of rows is i64[n] and [n, ...] (numbers {}, rows {})", op, said(numbers), said(rows));
 }
 
 TensorType of_rows(TensorType x, int64_t rows) {
@@ -30,8 +31,8 @@ TensorType of_rows(TensorType x, int64_t rows) {
 
 std::vector<TensorType> infer_take(const InferArgs& args) {
   const TensorType& x = args.in[0];
-  require(x.shape.rank() >= 1, "take_rows: x {} has no rows", to_string(x));
-  require(args.in[1].shape.rank() == 1, "take_rows: numbers {}; they must be i64[n]", to_string(args.in[1]));
+  require(x.shape.rank() >= 1, "take_rows: x {} has no rows", said(x));
+  require(args.in[1].shape.rank() == 1, "take_rows: numbers {}; they must be i64[n]", said(args.in[1]));
   const TensorType y = of_rows(x, args.in[1].shape[0]);
   check_list("take_rows", args.in[1], y);
   return {y};
@@ -41,8 +42,8 @@ TensorType with_list(std::string_view op, const InferArgs& args) {
   const TensorType& x = args.in[0];
   const TensorType& rows = args.in[2];
   check_list(op, args.in[1], rows);
-  require(x.shape.rank() >= 1 && of_rows(x, rows.shape[0]) == rows, "{}: rows {} are not rows of x {}", op,
-          to_string(rows), to_string(x));
+  require(x.shape.rank() >= 1 && of_rows(x, rows.shape[0]) == rows, "{}: rows {} are not rows of x {}", op, said(rows),
+          said(x));
   return x;
 }
 
@@ -50,7 +51,7 @@ std::vector<TensorType> infer_put(const InferArgs& args) {
   return {with_list("put_rows", args)};
 }
 std::vector<TensorType> infer_add(const InferArgs& args) {
-  require(is_floating(args.in[0].dtype), "add_rows: x {} must be floating", to_string(args.in[0]));
+  require(is_floating(args.in[0].dtype), "add_rows: x {} must be floating", said(args.in[0]));
   return {with_list("add_rows", args)};
 }
 
@@ -66,7 +67,7 @@ std::vector<TensorType> infer_merge(const InferArgs& args) {
     require(is_floating(rows.dtype) && of_rows(rows, attrs.rows) == of_rows(args.in[1], attrs.rows) &&
                 rows.shape[0] % attrs.pieces == 0,
             "merge_rows: rows {} and {}; all must be rows of one floating type, and {} pieces divide their number",
-            to_string(args.in[1]), to_string(rows), attrs.pieces);
+            said(args.in[1]), said(rows), attrs.pieces);
   }
   return {{DType::kI64, {attrs.rows}}, of_rows(args.in[1], attrs.rows)};
 }

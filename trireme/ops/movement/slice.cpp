@@ -1,4 +1,5 @@
 // slice: y is the box of x that begins at `starts` and has the sizes `sizes`.
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
@@ -12,15 +13,14 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const auto rank = static_cast<size_t>(x.shape.rank());
   require(attrs.starts.size() == rank && attrs.sizes.size() == rank,
           "slice: {} starts and {} sizes for x {}; give one of each per dimension", attrs.starts.size(),
-          attrs.sizes.size(), to_string(x));
+          attrs.sizes.size(), said(x));
   TensorType y{x.dtype, {}};
   for (size_t dim = 0; dim < rank; ++dim) {
     const int64_t start = attrs.starts[dim];
     const int64_t size = attrs.sizes[dim];
     const int64_t whole = x.shape[static_cast<int>(dim)];
     require(start >= 0 && start <= whole && size >= 0 && size <= whole - start,
-            "slice: {} elements from {} on of dimension {} of x {}, which has {}", size, start, dim, to_string(x),
-            whole);
+            "slice: {} elements from {} on of dimension {} of x {}, which has {}", size, start, dim, said(x), whole);
     y.shape.push_back(size);
   }
   return {y};

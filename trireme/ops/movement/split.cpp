@@ -1,6 +1,7 @@
 // split: the parts of x along one dimension, of the given sizes in order; the inverse of concat.
 #include <algorithm>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
@@ -13,19 +14,19 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<SplitAttrs>();
   const TensorType& x = args.in[0];
   const auto dim = static_cast<int>(attrs.dim);
-  require(dim >= 0 && dim < x.shape.rank(), "split: no dimension {} in x {}; dimensions are 0 to {}", dim, to_string(x),
+  require(dim >= 0 && dim < x.shape.rank(), "split: no dimension {} in x {}; dimensions are 0 to {}", dim, said(x),
           x.shape.rank() - 1);
   int64_t sum = 0;
   std::vector<TensorType> out;
   for (const int64_t size : attrs.sizes) {
     require(size >= 0 && size <= x.shape[dim],
-            "split: a size of {} for dimension {} of x {}; sizes are 0 or more and add up to {}", size, dim,
-            to_string(x), x.shape[dim]);
+            "split: a size of {} for dimension {} of x {}; sizes are 0 or more and add up to {}", size, dim, said(x),
+            x.shape[dim]);
     sum = std::min(sum + size, kMostElements);
     out.push_back(x);
     out.back().shape[dim] = size;
   }
-  require(sum == x.shape[dim], "split: the sizes add up to {}, dimension {} of x {} has {}", sum, dim, to_string(x),
+  require(sum == x.shape[dim], "split: the sizes add up to {}, dimension {} of x {} has {}", sum, dim, said(x),
           x.shape[dim]);
   return out;
 }
@@ -92,7 +93,7 @@ extern const OpDef split{
 std::vector<Tensor> split(const Tensor& x, int dim, int parts) {
   dim = settle_dim("split", x.type(), dim);
   require(parts > 0 && x.size(dim) % parts == 0, "split: {} parts do not divide dimension {} of x {}", parts, dim,
-          to_string(x.type()));
+          said(x.type()));
   return split(x, dim, std::vector<int64_t>(static_cast<size_t>(parts), x.size(dim) / parts));
 }
 

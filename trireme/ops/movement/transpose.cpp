@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/movement/movement.h"
 #include "trireme/ops/ops.h"
@@ -17,7 +18,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   std::vector<int64_t> want(static_cast<size_t>(x.shape.rank()));
   std::iota(want.begin(), want.end(), 0);
   require(sorted == want, "transpose: {} does not name each of the {} dimensions of x {} once", args.attrs.text(),
-          x.shape.rank(), to_string(x));
+          x.shape.rank(), said(x));
   TensorType y{x.dtype, {}};
   for (const int64_t dim : perm) y.shape.push_back(x.shape[static_cast<int>(dim)]);
   return {y};

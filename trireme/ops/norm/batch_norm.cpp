@@ -6,6 +6,7 @@
 // like any other.
 #include "trireme/ops/norm/batch_norm.h"
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -26,18 +27,17 @@ std::vector<TensorType> infer(const InferArgs& args) {
           "most a residual",
           args.in.size());
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
-          "batch_norm: x must be floating and have 1 dimension or more (x {})", to_string(x));
+          "batch_norm: x must be floating and have 1 dimension or more (x {})", said(x));
   const TensorType channels = channel_type(x);
   for (size_t i = 1; i < 5; ++i) {
     require(args.in[i] == channels,
             "batch_norm: gamma, beta, mean and var must be {}, for the last dimension of x (x {}, gamma {}, beta {}, "
             "mean {}, "
             "var {})",
-            to_string(channels), to_string(x), to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]),
-            to_string(args.in[4]));
+            said(channels), said(x), said(args.in[1]), said(args.in[2]), said(args.in[3]), said(args.in[4]));
   }
   require(args.in.size() < 6 || args.in[5] == x, "batch_norm: the residual must be of x's type (x {}, residual {})",
-          to_string(x), to_string(args.in.back()));
+          said(x), said(args.in.back()));
   require(attrs.eps > 0 && attrs.count >= 0, "batch_norm: eps is {} and count {}; eps must be above 0, count 0 or more",
           attrs.eps, attrs.count);
   return {x};
@@ -162,7 +162,7 @@ BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& gamma, cons
                                       const Tensor& running_mean, const Tensor& running_var, double momentum,
                                       const BatchNormOptions& options) {
   require(x.rank() >= 1 && x.shape().elements() > 0,
-          "batch_norm_training: x is {}; it must have elements to take the mean of", to_string(x.type()));
+          "batch_norm_training: x is {}; it must have elements to take the mean of", said(x.type()));
   const int64_t count = x.shape().elements() / x.size(-1);
   const BatchStatistics now = batch_statistics(channel_sums(x), running_mean, running_var, count, momentum);
   return {batch_norm_op::normalised(x, gamma, beta, now.mean, now.var, options, count), now.running_mean,

@@ -3,6 +3,7 @@
 //
 // dz is dy where batch_norm's y is above 0, if that was cut off by relu: y is found again from x (attribute `relu`), or
 // given, where a residual was added; then dz is a third result, which is the gradient of the residual too.
+#include "trireme/base/said.h"
 #include "trireme/ops/norm/batch_norm.h"
 #include "trireme/ops/ops.h"
 
@@ -15,9 +16,8 @@ void check(const char* op, const InferArgs& args, size_t from, size_t to) {
   const TensorType& x = args.in[0];
   bool fits = is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == x;
   for (size_t i = from; i < to; ++i) fits = fits && args.in[i] == channel_type(x);
-  require(fits, "{}: operands do not belong together (x {}, dy {}, gamma {}, beta {}, mean {}, var {})", op,
-          to_string(x), to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]), to_string(args.in[4]),
-          to_string(args.in[5]));
+  require(fits, "{}: operands do not belong together (x {}, dy {}, gamma {}, beta {}, mean {}, var {})", op, said(x),
+          said(args.in[1]), said(args.in[2]), said(args.in[3]), said(args.in[4]), said(args.in[5]));
 }
 
 std::vector<TensorType> sums_infer(const InferArgs& args) {
@@ -26,8 +26,8 @@ std::vector<TensorType> sums_infer(const InferArgs& args) {
   check("batch_norm_sums", args, 2, 6);
   std::vector<TensorType> out{args.in[2], args.in[2]};
   if (args.in.size() < 7) return out;
-  require(args.in[6] == args.in[0], "batch_norm_sums: y must be of x's type (x {}, y {})", to_string(args.in[0]),
-          to_string(args.in[6]));
+  require(args.in[6] == args.in[0], "batch_norm_sums: y must be of x's type (x {}, y {})", said(args.in[0]),
+          said(args.in[6]));
   out.push_back(args.in[0]);
   return out;
 }

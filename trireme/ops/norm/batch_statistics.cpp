@@ -3,6 +3,7 @@
 //
 // The sums are f64: squares of f32 are exact in it, so the variance, sum of squares / n - mean^2, keeps nearly all of
 // f32's digits also where the mean is a thousand times the deviation, and parts of a cut tensor are simply added.
+#include "trireme/base/said.h"
 #include "trireme/ops/norm/batch_norm.h"
 #include "trireme/ops/ops.h"
 
@@ -14,7 +15,7 @@ constexpr auto kNoGradient = "batch_norm's gradient is that of x through its sta
 std::vector<TensorType> sums_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
-          "channel_sums: x must be floating and have 1 dimension or more (x {})", to_string(x));
+          "channel_sums: x must be floating and have 1 dimension or more (x {})", said(x));
   return {{DType::kF64, {2, x.shape[x.shape.rank() - 1]}}};
 }
 
@@ -44,11 +45,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& running = args.in[1];
   const auto& attrs = args.attrs.as<BatchStatisticsAttrs>();
   require(sums.dtype == DType::kF64 && sums.shape.rank() == 2 && sums.shape[0] == 2,
-          "batch_statistics: the sums are {}; those of c channels are f64[2,c]", to_string(sums));
+          "batch_statistics: the sums are {}; those of c channels are f64[2,c]", said(sums));
   require((running.dtype == DType::kF32 || running.dtype == DType::kF64) && running.shape == Shape{sums.shape[1]} &&
               args.in[2] == running,
           "batch_statistics: running mean and variance must both be f32[{}] (mean {}, variance {})", sums.shape[1],
-          to_string(running), to_string(args.in[2]));
+          said(running), said(args.in[2]));
   require(attrs.count >= 1 && attrs.momentum >= 0 && attrs.momentum <= 1,
           "batch_statistics: count is {} and momentum {}; count must be 1 or more, momentum from 0 to 1", attrs.count,
           attrs.momentum);

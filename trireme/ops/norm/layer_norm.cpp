@@ -5,6 +5,7 @@
 // gamma, beta and their gradients have the same type.
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/norm/norm.h"
 
 namespace trireme {
@@ -19,7 +20,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   check_norm("layer_norm", x, args.attrs.as<NormAttrs>().eps);
   require(args.in[1] == line_type(x) && args.in[2] == line_type(x),
           "layer_norm: gamma and beta must be {}, for the last dimension of x (x {}, gamma {}, beta {})",
-          to_string(line_type(x)), to_string(x), to_string(args.in[1]), to_string(args.in[2]));
+          said(line_type(x)), said(x), said(args.in[1]), said(args.in[2]));
   return {x, statistic_of_lines(x), statistic_of_lines(x)};
 }
 
@@ -27,8 +28,8 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) &&
               args.in[2] == statistic_of_lines(x) && args.in[3] == statistic_of_lines(x) && args.in[4] == x,
-          "layer_norm_grad: operands do not belong together (x {}, gamma {}, mean {}, rstd {}, dy {})", to_string(x),
-          to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]), to_string(args.in[4]));
+          "layer_norm_grad: operands do not belong together (x {}, gamma {}, mean {}, rstd {}, dy {})", said(x),
+          said(args.in[1]), said(args.in[2]), said(args.in[3]), said(args.in[4]));
   return {x, args.in[1], args.in[1]};
 }
 

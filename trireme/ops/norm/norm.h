@@ -1,6 +1,7 @@
 // What layer_norm and rms_norm share: lines along the last dimension of x, and what is kept of each.
 #pragma once
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -21,7 +22,7 @@ inline Tensor along_lines(const Tensor& s, const Tensor& x) {
 
 inline void check_norm(std::string_view op, const TensorType& x, double eps) {
   require(is_floating(x.dtype) && x.shape.rank() >= 1, "{}: x must be floating and have 1 dimension or more (x {})", op,
-          to_string(x));
+          said(x));
   require(eps > 0, "{}: eps is {}; it must be above 0", op, eps);
 }
 

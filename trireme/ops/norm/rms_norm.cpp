@@ -3,6 +3,7 @@
 // rstd, gamma and its gradient are f32, or f64 for f64.
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/norm/norm.h"
 
 namespace trireme {
@@ -16,7 +17,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   check_norm("rms_norm", x, args.attrs.as<NormAttrs>().eps);
   require(args.in[1] == line_type(x), "rms_norm: gamma must be {}, for the last dimension of x (x {}, gamma {})",
-          to_string(line_type(x)), to_string(x), to_string(args.in[1]));
+          said(line_type(x)), said(x), said(args.in[1]));
   return {x, statistic_of_lines(x)};
 }
 
@@ -24,8 +25,8 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) && x.shape.rank() >= 1 && args.in[1] == line_type(x) &&
               args.in[2] == statistic_of_lines(x) && args.in[3] == x,
-          "rms_norm_grad: operands do not belong together (x {}, gamma {}, rstd {}, dy {})", to_string(x),
-          to_string(args.in[1]), to_string(args.in[2]), to_string(args.in[3]));
+          "rms_norm_grad: operands do not belong together (x {}, gamma {}, rstd {}, dy {})", said(x), said(args.in[1]),
+          said(args.in[2]), said(args.in[3]));
   return {x, args.in[1]};
 }
 

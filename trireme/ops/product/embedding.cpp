@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -22,8 +23,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& table = args.in[0];
   const TensorType& ids = args.in[1];
   require(is_floating(table.dtype) && table.shape.rank() == 2,
-          "embedding: the table must be floating with 2 dimensions, [vocabulary, width] (table {})", to_string(table));
-  require(is_index(ids.dtype), "embedding: ids must be i32 or i64 (ids {})", to_string(ids));
+          "embedding: the table must be floating with 2 dimensions, [vocabulary, width] (table {})", said(table));
+  require(is_index(ids.dtype), "embedding: ids must be i32 or i64 (ids {})", said(ids));
   TensorType y{table.dtype, ids.shape};
   y.shape.push_back(table.shape[1]);
   return {y};
@@ -33,11 +34,11 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& ids = args.in[0];
   const TensorType& dy = args.in[1];
   const int64_t vocabulary = args.attrs.as<EmbeddingGradAttrs>().vocabulary;
-  require(is_index(ids.dtype), "embedding_grad: ids must be i32 or i64 (ids {})", to_string(ids));
+  require(is_index(ids.dtype), "embedding_grad: ids must be i32 or i64 (ids {})", said(ids));
   require(is_floating(dy.dtype) && dy.shape.rank() >= 1 && leading(dy.shape) == ids.shape,
           "embedding_grad: dy must be floating, of the shape of ids and one dimension more (ids "
           "{}, dy {})",
-          to_string(ids), to_string(dy));
+          said(ids), said(dy));
   require(vocabulary > 0, "embedding_grad: vocabulary is {}; it must be above 0", vocabulary);
   return {{dy.dtype, {vocabulary, dy.shape[dy.shape.rank() - 1]}}};
 }

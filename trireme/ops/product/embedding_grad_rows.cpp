@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -15,14 +16,14 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& ids = args.in[0];
   const TensorType& dy = args.in[1];
   const auto& attrs = args.attrs.as<EmbeddingGradRowsAttrs>();
-  require(is_index(ids.dtype), "embedding_grad_rows: ids must be i32 or i64 (ids {})", to_string(ids));
+  require(is_index(ids.dtype), "embedding_grad_rows: ids must be i32 or i64 (ids {})", said(ids));
   require(is_floating(dy.dtype) && dy.shape.rank() >= 1 && leading(dy.shape) == ids.shape,
           "embedding_grad_rows: dy must be floating, of the shape of ids and one dimension more (ids {}, dy {})",
-          to_string(ids), to_string(dy));
+          said(ids), said(dy));
   require(attrs.vocabulary > 0 && attrs.rows >= std::min(ids.elements(), attrs.vocabulary) && attrs.rows > 0,
           "embedding_grad_rows: {} rows for ids {} of a vocabulary of {}; the list must have room for as many as ids "
           "can name",
-          attrs.rows, to_string(ids), attrs.vocabulary);
+          attrs.rows, said(ids), attrs.vocabulary);
   return {{DType::kI64, {attrs.rows}}, {dy.dtype, {attrs.rows, dy.shape[dy.shape.rank() - 1]}}};
 }
 

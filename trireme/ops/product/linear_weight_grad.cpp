@@ -5,6 +5,7 @@
 // leaves the result partial: this is where a data-parallel gradient comes from. The sums of bf16
 // operands are f32. Where rows come in pieces, one after the other, each piece adds to what the ones
 // before have left, in their place; passes make that.
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -16,12 +17,11 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& y = args.in[1];
   const int rank = x.shape.rank();
   require(rank >= 2 && rank == y.shape.rank(),
-          "linear_weight_grad: operands must have equally many dimensions, at least 2 (x {}, y {})", to_string(x),
-          to_string(y));
+          "linear_weight_grad: operands must have equally many dimensions, at least 2 (x {}, y {})", said(x), said(y));
   require(x.dtype == y.dtype && is_floating(x.dtype),
-          "linear_weight_grad: operands must be of one floating type (x {}, y {})", to_string(x), to_string(y));
+          "linear_weight_grad: operands must be of one floating type (x {}, y {})", said(x), said(y));
   require(leading(x.shape) == leading(y.shape),
-          "linear_weight_grad: leading dimensions differ; they must be equal (x {}, y {})", to_string(x), to_string(y));
+          "linear_weight_grad: leading dimensions differ; they must be equal (x {}, y {})", said(x), said(y));
   return {{statistic_type(x.dtype), {x.shape[rank - 1], y.shape[rank - 1]}}};
 }
 
@@ -30,12 +30,11 @@ std::vector<TensorType> infer_onto(const InferArgs& args) {
   const TensorType& y = args.in[1];
   const TensorType& start = args.in[2];
   require(x.shape.rank() == 2 && y.shape.rank() == 2 && x.shape[0] == y.shape[0],
-          "linear_weight_grad_onto: x and y must be matrices of equally many rows (x {}, y {})", to_string(x),
-          to_string(y));
+          "linear_weight_grad_onto: x and y must be matrices of equally many rows (x {}, y {})", said(x), said(y));
   require(x.dtype == y.dtype && is_floating(x.dtype),
-          "linear_weight_grad_onto: operands must be of one floating type (x {}, y {})", to_string(x), to_string(y));
+          "linear_weight_grad_onto: operands must be of one floating type (x {}, y {})", said(x), said(y));
   const TensorType w{statistic_type(x.dtype), {x.shape[1], y.shape[1]}};
-  require(start == w, "linear_weight_grad_onto: start is {}; the sum is {}", to_string(start), to_string(w));
+  require(start == w, "linear_weight_grad_onto: start is {}; the sum is {}", said(start), said(w));
   return {w};
 }
 

@@ -2,6 +2,7 @@
 //
 // Leading dimensions `*` are batches: equal in a and b, or absent from b, which then serves every batch. The
 // transposes exchange the last two dimensions of an operand as it is stored.
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/ops.h"
 
@@ -28,24 +29,22 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& b = args.in[1];
   const int ra = a.shape.rank();
   const int rb = b.shape.rank();
-  require(ra >= 2 && rb >= 2, "matmul: operands must have 2 dimensions or more (a {}, b {})", to_string(a),
-          to_string(b));
+  require(ra >= 2 && rb >= 2, "matmul: operands must have 2 dimensions or more (a {}, b {})", said(a), said(b));
   require(a.dtype == b.dtype && is_floating(a.dtype), "matmul: operands must be of one floating type (a {}, b {})",
-          to_string(a), to_string(b));
-  require(rb == 2 || rb == ra, "matmul: b must have 2 dimensions or as many as a (a {}, b {})", to_string(a),
-          to_string(b));
+          said(a), said(b));
+  require(rb == 2 || rb == ra, "matmul: b must have 2 dimensions or as many as a (a {}, b {})", said(a), said(b));
   require(rb > 2 || ra == 2 || !attrs.transpose_a,
           "matmul: a batched a cannot be transposed against a b without batches (a {}, b {}); transpose it first",
-          to_string(a), to_string(b));
+          said(a), said(b));
   for (int dim = 0; rb > 2 && dim < ra - 2; ++dim) {
     require(a.shape[dim] == b.shape[dim], "matmul: batch sizes differ: a[{}]={} but b[{}]={} (a {}, b {})", dim,
-            a.shape[dim], dim, b.shape[dim], to_string(a), to_string(b));
+            a.shape[dim], dim, b.shape[dim], said(a), said(b));
   }
   const int a_inner = attrs.transpose_a ? ra - 2 : ra - 1;
   const int b_inner = attrs.transpose_b ? rb - 1 : rb - 2;
   require(a.shape[a_inner] == b.shape[b_inner],
           "matmul: inner sizes differ: a[{}]={} but b[{}]={}; they must be equal (a {}, b {})", a_inner,
-          a.shape[a_inner], b_inner, b.shape[b_inner], to_string(a), to_string(b));
+          a.shape[a_inner], b_inner, b.shape[b_inner], said(a), said(b));
   const Sizes s = sizes_of(a, b, attrs);
   TensorType y = a;
   y.shape[ra - 2] = s.m;

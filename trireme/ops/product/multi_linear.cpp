@@ -6,6 +6,7 @@
 //   multi_linear_weight_grad  w[k,p,n] = sum_*  x[*,k] y[*,p,n]
 // The three are products of two of the same three tensors, so the gradient of each is the other two. The weight's
 // gradient of bf16 operands is f32.
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -29,8 +30,8 @@ void check_types(std::string_view op, const InferArgs& args, bool ranks_fit, std
   const TensorType& a = args.in[0];
   const TensorType& b = args.in[1];
   require(a.dtype == b.dtype && is_floating(a.dtype), "{}: operands must be of one floating type ({} and {})", op,
-          to_string(a), to_string(b));
-  require(ranks_fit, "{}: operands must be {} ({} and {})", op, wanted, to_string(a), to_string(b));
+          said(a), said(b));
+  require(ranks_fit, "{}: operands must be {} ({} and {})", op, wanted, said(a), said(b));
 }
 
 Shape rows_of(const Shape& shape, int last) {

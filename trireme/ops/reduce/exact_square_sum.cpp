@@ -12,6 +12,7 @@
 #include <cmath>
 #include <limits>
 
+#include "trireme/base/said.h"
 #include "trireme/op/exact_sum.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -22,7 +23,7 @@ namespace exact_square_sum_op {
 constexpr auto kOneType = "square sums are taken of f32 tensors";
 
 std::vector<TensorType> infer_square_sum(const InferArgs& args) {
-  require(args.in[0].dtype == DType::kF32, "exact_square_sum: {}; found x {}", kOneType, to_string(args.in[0]));
+  require(args.in[0].dtype == DType::kF32, "exact_square_sum: {}; found x {}", kOneType, said(args.in[0]));
   return {{DType::kF64, {kSumDigits}}};
 }
 
@@ -50,8 +51,7 @@ void kernel_square_sum(const KernelArgs& args) {
 
 std::vector<TensorType> infer_total(const InferArgs& args) {
   const TensorType wanted{DType::kF64, {kSumDigits}};
-  require(args.in[0] == wanted, "total_of_digits: the operand is {}; digits are {}", to_string(args.in[0]),
-          to_string(wanted));
+  require(args.in[0] == wanted, "total_of_digits: the operand is {}; digits are {}", said(args.in[0]), said(wanted));
   return {{DType::kF32, {}}};
 }
 

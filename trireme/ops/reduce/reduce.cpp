@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "trireme/base/said.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/ops/elementwise/elementwise.h"
 #include "trireme/ops/ops.h"
@@ -32,11 +33,11 @@ template <class F>
 std::vector<TensorType> infer(const InferArgs& args) {
   const auto& attrs = args.attrs.as<ReduceAttrs>();
   const TensorType& x = args.in[0];
-  require(is_number(x.dtype), "{}: the operand must be a number (x {})", F::name, to_string(x));
+  require(is_number(x.dtype), "{}: the operand must be a number (x {})", F::name, said(x));
   for (size_t i = 0; i < attrs.dims.size(); ++i) {
     const int64_t dim = attrs.dims[i];
     require(dim >= 0 && dim < x.shape.rank(), "{}: no dimension {} in x {}; dimensions are 0 to {}", F::name, dim,
-            to_string(x), x.shape.rank() - 1);
+            said(x), x.shape.rank() - 1);
     require(std::count(attrs.dims.begin(), attrs.dims.end(), dim) == 1, "{}: dimension {} is given twice", F::name,
             dim);
   }
@@ -46,7 +47,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
       y.shape.push_back(x.shape[dim]);
     } else {
       require(F::has_empty || x.shape[dim] > 0, "{}: dimension {} of x {} is empty and has no {}", F::name, dim,
-              to_string(x), F::name);
+              said(x), F::name);
       if (attrs.keep_dims) y.shape.push_back(1);
     }
   }
@@ -192,8 +193,7 @@ OpDef reduction(GradFn* grad) {
 }
 
 std::vector<TensorType> infer_square_sum(const InferArgs& args) {
-  require(is_floating(args.in[0].dtype), "square_sum: the operand must be of a floating type (x {})",
-          to_string(args.in[0]));
+  require(is_floating(args.in[0].dtype), "square_sum: the operand must be of a floating type (x {})", said(args.in[0]));
   return {{statistic_type(args.in[0].dtype), {}}};
 }
 
@@ -236,7 +236,7 @@ std::vector<int64_t> settle_dims(std::string_view op, const Tensor& x, std::vect
   }
   for (int64_t& dim : dims) {
     require(dim >= -x.rank() && dim < x.rank(), "{}: no dimension {} in x {}; dimensions are {} to {}", op, dim,
-            to_string(x.type()), -x.rank(), x.rank() - 1);
+            said(x.type()), -x.rank(), x.rank() - 1);
     if (dim < 0) dim += x.rank();
   }
   std::sort(dims.begin(), dims.end());
@@ -283,25 +283,24 @@ Tensor square_sum(const Tensor& x) {
 }
 
 Tensor mean(const Tensor& x, std::vector<int64_t> dims, bool keep_dims) {
-  require(is_floating(x.dtype()), "mean: the operand must be of a floating type (x {}); cast it first",
-          to_string(x.type()));
+  require(is_floating(x.dtype()), "mean: the operand must be of a floating type (x {}); cast it first", said(x.type()));
   dims = reduce_op::settle_dims("mean", x, std::move(dims));
   int64_t count = 1;
   for (const int64_t dim : dims) count *= x.shape()[static_cast<int>(dim)];
-  require(count > 0, "mean: no elements to average in x {}", to_string(x.type()));
+  require(count > 0, "mean: no elements to average in x {}", said(x.type()));
   return scale(reduce_sum(x, dims, keep_dims), 1.0 / static_cast<double>(count));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
   const int extra = x.rank() - shape.rank();
-  require(extra >= 0, "sum_to: x {} has fewer dimensions than {}", to_string(x.type()), to_string(shape));
+  require(extra >= 0, "sum_to: x {} has fewer dimensions than {}", said(x.type()), said(shape));
   std::vector<int64_t> dims;
   for (int dim = 0; dim < x.rank(); ++dim) {
     const int64_t target = dim < extra ? 1 : shape[dim - extra];
     if (x.shape()[dim] == target && dim >= extra) continue;
     require(target == 1, "sum_to: size {} of dimension {} of x {} cannot be summed to {}", x.shape()[dim], dim,
-            to_string(x.type()), to_string(shape));
+            said(x.type()), said(shape));
     dims.push_back(dim);
   }
   return reshape(reduce_op::reduce(ops::reduce_sum, x, dims, true), shape);

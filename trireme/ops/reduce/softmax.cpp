@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -19,7 +20,7 @@ namespace softmax_op {
 std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& x = args.in[0];
   require(is_floating(x.dtype) && x.shape.rank() >= 1,
-          "softmax: the operand must be floating and have 1 dimension or more (x {})", to_string(x));
+          "softmax: the operand must be floating and have 1 dimension or more (x {})", said(x));
   return {x};
 }
 
@@ -27,8 +28,8 @@ std::vector<TensorType> grad_infer(const InferArgs& args) {
   const TensorType& y = args.in[0];
   const TensorType& dy = args.in[1];
   require(is_floating(y.dtype) && y.shape.rank() >= 1 && y == dy,
-          "softmax_grad: y and dy must be of one floating type with 1 dimension or more (y {}, dy {})", to_string(y),
-          to_string(dy));
+          "softmax_grad: y and dy must be of one floating type with 1 dimension or more (y {}, dy {})", said(y),
+          said(dy));
   return {y};
 }
 

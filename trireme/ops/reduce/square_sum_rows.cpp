@@ -3,6 +3,7 @@
 //
 // Kernels add as those of square_sum do for the whole table, of which all other rows are zero, to the same bits. So the
 // size of the table counts.
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
@@ -15,8 +16,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const int64_t table = args.attrs.as<SquareSumRowsAttrs>().table;
   require(numbers.dtype == DType::kI64 && numbers.shape.rank() == 1 && is_floating(rows.dtype) &&
               rows.shape.rank() >= 1 && rows.shape[0] == numbers.shape[0],
-          "square_sum_rows: a list of rows is i64[n] and [n, ...], floating (numbers {}, rows {})", to_string(numbers),
-          to_string(rows));
+          "square_sum_rows: a list of rows is i64[n] and [n, ...], floating (numbers {}, rows {})", said(numbers),
+          said(rows));
   require(table >= 1, "square_sum_rows: table is {}; it must be 1 or more", table);
   return {{statistic_type(rows.dtype), {}}};
 }

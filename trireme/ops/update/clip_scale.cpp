@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/update/update.h"
 
@@ -20,7 +21,7 @@ struct ClipAttrs {
 std::vector<TensorType> infer(const InferArgs& args) {
   const double max_norm = args.attrs.as<ClipAttrs>().max_norm;
   require(is_floating(args.in[0].dtype) && args.in[0].shape.rank() == 0,
-          "clip_scale: norm_squared is {}; it must be a floating scalar", to_string(args.in[0]));
+          "clip_scale: norm_squared is {}; it must be a floating scalar", said(args.in[0]));
   require(max_norm > 0, "clip_scale: max_norm is {}; it must be above 0", max_norm);
   return {args.in[0]};
 }

@@ -3,6 +3,7 @@
 //
 // The means of a row are therefore of the steps that looked it up, and corrected by the number of all steps: LazyAdam
 // of TensorFlow Addons and of MindSpore.
+#include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/update/adam.h"
 
@@ -17,7 +18,7 @@ std::vector<TensorType> infer(const InferArgs& args) {
   const TensorType& param = args.in[0];
   require(param.shape.rank() == 2 && is_floating(args.in[7].dtype) && args.in[7].shape == Shape{param.shape[0], 1},
           "lazy_adam_update: count is {} and param is {}; they must be floating, [rows, 1] and [rows, width]",
-          to_string(args.in[7]), to_string(param));
+          said(args.in[7]), said(param));
   return {args.in[0], args.in[2], args.in[3]};
 }
 

@@ -1,5 +1,7 @@
 #include "trireme/ops/update/update.h"
 
+#include "trireme/base/said.h"
+
 namespace trireme {
 
 void check_update(std::string_view op, std::string_view names, std::span<const TensorType> in, size_t tensors) {
@@ -10,13 +12,13 @@ void check_update(std::string_view op, std::string_view names, std::span<const T
     from = end + 2;
     if (i < tensors) {
       require(is_floating(in[i].dtype) && in[i] == in[0],
-              "{}: {} is {}; all tensors must be of one floating type and shape, as param {}", op, name,
-              to_string(in[i]), to_string(in[0]));
+              "{}: {} is {}; all tensors must be of one floating type and shape, as param {}", op, name, said(in[i]),
+              said(in[0]));
     } else if (name == "step") {
-      require(in[i] == i64({}), "{}: step is {}; it must be i64[]", op, to_string(in[i]));
+      require(in[i] == i64({}), "{}: step is {}; it must be i64[]", op, said(in[i]));
     } else {
       require(is_floating(in[i].dtype) && in[i].shape.rank() == 0, "{}: {} is {}; it must be a floating scalar", op,
-              name, to_string(in[i]));
+              name, said(in[i]));
     }
   }
 }

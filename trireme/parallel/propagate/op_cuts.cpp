@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/mesh/mesh_spec.h"
 #include "trireme/op/op_def.h"
 #include "trireme/parallel/strategy/strategy.h"
@@ -23,16 +24,24 @@ struct Subject {
     const std::string_view scope = graph.scope_of(node);
     return scope.empty() ? std::string(node.op->name) : fmt::format("{} of '{}'", node.op->name, scope);
   }
-  std::string type(ValueId id) const { return trireme::to_string(graph.type(id)); }
+  auto said_name() const {
+    return said_by([this] { return name(); });
+  }
+  auto type(ValueId id) const { return said(graph.type(id)); }
 
+  void check(const Layout& layout, ValueId value, size_t index, std::string_view kind, const Mesh& mesh) const {
+    const Shape& whole = graph.type(value).shape;
+    if (fits(layout, whole, mesh, Parts::kUneven)) return;
+    trireme::check(layout, whole, mesh, fmt::format("{} {} of {}", kind, index, name()), Parts::kUneven);
+  }
   void check_count(size_t given, const std::vector<ValueId>& values, std::string_view kind) const {
-    require(given == values.size(), "cuts '{}' of {}: {} {} are given; the op has {}", text, name(), given, kind,
+    require(given == values.size(), "cuts '{}' of {}: {} {} are given; the op has {}", text, said_name(), given, kind,
             values.size());
   }
   void check_rank(size_t given, ValueId value, size_t index, std::string_view kind) const {
     const int rank = graph.type(value).shape.rank();
-    require(given == static_cast<size_t>(rank), "cuts '{}' of {}: {} {} has {} dimensions ({}), not {}", text, name(),
-            kind, index, rank, type(value), given);
+    require(given == static_cast<size_t>(rank), "cuts '{}' of {}: {} {} has {} dimensions ({}), not {}", text,
+            said_name(), kind, index, rank, type(value), given);
   }
 };
 
@@ -48,7 +57,8 @@ class FactorParts {
       const Parts parts = is_one_factor(operand, dim) ? Parts::kUneven : Parts::kEven;
       require(falls_in(size, counts[dim], parts),
               "cuts '{}' of {}: dimension {} of operand {} ({}) cannot be divided into {} parts; use {}", subject_.text,
-              subject_.name(), dim, operand, subject_.type(value), counts[dim], divisors(size));
+              subject_.said_name(), dim, operand, subject_.type(value), counts[dim],
+              said_by([&] { return divisors(size); }));
       add_dim(operand, dim, counts[dim]);
     }
   }
@@ -83,7 +93,7 @@ class FactorParts {
       count /= share;
     }
     require(count == 1, "cuts '{}' of {}: dimension {} of operand {} cannot be cut; the op's rule is {}", subject_.text,
-            subject_.name(), dim, operand, to_string(subject_.rule));
+            subject_.said_name(), dim, operand, said(subject_.rule));
   }
 
   void set(size_t operand, size_t dim, int factor, int64_t count) {
@@ -91,8 +101,8 @@ class FactorParts {
     require(parts == 0 || parts == count,
             "cuts '{}' of {}: dimension {} of operand {} is cut into {} parts, the same dimension of an earlier "
             "operand into {}; they are one (factor '{}' of {}) and must be cut alike",
-            subject_.text, subject_.name(), dim, operand, count, parts,
-            subject_.rule.factors[static_cast<size_t>(factor)].name, to_string(subject_.rule));
+            subject_.text, subject_.said_name(), dim, operand, count, parts,
+            subject_.rule.factors[static_cast<size_t>(factor)].name, said(subject_.rule));
     parts = count;
   }
 
@@ -131,21 +141,21 @@ class FactorAxes {
 
   void add(size_t operand, const Layout& layout) {
     require(!layout.is_partial(), "cuts '{}' of {}: operand {} is asked for as a partial sum; ask for cuts only",
-            subject_.text, subject_.name(), operand);
+            subject_.text, subject_.said_name(), operand);
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) add_dim(operand, dim, layout.dims[dim]);
   }
   void add_copies(size_t operand, int dim, int64_t copies) {
-    require(copies > 1, "cuts '{}' of {}: the mesh has no axis '{}'; add {}=2 to it", subject_.text, subject_.name(),
-            kInterleavedAxis, kInterleavedAxis);
+    require(copies > 1, "cuts '{}' of {}: the mesh has no axis '{}'; add {}=2 to it", subject_.text,
+            subject_.said_name(), kInterleavedAxis, kInterleavedAxis);
     require(!def_of(subject_.node).traits.reads_place,
             "cuts '{}' of {}: the op's result depends on where its piece lies, so it cannot be computed in copies; "
             "leave {} out",
-            subject_.text, subject_.name(), kInterleavedAxis);
+            subject_.text, subject_.said_name(), kInterleavedAxis);
     const std::vector<int>& factors = subject_.rule.in[operand][static_cast<size_t>(dim)];
     const bool fits = factors.size() == 1 && (cuts_.copied_factor < 0 || cuts_.copied_factor == factors.front());
     require(fits, "cuts '{}' of {}: dimension {} of operand {} cannot be computed in copies{}; the op's rule is {}",
-            subject_.text, subject_.name(), dim, operand, cuts_.copied_factor < 0 ? "" : " beside another one",
-            to_string(subject_.rule));
+            subject_.text, subject_.said_name(), dim, operand, cuts_.copied_factor < 0 ? "" : " beside another one",
+            said(subject_.rule));
     cuts_.copied_factor = factors.front();
     cuts_.copies = copies;
   }
@@ -166,16 +176,17 @@ class FactorAxes {
     }
     require(at == axes.size(),
             "cuts '{}' of {}: dimension {} of operand {} ({}) cannot be cut by {}; the op's rule is {}", subject_.text,
-            subject_.name(), dim, operand, subject_.type(subject_.node.inputs[operand]), print_axes(axes, mesh_),
-            to_string(subject_.rule));
+            subject_.said_name(), dim, operand, subject_.type(subject_.node.inputs[operand]),
+            said_by([&] { return print_axes(axes, mesh_); }), said(subject_.rule));
   }
 
   void set(size_t operand, size_t dim, size_t factor, const std::vector<int>& axes) {
     require(said_[factor] == 0 || cuts_.axes[factor] == axes,
             "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an earlier operand by {}; "
             "they are one (factor '{}' of {}) and must be cut alike",
-            subject_.text, subject_.name(), dim, operand, print_axes(axes, mesh_),
-            print_axes(cuts_.axes[factor], mesh_), subject_.rule.factors[factor].name, to_string(subject_.rule));
+            subject_.text, subject_.said_name(), dim, operand, said_by([&] { return print_axes(axes, mesh_); }),
+            said_by([&] { return print_axes(cuts_.axes[factor], mesh_); }), subject_.rule.factors[factor].name,
+            said(subject_.rule));
     cuts_.axes[factor] = axes;
     said_[factor] = 1;
   }
@@ -193,8 +204,7 @@ FactorCuts by_layouts(const std::vector<NamedLayout>& layouts, const Subject& su
     const Interleaved given = without_interleaved(layouts[i], subject.text);
     const Layout layout = given.layout.on(mesh);
     subject.check_rank(layout.dims.size(), subject.node.inputs[i], i, "operand");
-    check(layout, subject.graph.type(subject.node.inputs[i]).shape, mesh,
-          fmt::format("operand {} of {}", i, subject.name()), Parts::kUneven);
+    subject.check(layout, subject.node.inputs[i], i, "operand", mesh);
     axes.add(i, layout);
     if (given.dim >= 0) axes.add_copies(i, given.dim, copies);
   }
@@ -257,7 +267,7 @@ Layout result_of(const TensorCuts& results, size_t i, const Subject& subject, co
 
 std::vector<Layout> layouts_of(const std::vector<NamedLayout>& layouts, const Graph& graph,
                                const std::vector<ValueId>& values, const Mesh& mesh, const std::string& what) {
-  require(layouts.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", to_string(layouts), layouts.size(),
+  require(layouts.size() == values.size(), "'{}' gives {} layouts of {}; it has {}", said(layouts), layouts.size(),
           what, values.size());
   std::vector<Layout> out;
   for (size_t i = 0; i < layouts.size(); ++i) {
@@ -276,14 +286,13 @@ OpCuts op_cuts(const Cuts& cuts, const Graph& graph, const Node& node, const Mes
   const std::string illegal = why_illegal(rule, out.cuts, mesh);
   require(illegal.empty(),
           "cuts '{}' of {}: {}; the op's rule is {}: do not cut what has a '!', and use divisors of the sizes",
-          cuts.text, subject.name(), illegal, to_string(rule));
+          cuts.text, subject.said_name(), illegal, said(rule));
   if (!cuts.results) return out;
   subject.check_count(count_of(*cuts.results), node.outputs, "results");
   const std::vector<Layout> own = result_layouts(rule, out.cuts);
   for (size_t i = 0; i < own.size(); ++i) {
     Layout wanted = result_of(*cuts.results, i, subject, own[i], mesh);
-    check(wanted, graph.type(node.outputs[i]).shape, mesh, fmt::format("result {} of {}", i, subject.name()),
-          Parts::kUneven);
+    subject.check(wanted, node.outputs[i], i, "result", mesh);
     out.results.emplace_back(std::move(wanted));
   }
   return out;

@@ -1,6 +1,7 @@
 #include "trireme/parallel/propagate/propagate.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/said.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
 #include "trireme/parallel/propagate/first_readers.h"
@@ -67,7 +68,7 @@ void take_as_it_comes(const Propagated& known, const Node& node, const ShardingR
   const std::string why = why_unsound(known.graph, node, layouts, known.mesh());
   require(why.empty(),
           "skip_redistribution of {}: its operand comes as {}: {}; say the result's layout after '->', or leave it out",
-          known.name_of(node), to_string(layouts.in[0], known.mesh()), why);
+          known.name_of(node), said_by([&] { return to_string(layouts.in[0], known.mesh()); }), why);
   choice.cuts.vouched = std::move(layouts);
   choice.why = "vouched for: skip_redistribution";
 }
@@ -144,7 +145,7 @@ void note_mean(Propagated& known, size_t index) {
   require(is_floating(known.graph.type(output.value).dtype),
           "'{}' is {} and each rank makes its own next value of it, by cross_batch or vouched layouts; only a "
           "floating one has a mean over ranks",
-          output.name, to_string(known.graph.type(output.value)));
+          output.name, said(known.graph.type(output.value)));
   known.strategy.means[index] = axes;
 }
 
@@ -163,6 +164,8 @@ void place_outputs(Propagated& known) {
 
 RuleOf rule_of(const Graph& graph, const Node& node) {
   std::vector<TensorType> in, out;
+  in.reserve(node.inputs.size());
+  out.reserve(node.outputs.size());
   for (const ValueId id : node.inputs) in.push_back(graph.type(id));
   for (const ValueId id : node.outputs) out.push_back(graph.type(id));
   return computed_rule(def_of(node), {in, out, node.attrs});

@@ -71,27 +71,29 @@ bool holds_no_more(const HeldMoment& a, const HeldMoment& b) {
   return true;
 }
 
-HeldMoment change_of(const HeldMoment& from, const HeldMoment& to) {
-  HeldMoment out(from.size());
+void set_change(const HeldMoment& from, const HeldMoment& to, HeldMoment& change) {
+  change.resize(from.size());
   for (size_t chunk = 0; chunk < from.size(); ++chunk)
-    out[chunk] = {to[chunk].whole - from[chunk].whole, to[chunk].waiting - from[chunk].waiting};
-  return out;
+    change[chunk] = {to[chunk].whole - from[chunk].whole, to[chunk].waiting - from[chunk].waiting};
 }
 
 // What a crew holds after each of its forward passes, and after each other pass where weight gradients wait. Of moments
 // that follow each other by the same change the ends are enough: whatever stages keep, one of them has as much.
 std::vector<HeldMoment> moments_of(const std::vector<Unit>& crew, int crews, size_t chunks) {
   std::vector<HeldMoment> out;
-  HeldMoment now(chunks), change;
+  HeldMoment now(chunks), change, step;
   for (const Unit& unit : crew) {
     HeldMicroBatches& of_stage = now[static_cast<size_t>(unit.stage / crews)];
     of_stage.whole += unit.pass == Unit::Pass::kForward ? 1 : unit.pass == Unit::Pass::kWeightGrad ? 0 : -1;
     of_stage.waiting += unit.pass == Unit::Pass::kInputGrad ? 1 : unit.pass == Unit::Pass::kWeightGrad ? -1 : 0;
     if (unit.pass == Unit::Pass::kBackward) continue;
-    HeldMoment step = out.empty() ? HeldMoment() : change_of(out.back(), now);
-    if (out.size() >= 2 && step == change) out.pop_back();
-    change = std::move(step);
-    out.push_back(now);
+    if (!out.empty()) set_change(out.back(), now, step);
+    if (out.size() >= 2 && step == change) {
+      out.back() = now;
+    } else {
+      change.swap(step);
+      out.push_back(now);
+    }
   }
   return out;
 }

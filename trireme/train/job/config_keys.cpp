@@ -337,7 +337,12 @@ std::vector<Key> keys_of_cuts(JobConfig& c) {
 }  // namespace
 
 void add_keys(std::vector<ConfigKey>& to, const char* section, const std::vector<Key>& rows) {
-  for (const Key& row : rows) to.push_back({fmt::format("{}.{}", section, row.name), row.target, row.doc, row});
+  for (const Key& row : rows) {
+    std::string name(section);
+    name += '.';
+    name += row.name;
+    to.push_back({std::move(name), row.target, row.doc, row});
+  }
 }
 
 std::vector<ConfigKey> config_keys(JobConfig& c) {

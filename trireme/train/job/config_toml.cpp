@@ -188,11 +188,23 @@ void read_kinds(JobConfig& config, const toml::table& table, const std::string& 
   choose_kinds(config);
 }
 
+// Whether all that are replaced are keys of the chosen kinds, each named as it is.
+bool are_own(const std::vector<std::string>& overrides, const std::vector<ConfigKey>& keys) {
+  return std::ranges::all_of(overrides, [&](const std::string& item) {
+    const std::string_view name = std::string_view(item).substr(0, item.find('='));
+    return name.size() < item.size() && std::ranges::count(keys, name, &ConfigKey::name) > 0;
+  });
+}
+
 void read_keys(JobConfig& config, const toml::table& table, const std::string& source,
                const std::vector<std::string>& overrides) {
   read_kinds(config, table, source, overrides);
-  const OtherKinds others(config);
   std::vector<ConfigKey> keys = config_keys(config);
+  if (table.empty() && are_own(overrides, keys)) {  // so that keys of other kinds are none to look at
+    for (const std::string& item : overrides) apply_override(item, keys);
+    return;
+  }
+  const OtherKinds others(config);
   keys.insert(keys.end(), others.keys().begin(), others.keys().end());  // after those that count, which are found first
   read_table(table, "", keys, source);
   for (const std::string& item : overrides) apply_override(item, keys);
@@ -231,11 +243,37 @@ JobConfig read_config(const std::string& path, const std::vector<std::string>& o
   return parse_config(read_file(path), path, overrides);
 }
 
-std::string value_text(const KeyTarget& target_of_key) {
-  if (auto* const* number = std::get_if<double*>(&target_of_key)) {  // in the fewest digits that read back to it
+namespace {
+
+// Of values that TOML has one simple text for.
+std::optional<std::string> plain_text(const KeyTarget& target) {
+  if (auto* const* number = std::get_if<double*>(&target)) {  // in the fewest digits that read back to it
     const std::string text = fmt::format("{}", **number);
     return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
   }
+  if (auto* const* number = std::get_if<int64_t*>(&target)) return std::to_string(**number);
+  if (auto* const* flag = std::get_if<bool*>(&target)) return **flag ? "true" : "false";
+  if (auto* const* list = std::get_if<std::vector<std::string>*>(&target); list && (*list)->empty()) return "[]";
+  if (auto* const* list = std::get_if<std::vector<int64_t>*>(&target); list && (*list)->empty()) return "[]";
+  std::string text;
+  if (auto* const* own = std::get_if<std::string*>(&target)) {
+    text = **own;
+  } else if (const auto* of = std::get_if<TextOf>(&target)) {
+    text = of->text();
+  } else {
+    return std::nullopt;
+  }
+  const auto is_plain = [](char c) {
+    return ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z') || ('0' <= c && c <= '9') || c == '_' || c == '.';
+  };
+  if (!std::ranges::all_of(text, is_plain)) return std::nullopt;
+  return "'" + text + "'";
+}
+
+}  // namespace
+
+std::string value_text(const KeyTarget& target_of_key) {
+  if (std::optional<std::string> plain = plain_text(target_of_key)) return std::move(*plain);
   toml::table table;
   std::visit(
       [&](const auto& target) {
@@ -273,8 +311,10 @@ std::string to_toml(JobConfig config) {
       out += fmt::format("\n[{}]\n", head);
       section = head;
     }
-    out += fmt::format("{} = {}\n", dot == std::string::npos ? key.name : key.name.substr(dot + 1),
-                       value_text(key.target));
+    out.append(key.name, dot == std::string::npos ? 0 : dot + 1, std::string::npos);
+    out += " = ";
+    out += value_text(key.target);
+    out += '\n';
   }
   return out;
 }

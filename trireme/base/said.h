@@ -1,0 +1,52 @@
+// A value that a message says by its to_string, which is called where the message is made and nowhere else:
+//
+//   require(type.shape.rank() == 2, "transpose: {} is no matrix", said(type));
+//
+// A check whose arguments are texts makes these each time that it is looked at.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+namespace trireme {
+
+template <class T>
+struct Said {
+  const T& value;
+};
+
+// The value must outlive what is returned.
+template <class T>
+Said<T> said(const T& value) {
+  return {value};
+}
+
+// The same of what a function makes.
+template <class Make>
+struct SaidBy {
+  Make make;
+};
+template <class Make>
+SaidBy<Make> said_by(Make make) {
+  return {std::move(make)};
+}
+
+}  // namespace trireme
+
+template <class T>
+struct fmt::formatter<trireme::Said<T>> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(const trireme::Said<T>& said, Context& context) const {
+    return fmt::formatter<std::string_view>::format(std::string_view(to_string(said.value)), context);
+  }
+};
+
+template <class Make>
+struct fmt::formatter<trireme::SaidBy<Make>> : fmt::formatter<std::string_view> {
+  template <class Context>
+  auto format(const trireme::SaidBy<Make>& said, Context& context) const {
+    return fmt::formatter<std::string_view>::format(std::string_view(said.make()), context);
+  }
+};

@@ -1,0 +1,39 @@
+// Placing buffers one by one, in a given order: the steps of which plan_memory (memory_plan.h) tries several.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trireme/exec/memory/lifetime.h"
+
+namespace trireme {
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // one per lifetime
+  int64_t bytes = 0;             // of the arena
+  int64_t lower_bound = 0;       // most bytes live at one step, rounded as the buffers are: no plan needs less
+};
+
+inline constexpr int64_t kBufferAlignment = 64;  // at least; a device may ask for more
+int64_t align_buffer(int64_t bytes, int64_t alignment = kBufferAlignment);
+
+// How buffers are placed that are given in an order.
+struct Placing {
+  int64_t alignment = kBufferAlignment;
+  bool slots_first = false;  // where one of its size is, before the smallest gap
+  int64_t most = 0;          // it stops where it will not take fewer bytes
+};
+
+// Each buffer goes in the smallest gap among those it overlaps in time that holds it. With `slots_first`, before that,
+// where one of its size is that was not used for the longest time, as far as the order of placing goes. Where it
+// stopped, `bytes` is `most` or more.
+MemoryPlan place_each(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
+
+// The same by an index over time, which is worth making for many, and by looking at all that have a place, which is
+// not, but is faster for few. Of buffers without bytes, by_looking takes none.
+MemoryPlan place_by_index(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
+MemoryPlan place_by_looking(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
+
+}  // namespace trireme
