@@ -68,14 +68,14 @@ TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
 TEST(MemoryPlan, both_ways_to_place_find_the_same_places) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 draw(seed);
-    const int64_t sizes = seed % 3 == 0 ? 4 : 2000;
+    const uint32_t sizes = seed % 3 == 0 ? 4 : 2000;
     std::vector<Lifetime> buffers;
     std::vector<size_t> order(1 + draw() % 120);
     for (size_t& at : order) {
       at = buffers.size();
       const int first = static_cast<int>(draw() % 100) - 1;
-      buffers.push_back(
-          {1 + 40 * (draw() % sizes), first, first + static_cast<int>(draw() % (seed % 2 == 0 ? 60 : 5))});
+      buffers.push_back({1 + 40 * static_cast<int64_t>(draw() % sizes), first,
+                         first + static_cast<int>(draw() % (seed % 2 == 0 ? 60 : 5))});
     }
     std::ranges::shuffle(order, draw);
     for (const bool slots_first : {false, true}) {
