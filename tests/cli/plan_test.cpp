@@ -97,7 +97,7 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
   };
   // One head, so that tp cuts nothing; more memory would have it data parallel.
   const Outcome planned =
-      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "5", "--top", "1", "--out", "staged.trp"});
+      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "4", "--top", "1", "--out", "staged.trp"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
   ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));

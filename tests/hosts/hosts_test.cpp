@@ -183,8 +183,10 @@ TEST_F(HostsTest, AKilledRankIsNamedWithItsHostAndLogByTheRanksOfOtherHosts) {
     EXPECT_THAT(error_line(outcome),
                 testing::ContainsRegex(who + " was killed by signal 9 .*its log: run/logs/worker_[23].log"));
   }
-  // Whichever noticed first: the closed connection, or the launcher.
-  EXPECT_THAT(err_of(parts[0]), testing::ContainsRegex("\\[rank [01] of 4\\] [a-z_]+ \\(group world[^)]*\\): " + who));
+  // Whichever noticed first: the closed connection, the launcher, or the other rank of the host, which says of whom.
+  EXPECT_THAT(err_of(parts[0]), testing::ContainsRegex("\\[rank [01] of 4\\] [a-z_]+ \\(group world[^)]*\\): "
+                                                       "(rank [01] \\(pid [0-9]+ at host0\\) gave up: )?" +
+                                                       who));
 }
 
 TEST_F(HostsTest, WithoutALostHostTheJobGoesOnWhenItMay) {

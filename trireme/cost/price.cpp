@@ -50,12 +50,13 @@ std::vector<int64_t> node_prices_ps(const Program& program, const CostModel& mod
     fail(ErrorKind::kInternal, "a program over mesh '{}' is priced for mesh '{}'", to_string(program.mesh),
          to_string(model.mesh()));
   CallKinds kinds;
-  OfKind<int64_t> ps;
+  OfKind<int64_t> on_device, on_host;
   std::vector<int64_t> out;
   out.reserve(program.graph.nodes().size());
   for (const Node& node : program.graph.nodes()) {
     const int kind = kinds.of(program.graph, node);
-    out.push_back(ps.get(kind, [&] { return model.op_ps(*kinds[kind].op, kinds[kind].types()); }));
+    OfKind<int64_t>& ps = node.on_host ? on_host : on_device;
+    out.push_back(ps.get(kind, [&] { return model.op_ps(*kinds[kind].op, kinds[kind].types(), node.on_host); }));
   }
   return out;
 }

@@ -327,11 +327,12 @@ double seconds_of(const ExecutionPlan& plan, Lane lane, const CallKind& call, co
 std::vector<double> action_seconds(const ExecutionPlan& plan, const Rates& rates) {
   const Machine machine = rates.machine ? *rates.machine : Machine::this_host();
   CallKinds kinds;
-  OfKind<double> seconds;
+  OfKind<double> on_device, on_host;
   std::vector<double> out;
   for (const Action& action : plan.actions) {
     const int kind = kinds.of(*action.op, action.attrs, action.in, action.out,
                               [&](int id) -> const TensorType& { return plan.values[static_cast<size_t>(id)].type; });
+    OfKind<double>& seconds = action.lane == Lane::kHost ? on_host : on_device;
     out.push_back(seconds.get(kind, [&] { return seconds_of(plan, action.lane, kinds[kind], rates, machine); }));
   }
   return out;

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/exec/analysis/hand_plan_impl.h"
@@ -279,6 +281,25 @@ TEST(ActionSeconds, follow_the_rates) {
     EXPECT_NEAR(seconds[i], 2e-3 + static_cast<double>(bytes) / 1e6, 1e-12);  // half of them, there and back
   }
   EXPECT_TRUE(has_sum);
+}
+
+// Of calls that are alike one may run on the device and one on the host.
+TEST(ActionSeconds, go_by_the_lane) {
+  ExecutionPlan plan = trained(2);
+  const auto on_device =
+      std::ranges::find_if(plan.actions, [](const Action& action) { return action.op->name == "matmul"; });
+  ASSERT_NE(on_device, plan.actions.end());
+  const auto at = static_cast<size_t>(on_device - plan.actions.begin());
+  Action on_host = *on_device;
+  on_host.lane = Lane::kHost;
+  plan.actions.push_back(std::move(on_host));
+  Machine machine = Machine::this_host();
+  machine.flops_per_s = {{"f32", 1e9}};
+  machine.achievable = 1;
+  machine.memory_bytes_per_s = machine.host_memory_bytes_per_s = 1e12;
+  machine.host_flops_per_s = 1e8;
+  const std::vector<double> seconds = action_seconds(plan, {{.step_s = 0}, machine});
+  EXPECT_THAT(seconds.back(), DoubleEq(10 * seconds[at]));
 }
 
 TEST(ActionSeconds, a_message_takes_the_link_that_joins_its_crews) {
