@@ -34,7 +34,7 @@ constexpr std::array<std::string_view, 39> kStandard{
     "cstring: memcpy",
     "deque: deque initializer_list size",
     "exception: current_exception exception exception_ptr rethrow_exception",
-    "functional: function less",
+    "functional: function hash less",
     "initializer_list: initializer_list",
     "iterator: distance forward_iterator forward_iterator_tag size",
     "limits: numeric_limits",
