@@ -200,10 +200,8 @@ std::string text_of_crews(const ExplainArgs& args, const JobConfig& config, cons
 std::string text_of_compiled(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly,
                              const Compiled& compiled, const Device& device) {
   if (!args.value.empty()) {
-    const Parallel& parallel = assembly.options.parallel;
     return why(compiled.graph, compiled.strategy, args.value,
-               {.costs = reshard_costs(parallel.communication, compiled.strategy.mesh),
-                .summed_once = summed_once(compiled.graph, parallel.optimizer)});
+               partition_options(assembly.options.parallel, compiled.graph, compiled.strategy.mesh));
   }
   if (args.stage == "search") {
     require(!compiled.search.empty(),

@@ -11,9 +11,10 @@ namespace trireme {
 inline constexpr int kMicroBatches = 2;  // of the job; what the second one takes is what each more takes
 
 struct CrewSums {
-  PartPrice last;  // what the last micro-batch takes; bytes that each keeps and that wait; without what is of the step
-  PartPrice
-      all;  // passes and moves of the step; bytes: persistent, held, gradients, host, disk, and as `work` the arena
+  // What the last micro-batch takes; bytes that each keeps and that wait; without what is of the step.
+  PartPrice last;
+  // Passes and moves of the step; bytes: persistent, held, gradients, host, disk, and as `work` the arena.
+  PartPrice all;
   int64_t messages = 0, message_bytes = 0;  // that it sends, of the last micro-batch
 };
 

@@ -77,17 +77,9 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
   out.rates = {reshard_costs(by_rates, mesh), by_rates.machine};
 }
 
-PartitionOptions partition_options(const CompileOptions& options, const Graph& graph, const Mesh& mesh) {
-  const Parallel& how = options.parallel;
-  const bool is_asked = how.strategy.empty() || how.strategy.has_parameters_only();  // what optimizer parallelism does
-  return {.costs = reshard_costs(how.communication, mesh),
-          .sum_types = sum_types(graph, how.communication),
-          .summed_once = is_asked ? summed_once(graph, how.optimizer) : std::set<ValueId>{}};
-}
-
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
                                    const Rates& rates) {
-  SearchConditions out{.partition = partition_options(options, graph, mesh), .rates = rates};
+  SearchConditions out{.partition = partition_options(options.parallel, graph, mesh), .rates = rates};
   if (options.device) out.memory_bytes = options.device->memory_bytes();
   if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
   if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates);
@@ -151,7 +143,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   } else if (options.stored == nullptr) {  // else beside a step, whose check it was
     check_written_stages(out.graph, out.strategy.stages, parallel);
   }
-  PartitionOptions how = partition_options(options, out.graph, out.strategy.mesh);
+  PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh);
   if (options.numerics == Numerics::kInvariant)
     how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
   out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
@@ -251,6 +243,14 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Cr
 }
 
 }  // namespace
+
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh) {
+  const StrategyFile& written = parallel.strategy;
+  const bool is_asked = written.empty() || written.has_parameters_only();  // what optimizer parallelism does
+  return {.costs = reshard_costs(parallel.communication, mesh),
+          .sum_types = sum_types(graph, parallel.communication),
+          .summed_once = is_asked ? summed_once(graph, parallel.optimizer) : std::set<ValueId>{}};
+}
 
 std::vector<HomeRule> with_own_homes(const PassOptions& passes, const ExecutionPlan& plan) {
   std::vector<HomeRule> out = passes.homes;

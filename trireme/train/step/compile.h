@@ -12,6 +12,7 @@
 #include "trireme/exec/plan/execution_plan.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/parallel.h"
+#include "trireme/partition/partition.h"
 #include "trireme/partition/repeat.h"
 #include "trireme/pass/home_candidates.h"
 #include "trireme/pass/passes.h"
@@ -76,6 +77,9 @@ struct Compiled {
 };
 
 Compiled compile(Graph graph, const CompileOptions& options);
+
+// By what a graph's values are brought from layout to layout.
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh);
 
 // What programs of fewer micro-batches are to repeat, by crew; none: they have all.
 struct CrewRepeats {
