@@ -6,6 +6,7 @@
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/op/message.h"
 #include "trireme/op/structural.h"
 
 namespace trireme {
@@ -69,6 +70,26 @@ void apply(const Recompute::Rule& rule, std::string_view op, std::string_view sc
   out.optimizer_communication = rule.optimizer_communication;
 }
 
+// Of each node whether its results are of a batch: made of data, or of a step's numbers. A weight in another type, or a
+// table of positions, is not.
+std::vector<char> nodes_of_batch(const Graph& graph) {
+  std::vector<char> of_value(graph.values().size(), 0), out(graph.nodes().size(), 0);
+  for (const Input& input : graph.inputs())
+    of_value[static_cast<size_t>(input.value)] = input.role == Role::kData || input.role == Role::kSchedule ? 1 : 0;
+  const auto is_of_one = [](const Node& node) { return node.micro_batch >= 0; };
+  const bool has_several = std::ranges::any_of(graph.nodes(), is_of_one);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Node& node = graph.nodes()[i];
+    const bool came = is_message(def_of(node)) && !has_several;
+    const bool is_of_batch =
+        came || is_of_one(node) ||
+        std::ranges::any_of(node.inputs, [&](ValueId id) { return of_value[static_cast<size_t>(id)] != 0; });
+    out[i] = is_of_batch ? 1 : 0;
+    for (const ValueId made : node.outputs) of_value[static_cast<size_t>(made)] = out[i];
+  }
+  return out;
+}
+
 std::vector<std::string> distinct(std::vector<std::string> names) {
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -79,6 +100,7 @@ std::vector<std::string> distinct(std::vector<std::string> names) {
 
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options) {
   std::vector<RecomputeAsked> out;
+  const std::vector<char> of_batch = options.keeps_elsewhere() ? nodes_of_batch(graph) : std::vector<char>();
   for (const Node& node : graph.nodes()) {
     RecomputeAsked asked{.communication = options.communication,
                          .optimizer_communication = options.optimizer_communication,
@@ -87,6 +109,7 @@ std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute&
     const auto [block, number] = block_of(scope);
     if (number >= 0 && (options.blocks < 0 || number < options.blocks)) asked.module = block;
     for (const Recompute::Rule& rule : options.rules) apply(rule, node.op->name, scope, asked);
+    if (asked.home != Tier::kDevice && of_batch[out.size()] == 0) asked.home = Tier::kDevice;
     asked.communication = asked.communication && options.communication;
     asked.optimizer_communication = asked.optimizer_communication && options.optimizer_communication;
     out.push_back(asked);

@@ -19,7 +19,8 @@ struct RecomputeAsked {
   bool communication = true;
   bool optimizer_communication = true;
   bool slice = false;
-  Tier home = Tier::kDevice;  // where it lies until it is read
+  // Where it lies until it is read. What is of no batch, as a weight in another type, stays on the device.
+  Tier home = Tier::kDevice;
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
 

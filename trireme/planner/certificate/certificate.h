@@ -20,6 +20,8 @@ namespace trireme {
 struct CertifiedPart {
   int64_t forward = 0, input_grad = 0, weight_grad = 0, again = 0;  // computing
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
+  // Of what is kept on the host or the disk: moves beside the forward pass, and beside the input gradients.
+  int64_t leaving = 0, returning = 0;
   int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
   int64_t persistent = 0, gradients = 0;                            // bytes
   int64_t held = 0;     // bytes of weights that came, or were cast, for all micro-batches of a step
@@ -30,6 +32,7 @@ struct CertifiedPart {
   // bytes there.
   int64_t coming = 0, going = 0, updating = 0;
   int64_t host = 0, disk = 0;
+  int64_t kept_host = 0, kept_disk = 0;  // bytes there of each micro-batch in flight, instead of on the device
   // However many rows a micro-batch has: of `weight_grad` adding to the gradients before, and of `gradients` these
   // sums.
   int64_t adding = 0, sums = 0;
@@ -50,7 +53,8 @@ struct CertifiedCut {
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
-  bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks of tp
+  bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks of tp
+  Tier keep = Tier::kDevice;  // where it lies
   CertifiedPlace place = {};
   friend auto operator<=>(const CertifiedCut&, const CertifiedCut&) = default;
 };

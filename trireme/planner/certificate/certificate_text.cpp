@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 8";
+constexpr std::string_view kCertificateLine = "trireme certificate 9";
 
 std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;
@@ -26,9 +26,9 @@ std::string_view part_name(size_t part, size_t parts) {
 
 // The cut of a table of one data parallel rank has no dp, zero and place of its own.
 std::string cut_words(const CertifiedCut& cut, bool is_alone) {
-  std::string out =
-      fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={}", cut.tp, cut.cp, cut.ep,
-                  cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0);
+  std::string out = fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} keep={}",
+                                cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute,
+                                cut.kept_slices ? 1 : 0, to_string(cut.keep));
   if (!is_alone)
     out += fmt::format(" dp={} zero={} state={} update={}", cut.dp, cut.zero, to_string(cut.place.state),
                        to_string(cut.place.update));
@@ -170,6 +170,7 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   out.rows = reader.number_from("rows", 1, kCertifiedBatch);
   out.recompute = reader.value("recompute");
   out.kept_slices = reader.number_from("kept_slices", 0, 1) == 1;
+  out.keep = read_tier(reader, "keep");
   if (is_alone) return out;
   out.dp = reader.number_from("dp", 1, kCertifiedRanks);
   out.zero = reader.number_from("zero", 0, 3);

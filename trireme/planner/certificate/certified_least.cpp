@@ -13,7 +13,8 @@ namespace {
 // What each row adds to: fewer rows are no faster, one by one, and keep no less.
 bool is_of_rows(size_t field) {
   const auto each = kCertifiedPartFields[field];
-  return field < kCertifiedPassFields || each == &CertifiedPart::kept || each == &CertifiedPart::waiting;
+  return field < kCertifiedPassFields || each == &CertifiedPart::kept || each == &CertifiedPart::waiting ||
+         each == &CertifiedPart::kept_host || each == &CertifiedPart::kept_disk;
 }
 
 // Optimizer parallelism divides at most the state by 1 and 2, and all there is by 3; and the state may lie elsewhere.
@@ -46,6 +47,7 @@ CertifiedCut certified_most_rows(CertifiedCut cut) {
 CertifiedCut certified_all_kept(CertifiedCut cut) {
   cut.recompute = "none";
   cut.kept_slices = false;
+  cut.keep = Tier::kDevice;
   return cut;
 }
 
@@ -73,6 +75,7 @@ CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const Certi
     for (size_t i = 0; i < kCertifiedPassFields; ++i) {
       const auto field = kCertifiedPartFields[i];
       const bool moves = field == &CertifiedPart::moving_forward || field == &CertifiedPart::moving_backward;
+      if (field == &CertifiedPart::leaving || field == &CertifiedPart::returning) continue;  // all is kept here
       if (!moves && (cut.ep != fewer.cut.ep || field == &CertifiedPart::again)) continue;
       const int64_t whole = field == &CertifiedPart::weight_grad ? fewer.parts[block].adding : 0;
       const int64_t of_piece = (fewer.parts[block].*field - whole) / cut.cp;
@@ -87,6 +90,7 @@ std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
   if (cut.dp <= kFew || cut.dp % kFew != 0) return std::nullopt;
   cut.dp = kFew;
   cut.kept_slices = false;
+  cut.keep = Tier::kDevice;
   cut.place = {};
   return cut;
 }
@@ -182,9 +186,9 @@ void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
     for (const auto field : kCertifiedPartFields) {
       require(table.parts[part].*field >= least.parts[part].*field && table.crossing >= least.crossing,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
-              "kept_slices={} state={} update={} are less than the ones that they are bounded by",
+              "kept_slices={} keep={} state={} update={} are less than the ones that they are bounded by",
               cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,
-              cut.kept_slices ? 1 : 0, to_string(cut.place.state), to_string(cut.place.update));
+              cut.kept_slices ? 1 : 0, to_string(cut.keep), to_string(cut.place.state), to_string(cut.place.update));
     }
   }
 }

@@ -8,12 +8,13 @@
 namespace trireme {
 namespace {
 
+// What is kept elsewhere leaves beside it: the longer of both.
 int64_t forward_of(const CertifiedPart& part) {
-  return exact_sum(part.forward, part.moving_forward);
+  return std::max(exact_sum(part.forward, part.moving_forward), part.leaving);
 }
-// For whose gradients the stage before waits.
+// For whose gradients the stage before waits. What is kept elsewhere comes back beside it.
 int64_t backward_of(const CertifiedPart& part) {
-  return exact_sum(exact_sum(part.again, part.input_grad), part.moving_backward);
+  return std::max(exact_sum(exact_sum(part.again, part.input_grad), part.moving_backward), part.returning);
 }
 int64_t pass_of(const CertifiedPart& part) {
   return exact_sum(exact_sum(forward_of(part), backward_of(part)), part.weight_grad);
@@ -54,49 +55,75 @@ int64_t CertifiedPrice::share_of_crew(Value value, int64_t more) const {
 // 1F1B's stage s has run pp - s forward passes when its first gradient comes. A crew of zb-h1, which puts off weight
 // gradients, has those of s micro-batches to do as well, and of one more when it has just put off one. One of zb-h2
 // runs as far ahead again, and puts off up to two more.
-int64_t CertifiedPrice::bytes_of_stage(int64_t stage, const Sum& sum) const {
+int64_t CertifiedPrice::most_of_stage(int64_t stage, int64_t of_whole, int64_t of_put_off) const {
   const int64_t whole = way_.pp - stage;
   const auto of = [&](int64_t in_flight, int64_t put_off) {
-    return exact_sum(exact_product(sum.kept, in_flight), exact_product(sum.waiting, put_off));
+    return exact_sum(exact_product(of_whole, in_flight), exact_product(of_put_off, put_off));
   };
-  int64_t activations = of(whole, 0);
-  if (way_.schedule == "zb-h1") activations = std::max(of(whole, stage), of(whole - 1, stage + 1));
+  if (way_.schedule == "zb-h1") return std::max(of(whole, stage), of(whole - 1, stage + 1));
   if (way_.schedule == "zb-h2") {
     const int64_t ahead = 2 * whole - 1, more = std::min<int64_t>(ahead, 2);
-    activations = std::max(of(ahead, 2 * stage), of(ahead - more, 2 * stage + more));
+    return std::max(of(ahead, 2 * stage), of(ahead - more, 2 * stage + more));
   }
-  return exact_sum(sum.persistent, exact_sum(activations, sum.work));
+  return of(whole, 0);
+}
+
+int64_t CertifiedPrice::bytes_of_stage(int64_t stage, const Sum& sum) const {
+  return exact_sum(sum.persistent, exact_sum(most_of_stage(stage, sum.kept, sum.waiting), sum.work));
+}
+
+// What is elsewhere of a micro-batch stays there until its weight gradients are done.
+bool CertifiedPrice::has_room_beside(int64_t stage, const Sum& sum) const {
+  const auto all_of = [&](int64_t once, int64_t kept) {
+    return kept == 0 ? once : exact_sum(once, most_of_stage(stage, kept, kept));
+  };
+  return all_of(sum.host, sum.kept_host) <= room_.host && all_of(sum.disk, sum.kept_disk) <= room_.disk;
+}
+
+bool CertifiedPrice::has_room_beside(int64_t crew, const std::vector<Sum>& stages) const {
+  if (way_.virtual_stages == 1) return has_room_beside(crew, stages[static_cast<size_t>(crew)]);
+  int64_t host = most_of_crew(crew, stages, &Sum::kept_host), disk = most_of_crew(crew, stages, &Sum::kept_disk);
+  for (auto stage = static_cast<size_t>(crew); stage < stages.size(); stage += static_cast<size_t>(way_.pp)) {
+    host = exact_sum(host, stages[stage].host);
+    disk = exact_sum(disk, stages[stage].disk);
+  }
+  return host <= room_.host && disk <= room_.disk;
 }
 
 // Micro-batches go through a crew's stages pp at a time, forward from the first on, back from the last on. A crew runs
 // so many forward passes ahead, and from then on a backward and a forward pass in turn; what it keeps is the same every
 // pp micro-batches.
-int64_t CertifiedPrice::bytes_of_crew(int64_t crew, const std::vector<Sum>& stages) const {
+int64_t CertifiedPrice::most_of_crew(int64_t crew, const std::vector<Sum>& stages, int64_t Sum::*of_each) const {
   const int64_t turns = way_.pp * way_.virtual_stages;
   const int64_t later = way_.pp - 1 - crew;
   const int64_t ahead =
       (way_.virtual_stages - 1) * way_.pp + (way_.schedule == "interleaved" ? 2 * later + 1 : later + 1);
-  const auto stage_of = [&](int64_t turn) -> const Sum& {
-    return stages[static_cast<size_t>(crew + turn % turns / way_.pp * way_.pp)];
+  const auto kept_in = [&](int64_t turn) {
+    return stages[static_cast<size_t>(crew + turn % turns / way_.pp * way_.pp)].*of_each;
   };
-  int64_t persistent = 0, work = 0, kept = 0;
-  for (int64_t stage = crew; stage < turns; stage += way_.pp) {
-    persistent = exact_sum(persistent, stages[static_cast<size_t>(stage)].persistent);
-    work = std::max(work, stages[static_cast<size_t>(stage)].work);
-  }
+  int64_t kept = 0;
   // The stage is the same up to the next multiple of pp, so that what is kept grows evenly, and is most at an end.
   const auto left = [&](int64_t turn) { return way_.pp - turn % way_.pp; };
   for (int64_t forward = 0, next = 0; forward < ahead; forward = next) {
     next = std::min(ahead, forward + left(forward));
-    kept = exact_sum(kept, exact_product(stage_of(forward).kept, next - forward));
+    kept = exact_sum(kept, exact_product(kept_in(forward), next - forward));
   }
   int64_t most = kept;
   for (int64_t turn = 0, next = 0; turn < turns; turn = next) {
     next = turn + std::min(left(turn), left(ahead + turn));
-    kept = exact_sum(kept, exact_product(stage_of(ahead + turn).kept - stage_of(turns - 1 - turn).kept, next - turn));
+    kept = exact_sum(kept, exact_product(kept_in(ahead + turn) - kept_in(turns - 1 - turn), next - turn));
     most = std::max(most, kept);
   }
-  return exact_sum(persistent, exact_sum(most, work));
+  return most;
+}
+
+int64_t CertifiedPrice::bytes_of_crew(int64_t crew, const std::vector<Sum>& stages) const {
+  int64_t persistent = 0, work = 0;
+  for (auto stage = static_cast<size_t>(crew); stage < stages.size(); stage += static_cast<size_t>(way_.pp)) {
+    persistent = exact_sum(persistent, stages[stage].persistent);
+    work = std::max(work, stages[stage].work);
+  }
+  return exact_sum(persistent, exact_sum(most_of_crew(crew, stages, &Sum::kept), work));
 }
 
 // What the pipeline idles: pp - 1 times a stage's forward pass and its input gradients; and weight gradients on top,
@@ -158,7 +185,9 @@ void CertifiedPrice::add_up() const {
                        .kept = exact_sum(before.kept, part.kept),
                        .waiting = exact_sum(before.waiting, part.waiting),
                        .host = exact_sum(before.host, part.host),
-                       .disk = exact_sum(before.disk, part.disk)});
+                       .disk = exact_sum(before.disk, part.disk),
+                       .kept_host = exact_sum(before.kept_host, part.kept_host),
+                       .kept_disk = exact_sum(before.kept_disk, part.kept_disk)});
     }
   };
   add(table_.parts.front(), 1);
@@ -175,7 +204,9 @@ CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
           .kept = all.kept - before.kept,
           .waiting = all.waiting - before.waiting,
           .host = all.host - before.host,
-          .disk = all.disk - before.disk};
+          .disk = all.disk - before.disk,
+          .kept_host = all.kept_host - before.kept_host,
+          .kept_disk = all.kept_disk - before.kept_disk};
   if (begin == 0) out.work = table_.parts.front().work;
   if (end == parts_) out.work = std::max(out.work, table_.parts.back().work);
   int64_t at = 1;  // the run's first block
@@ -199,14 +230,12 @@ CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const
   Cut out;
   int64_t slowest = 0, once = 0;
   for (int64_t crew = 0; crew < way_.pp; ++crew) {
-    int64_t pass = 0, at_end = 0, host = 0, disk = 0;
+    int64_t pass = 0, at_end = 0;
     for (auto stage = static_cast<size_t>(crew); stage < stages.size(); stage += static_cast<size_t>(way_.pp)) {
       pass = exact_sum(pass, stages[stage].pass);
       at_end = exact_sum(at_end, stages[stage].once);
-      host = exact_sum(host, stages[stage].host);
-      disk = exact_sum(disk, stages[stage].disk);
     }
-    out.has_room_beside = out.has_room_beside && host <= room_.host && disk <= room_.disk;
+    out.has_room_beside = out.has_room_beside && has_room_beside(crew, stages);
     slowest = std::max(slowest, pass);
     once = std::max(once, at_end);
     out.crew_bytes.push_back(way_.virtual_stages == 1 ? bytes_of_stage(crew, stages[static_cast<size_t>(crew)])
@@ -325,7 +354,7 @@ bool CertifiedPrice::even_cut_fits() const {
 }
 
 bool CertifiedPrice::stage_fits(int64_t stage, const Sum& sum) const {
-  return bytes_of_stage(stage, sum) <= room_.device && sum.host <= room_.host && sum.disk <= room_.disk;
+  return bytes_of_stage(stage, sum) <= room_.device && has_room_beside(stage, sum);
 }
 
 bool CertifiedPrice::fits(const Cut& cut) const {

@@ -52,6 +52,7 @@ class CertifiedPrice {
  private:
   struct Sum {
     int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
+    int64_t kept_host = 0, kept_disk = 0;  // of each micro-batch
   };
   bool stage_fits(int64_t stage, const Sum& sum) const;
   // Of the parts from `begin` up to but not `end`.
@@ -62,10 +63,16 @@ class CertifiedPrice {
   template <class Value>
   int64_t share_of_crew(Value value, int64_t more = 0) const;
 
-  // Of a crew that has this stage alone.
+  // Of a crew that has this stage alone; and of what it keeps of micro-batches, with so much of each in flight, and of
+  // each whose weight gradients alone are to come.
   int64_t bytes_of_stage(int64_t stage, const Sum& sum) const;
+  int64_t most_of_stage(int64_t stage, int64_t of_whole, int64_t of_put_off) const;
   // Of a crew with several.
   int64_t bytes_of_crew(int64_t crew, const std::vector<Sum>& stages) const;
+  int64_t most_of_crew(int64_t crew, const std::vector<Sum>& stages, int64_t Sum::*kept) const;
+  // On the host, or the disk.
+  bool has_room_beside(int64_t crew, const std::vector<Sum>& stages) const;
+  bool has_room_beside(int64_t stage, const Sum& sum) const;
   std::vector<Sum> stages_of(const std::vector<int64_t>& begins) const;
   Cut cut_of(const std::vector<Sum>& stages) const;
 

@@ -22,6 +22,8 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::again, &PartPrice::again},
     {&CertifiedPart::moving_forward, &PartPrice::moving_forward},
     {&CertifiedPart::moving_backward, &PartPrice::moving_backward},
+    {&CertifiedPart::leaving, &PartPrice::leaving},
+    {&CertifiedPart::returning, &PartPrice::returning},
     {&CertifiedPart::update, &PartPrice::update},
     {&CertifiedPart::sync, &PartPrice::sync},
     {&CertifiedPart::persistent, &PartPrice::persistent},
@@ -35,11 +37,13 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::host, &PartPrice::host},
     {&CertifiedPart::disk, &PartPrice::disk},
     {&CertifiedPart::updating, &PartPrice::updating},
+    {&CertifiedPart::kept_host, &PartPrice::kept_host},
+    {&CertifiedPart::kept_disk, &PartPrice::kept_disk},
     {&CertifiedPart::adding, &PartPrice::adding},
     {&CertifiedPart::sums, &PartPrice::sums}};
-inline constexpr size_t kBeside = 19;    // of the fields above; the last two are of others
-inline constexpr size_t kOnDevice = 14;  // of the fields above; the others are of what lies elsewhere
-inline constexpr size_t kPasses = 6;     // of the fields above
+inline constexpr size_t kBeside = 23;    // of the fields above; the last two are of others
+inline constexpr size_t kOnDevice = 16;  // of the fields above; the others are of what lies elsewhere
+inline constexpr size_t kPasses = 8;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
   PartPrice out;
   for (const auto& [from, to] : kFields) out.*to = part.*from;
@@ -89,6 +93,7 @@ inline bool is_more_than_few(const CertifiedCut& cut) {
 inline CertifiedCut few_of(CertifiedCut cut) {
   cut.dp = 8;
   cut.kept_slices = false;
+  cut.keep = Tier::kDevice;
   cut.place = {};
   return cut;
 }
@@ -99,6 +104,7 @@ inline CertifiedCut tp_of(CertifiedCut cut) {
   cut = most_of(std::move(cut));
   cut.recompute = "none";
   cut.kept_slices = false;
+  cut.keep = Tier::kDevice;
   cut.cp = cut.ep = 1;
   cut.vocabulary = false;
   return cut;
@@ -120,6 +126,7 @@ inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
 inline CertifiedCut all_kept(CertifiedCut cut) {
   cut.recompute = "none";
   cut.kept_slices = false;
+  cut.keep = Tier::kDevice;
   return cut;
 }
 inline CertifiedCut unsliced(CertifiedCut cut) {

@@ -27,9 +27,9 @@ std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
 
 class SpaceOf {
  public:
-  SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
+  SpaceOf(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
           const std::function<void(CertifiedGroup)>& look)
-      : model_(model), ranks_(ranks), places_(places), look_(look) {}
+      : model_(model), ranks_(ranks), tiers_(tiers), look_(look) {}
 
   void look_at_all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
@@ -106,37 +106,45 @@ class SpaceOf {
   }
 
   void look_at_group(const CertifiedWay& way) {
-    group_.assign((way.cut.tp > 1 ? 2 : 1) * (1 + places_.size()), way);
-    size_t at = 0;
-    for (size_t place = 0; place <= places_.size(); ++place) {
-      for (int64_t slices = 0; slices <= (way.cut.tp > 1 ? 1 : 0); ++slices, ++at) {
-        group_[at].cut.kept_slices = slices == 1;
-        if (place > 0) group_[at].cut.place = places_[place - 1];
-      }
+    const size_t places = 1 + tiers_.places.size(), keeps = 1 + tiers_.keeps.size(), slices = way.cut.tp > 1 ? 2 : 1;
+    group_.assign(places * keeps * slices, way);
+    for (size_t i = 0; i < group_.size(); ++i) {
+      CertifiedCut& cut = group_[i].cut;
+      cut.kept_slices = i % slices == 1;
+      if (const size_t keep = i / slices % keeps; keep > 0) cut.keep = tiers_.keeps[keep - 1];
+      if (const size_t place = i / slices / keeps; place > 0) cut.place = tiers_.places[place - 1];
     }
     look_(group_);
   }
 
   const CertifiedModel& model_;
   int64_t ranks_;
-  const std::vector<CertifiedPlace>& places_;
+  const CertifiedTiers& tiers_;
   const std::function<void(CertifiedGroup)>& look_;
   std::vector<CertifiedWay> group_;
 };
 
 }  // namespace
 
-void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
+void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
                     const std::function<void(CertifiedGroup)>& look) {
-  SpaceOf(model, ranks, places, look).look_at_all();
+  SpaceOf(model, ranks, tiers, look).look_at_all();
 }
 
-bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<CertifiedPlace>& places) {
-  const CertifiedPlace &near = less.cut.place, &far = more.cut.place;
-  if (near == far) return !less.cut.kept_slices && more.cut.kept_slices;
-  if (less.cut.kept_slices != more.cut.kept_slices || !is_as_near(near, far)) return false;
-  return std::none_of(places.begin(), places.end(), [&](const CertifiedPlace& between) {
-    return between != near && between != far && is_as_near(near, between) && is_as_near(between, far);
+bool is_no_slower_in_group(const CertifiedCut& less, const CertifiedCut& more) {
+  if (less.keep > more.keep || !is_as_near(less.place, more.place)) return false;
+  return less.kept_slices == more.kept_slices || (more.kept_slices && less.keep == Tier::kDevice);
+}
+
+bool is_next_in_group(const CertifiedCut& less, const CertifiedCut& more, const CertifiedTiers& tiers) {
+  if (!is_no_slower_in_group(less, more)) return false;
+  const bool has_place = less.place != more.place, has_keep = less.keep != more.keep;
+  if (static_cast<int>(has_place) + static_cast<int>(has_keep) + (less.kept_slices != more.kept_slices ? 1 : 0) != 1)
+    return false;
+  if (has_keep) return std::ranges::none_of(tiers.keeps, [&](Tier t) { return less.keep < t && t < more.keep; });
+  return !has_place || std::ranges::none_of(tiers.places, [&](const CertifiedPlace& between) {
+    return between != less.place && between != more.place && is_as_near(less.place, between) &&
+           is_as_near(between, more.place);
   });
 }
 
@@ -145,14 +153,18 @@ bool is_as_near(const CertifiedPlace& nearer, const CertifiedPlace& place) {
   return nearer.update == place.update && nearer.state <= place.state;
 }
 
-std::vector<CertifiedPlace> certified_places(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes) {
-  std::vector<CertifiedPlace> out;
+// Micro-batches that depend on each other keep what is of all.
+CertifiedTiers certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes) {
+  CertifiedTiers out;
+  if (model.joined == 0 && host_bytes > 0) out.keeps.push_back(Tier::kHost);
+  if (model.joined == 0 && disk_bytes > 0) out.keeps.push_back(Tier::kDisk);
   if (model.state_bytes == 0) return out;
-  if (host_bytes > 0) out.push_back({.state = Tier::kHost, .update = Tier::kDevice});
-  if (disk_bytes > 0) out.push_back({.state = Tier::kDisk, .update = Tier::kDevice});
+  std::vector<CertifiedPlace>& places = out.places;
+  if (host_bytes > 0) places.push_back({.state = Tier::kHost, .update = Tier::kDevice});
+  if (disk_bytes > 0) places.push_back({.state = Tier::kDisk, .update = Tier::kDevice});
   if (host_bytes == 0 || model.update_fs_per_byte == 0) return out;  // parameters that are updated there lie there
-  out.push_back({.state = Tier::kHost, .update = Tier::kHost});
-  if (disk_bytes > 0) out.push_back({.state = Tier::kDisk, .update = Tier::kHost});
+  places.push_back({.state = Tier::kHost, .update = Tier::kHost});
+  if (disk_bytes > 0) places.push_back({.state = Tier::kDisk, .update = Tier::kHost});
   return out;
 }
 
@@ -162,11 +174,9 @@ bool certified_comes_for_step(const CertifiedCut& cut) {
 
 std::string certified_space_text() {
   return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, what "
-         "is kept whole or in slices, the optimizer's state on the device, the host or the disk, updates on the device "
-         "or the "
-         "host, 1f1b, zb-h1 and "
-         "zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into stages; interleaved stages in "
-         "even cuts";
+         "is kept whole or in slices, this and the optimizer's state on the device, the host or the disk, updates on "
+         "the device or the host, 1f1b, zb-h1 and zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into "
+         "stages; interleaved stages in even cuts";
 }
 
 int64_t certified_most_rows_of_ways() {

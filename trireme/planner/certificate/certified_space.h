@@ -9,19 +9,28 @@
 
 namespace trireme {
 
-// Calls `look` with each group of ways that differ in `kept_slices` and `place` alone: the first has neither, and each
-// comes after those that have less of them. State and updates are on the device, or in one of `places`. Of the ways
-// whose batch does not divide there is one group for each choice of axes and pp, of 0 micro-batches.
+// Where state and updates, and what is kept for the backward pass, may be beside the device.
+struct CertifiedTiers {
+  std::vector<CertifiedPlace> places;
+  std::vector<Tier> keeps;
+};
+// Those that there are, each in the order in which they are looked at.
+CertifiedTiers certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes);
+
+// Calls `look` with each group of ways that differ in `kept_slices`, `keep` and `place` alone: the first has none of
+// them, and each comes after those that have less of them. What they are depends on whether there is tp alone. Of the
+// ways whose batch does not divide there is one group for each choice of axes and pp, of 0 micro-batches.
 using CertifiedGroup = std::span<const CertifiedWay>;
-void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
+void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
                     const std::function<void(CertifiedGroup)>& look);
-// Whether the second has just one thing more than the first, of a group.
-bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<CertifiedPlace>& places);
+// Whether the second has just one thing more than the first, of a group. What is kept elsewhere is no slower in slices,
+// so that these are no more there.
+bool is_next_in_group(const CertifiedCut& less, const CertifiedCut& more, const CertifiedTiers& tiers);
+// Whether the first takes no longer than the second, of a group.
+bool is_no_slower_in_group(const CertifiedCut& less, const CertifiedCut& more);
 // Whether the first is the second, or takes no longer than it: of the same updates with the state nearer, or all on the
 // device.
 bool is_as_near(const CertifiedPlace& nearer, const CertifiedPlace& place);
-// Those beside the device that there are, in the order in which they are looked at.
-std::vector<CertifiedPlace> certified_places(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes);
 // In words, for people.
 std::string certified_space_text();
 

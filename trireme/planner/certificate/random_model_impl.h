@@ -14,8 +14,8 @@ class RandomModel : public RandomPrices {
  public:
   using RandomPrices::RandomPrices;
 
-  // Steps of the ways that are to be looked at and fit: of those with the state elsewhere, or what is kept in slices,
-  // the ones that are too large with one thing less of that, or would be faster by a cut that is.
+  // Steps of the ways that are to be looked at and fit: of those with the state or what is kept elsewhere, or that in
+  // slices, the ones that are too large with one thing less of that, or would be faster by a cut that is.
   std::vector<int64_t> all_steps() const {
     constexpr int64_t kAll = int64_t{1} << 40;
     std::vector<int64_t> out;
@@ -38,20 +38,22 @@ class RandomModel : public RandomPrices {
 
   // Of what a search finds.
   Certificate certificate(size_t top) {
-    // With and without slices of what is kept, in each place.
-    const size_t count = 2 * (1 + places_.size());
+    // With and without slices of what is kept, in each tier for that, in each place.
+    const size_t keeps = 1 + tiers_.keeps.size(), count = 2 * keeps * (1 + tiers_.places.size());
     OuterVariants variants{.after = {}};
     for (size_t v = 0; v < count; ++v) {
       std::vector<size_t>& after = variants.after.emplace_back();
-      if (v % 2 == 1) after.push_back(v - 1);
-      if (v >= 2) after.push_back(2 * place_before(v / 2) + v % 2);
+      const size_t keep = v / 2 % keeps, place = v / 2 / keeps;
+      if (v % 2 == 1 && keep == 0) after.push_back(v - 1);
+      if (keep > 0) after.push_back(v - 2);
+      if (place > 0) after.push_back(2 * (keeps * place_before(place) + keep) + v % 2);
     }
     std::vector<OuterCandidate> candidates;
     std::vector<CertifiedWay> ways;  // by their numbers
     for (const Group& group : groups_) {
       const bool divides = certified_way_divides(group.front()), has_slices = group.size() == count;
       candidates.push_back({.divides = divides,
-                            .variants = has_slices ? (1U << count) - 1 : 0x155U & ((1U << count) - 1),
+                            .variants = has_slices ? (1U << count) - 1 : 0x15555555U & ((1U << count) - 1),
                             .bound_ps = divides ? certified_arithmetic_ps(group.front(), model_) : 0});
       for (size_t v = 0; v < count; ++v) ways.push_back(group[has_slices ? v : v / 2]);
     }
@@ -161,17 +163,25 @@ class RandomModel : public RandomPrices {
     return bound_of_longer_parts(totals, least.shape, least.micro_batches, least.crossing);
   }
   bool has_one_less(const CertifiedWay& less, const CertifiedWay& more) const {
-    if (less.cut.place == more.cut.place) return !less.cut.kept_slices && more.cut.kept_slices;
+    const size_t one_keep = keep_of(less), other_keep = keep_of(more);
+    const bool is_alike = less.cut.kept_slices == more.cut.kept_slices;
+    if (less.cut.place == more.cut.place)
+      return one_keep != other_keep ? is_alike && one_keep + 1 == other_keep
+                                    : one_keep == 0 && !less.cut.kept_slices && more.cut.kept_slices;
     const size_t near = place_of(less), far = place_of(more);
-    return less.cut.kept_slices == more.cut.kept_slices && far > 0 && place_before(far) == near;
+    return is_alike && one_keep == other_keep && far > 0 && place_before(far) == near;
+  }
+  size_t keep_of(const CertifiedWay& way) const {
+    if (way.cut.keep == Tier::kDevice) return 0;
+    return static_cast<size_t>(std::ranges::find(tiers_.keeps, way.cut.keep) - tiers_.keeps.begin()) + 1;
   }
   // 0: all on the device; else those in which state and updates may be.
   size_t place_of(const CertifiedWay& way) const {
     if (way.cut.place == CertifiedPlace()) return 0;
-    return static_cast<size_t>(std::ranges::find(places_, way.cut.place) - places_.begin()) + 1;
+    return static_cast<size_t>(std::ranges::find(tiers_.places, way.cut.place) - tiers_.places.begin()) + 1;
   }
   size_t place_before(size_t place) const {
-    const bool is_first = place == 1 || places_[place - 2].update != places_[place - 1].update;
+    const bool is_first = place == 1 || tiers_.places[place - 2].update != tiers_.places[place - 1].update;
     return is_first ? 0 : place - 1;
   }
 };

@@ -40,8 +40,8 @@ class RandomPrices : public RandomSpace {
       const int64_t most = std::ranges::max(bytes_of_crews(problem, begins));
       if (least_bytes != nullptr) *least_bytes = std::min(*least_bytes, most);
       const int64_t total = price_of_cut(problem, begins).total;
-      const bool has_room = std::ranges::max(bytes_elsewhere(problem, begins, &PartPrice::host)) <= room.host &&
-                            std::ranges::max(bytes_elsewhere(problem, begins, &PartPrice::disk)) <= room.disk;
+      const bool has_room = std::ranges::max(bytes_elsewhere(problem, begins, Tier::kHost)) <= room.host &&
+                            std::ranges::max(bytes_elsewhere(problem, begins, Tier::kDisk)) <= room.disk;
       if (most <= room.device && has_room && (least < 0 || total < least)) least = total;
     }
     return least;
@@ -94,7 +94,7 @@ class RandomPrices : public RandomSpace {
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
-      const bool is_elsewhere = cut.place != CertifiedPlace();
+      const bool is_elsewhere = cut.place != CertifiedPlace() || cut.keep != Tier::kDevice;
       if (is_elsewhere && number(0, 3) > 0) out.parts[part] = {};
       if (is_elsewhere) fill(out.parts[part], kOnDevice, kBeside, 9);
       for (size_t i = 0; least != nullptr && i < first; ++i)
@@ -163,14 +163,15 @@ class RandomPrices : public RandomSpace {
       }
     }
     bool is_refused = alone.is_refused;
-    CertifiedCut nearer = cut, whole = cut;
+    CertifiedCut nearer = cut, whole = cut, near_keep = cut;
     if (cut.place.state == Tier::kDisk && room_.host > 0) {
       nearer.place.state = Tier::kHost;
     } else {
       nearer.place = {};
     }
-    whole.kept_slices = false;
-    for (const CertifiedCut& less : {nearer, whole}) {
+    near_keep.keep = cut.keep == Tier::kDisk && room_.host > 0 ? Tier::kHost : Tier::kDevice;
+    if (cut.keep == Tier::kDevice) whole.kept_slices = false;
+    for (const CertifiedCut& less : {nearer, near_keep, whole}) {
       if (less == cut) continue;
       add_tables(less);
       is_refused = is_refused || prices(less).is_refused;
@@ -188,7 +189,7 @@ class RandomPrices : public RandomSpace {
     const StageProblem problem = as_problem(way, prices(way.cut), runs_, room_);
     PartTotals computed;
     for (PartPrice part : problem.parts) {
-      part.moving_forward = part.moving_backward = 0;
+      part.moving_forward = part.moving_backward = part.leaving = part.returning = 0;
       computed.add(part, 1);
     }
     computed.longest_pass = computed.longest_once = computed.once = 0;

@@ -48,9 +48,9 @@ class RandomSpace {
 
  protected:
   void find_groups() {
-    places_ = certified_places(model_, room_.host, room_.disk);
+    tiers_ = certified_tiers(model_, room_.host, room_.disk);
     groups_.clear();
-    for_each_group(model_, ranks_, places_,
+    for_each_group(model_, ranks_, tiers_,
                    [&](CertifiedGroup group) { groups_.emplace_back(group.begin(), group.end()); });
   }
 
@@ -71,7 +71,7 @@ class RandomSpace {
   size_t kinds_ = 1;
   int64_t ranks_ = 1, memory_ = 0;
   CertifiedRoom room_;
-  std::vector<CertifiedPlace> places_;
+  CertifiedTiers tiers_;
   std::vector<Group> groups_;
 };
 

@@ -30,6 +30,7 @@ std::string certified_way_text(const CertifiedWay& way) {
       fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
                   cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
   if (cut.kept_slices) out += " kept_slices=1";
+  if (cut.keep != Tier::kDevice) out += fmt::format(" keep={}", to_string(cut.keep));
   if (way.pp > 1) out += " schedule=" + way.schedule;
   if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
   if (cut.place.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.place.state));
@@ -56,10 +57,10 @@ class CertificateVerifier {
       not_proven("trireme {} made it and this is {}, whose ways and prices may be others; plan again", c_.version,
                  kVersion);
     }
-    places_ = certified_places(c_.model, c_.host, c_.disk);
+    tiers_ = certified_tiers(c_.model, c_.host, c_.disk);
     check_bounds();
     check_best();
-    for_each_group(c_.model, c_.ranks, places_, [this](CertifiedGroup group) { look_at_group(group); });
+    for_each_group(c_.model, c_.ranks, tiers_, [this](CertifiedGroup group) { look_at_group(group); });
     check_ledger();
     check_used();
   }
@@ -125,20 +126,23 @@ class CertificateVerifier {
     if (of == certified_alone(cut))
       not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
   }
-  // With the state elsewhere nothing takes less time than with it on the device, nor on the disk than on the host, nor
-  // with updates on the host; nor with what is kept in slices than with it whole.
+  // With the state, or what is kept, elsewhere nothing takes less time than with it on the device, nor on the disk than
+  // on the host, nor with updates on the host; nor with what is kept there in slices than with it whole.
   void check_less_of_variants(const CertifiedTable& table) const {
     if (table.is_refused) return;
-    std::vector<CertifiedPlace> nearer = places_;
+    std::vector<CertifiedPlace> nearer = tiers_.places;
     nearer.emplace_back();
     for (const CertifiedPlace& place : nearer) {
-      for (const bool slices : {false, true}) {
-        CertifiedCut cut = table.cut;
-        cut.kept_slices = slices;
-        cut.place = place;
-        if (slices > table.cut.kept_slices || !is_as_near(place, table.cut.place) || cut == table.cut) continue;
-        const auto found = prices_.find(cut);
-        if (found != prices_.end() && !found->second->is_refused) check_less_of(table, *found->second);
+      for (const Tier keep : kEveryTier) {
+        for (const bool slices : {false, true}) {
+          CertifiedCut cut = table.cut;
+          cut.kept_slices = slices;
+          cut.keep = keep;
+          cut.place = place;
+          if (cut == table.cut || !is_no_slower_in_group(cut, table.cut)) continue;
+          const auto found = prices_.find(cut);
+          if (found != prices_.end() && !found->second->is_refused) check_less_of(table, *found->second);
+        }
       }
     }
   }
@@ -207,7 +211,7 @@ class CertificateVerifier {
   // Of those that are said to be the best the ways that there are.
   std::set<CertifiedWay> best_in_space() const {
     std::set<CertifiedWay> out;
-    for_each_group(c_.model, c_.ranks, places_, [&](CertifiedGroup group) {
+    for_each_group(c_.model, c_.ranks, tiers_, [&](CertifiedGroup group) {
       for (const CertifiedPlan& plan : c_.best) {
         const CertifiedWay &said = plan.way, &first = group.front();
         if (said.pp != first.pp || said.micro_batches != first.micro_batches || said.cut.tp != first.cut.tp) continue;
@@ -221,6 +225,28 @@ class CertificateVerifier {
   // so that those with one thing more have to be looked at.
   enum class Found : uint8_t { kDone, kTooLarge };
 
+  // Of each way of a group those with just one thing less, and whether one has just one thing more.
+  struct GroupOrder {
+    std::vector<std::vector<size_t>> less;
+    std::vector<char> has_next;
+  };
+  // Groups of as many ways are alike in that.
+  const GroupOrder& order_of(CertifiedGroup group) {
+    const auto [known, is_new] = orders_.try_emplace(group.size());
+    if (!is_new) return known->second;
+    GroupOrder& out = known->second;
+    out.less.resize(group.size());
+    out.has_next.assign(group.size(), 0);
+    for (size_t i = 0; i < group.size(); ++i) {
+      for (size_t k = 0; k < group.size(); ++k) {
+        if (!is_next_in_group(group[k].cut, group[i].cut, tiers_)) continue;
+        out.less[i].push_back(k);
+        out.has_next[k] = 1;
+      }
+    }
+    return out;
+  }
+
   // One is looked at where all with one thing less are too large.
   void look_at_group(CertifiedGroup group) {
     ledger_.ways += static_cast<int64_t>(group.size());
@@ -228,20 +254,18 @@ class CertificateVerifier {
       ledger_.do_not_divide += static_cast<int64_t>(group.size());
       return;
     }
+    const GroupOrder& order = order_of(group);
     std::vector<Found> found(group.size(), Found::kDone);
     for (size_t i = 0; i < group.size(); ++i) {
-      bool is_needed = true, has_next = false;
-      for (size_t k = 0; k < group.size(); ++k) {
-        if (is_next_in_group(group[k], group[i], places_)) is_needed = is_needed && found[k] == Found::kTooLarge;
-        has_next = has_next || is_next_in_group(group[i], group[k], places_);
-      }
+      const bool is_needed =
+          std::ranges::all_of(order.less[i], [&](size_t k) { return found[k] == Found::kTooLarge; });
       if (is_needed) {
-        found[i] = look_at(group[i], has_next);
+        found[i] = look_at(group[i], order.has_next[i] != 0);
       } else {
         ++ledger_.needless;
         check_not_best(group[i],
-                       "with its state or updates nearer, or what is kept whole, it is no slower, and fits or is ruled "
-                       "out");
+                       "with its state, updates or what is kept nearer, or that whole, it is no slower, and fits or is "
+                       "ruled out");
       }
     }
   }
@@ -412,7 +436,8 @@ class CertificateVerifier {
   }
 
   const Certificate& c_;
-  std::vector<CertifiedPlace> places_;
+  CertifiedTiers tiers_;
+  std::map<size_t, GroupOrder> orders_;  // by the number of ways
   Tables alone_, prices_;
   std::set<const CertifiedTable*> used_;
   std::map<CertifiedWay, const CertifiedPlan*> best_;
@@ -447,7 +472,7 @@ std::string proven_text(const Certificate& c) {
         "  {:>8} are slower by their arithmetic alone\n"
         "  {:>8} are slower by what their tables, or bounds from others, say\n"
         "  {:>8} fit by no cut into stages\n"
-        "  {:>8} have state or updates farther, or kept activations in slices, without need\n"
+        "  {:>8} have state, updates or kept activations farther, or these in slices, without need\n"
         "  {:>8} fit, {}\n"
         "it rests on {} tables of what parts of the model take\n",
         l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless,

@@ -91,7 +91,7 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
 TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   int plans = 0, none_fits = 0;
   CertifiedLedger sum;
-  int64_t elsewhere = 0, updates = 0, slices = 0;  // of the best
+  int64_t elsewhere = 0, updates = 0, slices = 0, kept = 0;  // of the best
   for (uint64_t seed = 1; seed <= 500; ++seed) {
     RandomModel random(seed);
     const Certificate found = random.certificate(static_cast<size_t>(random.number(1, 4)));
@@ -109,6 +109,8 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
     updates += std::ranges::count_if(
         found.best, [](const CertifiedPlan& plan) { return plan.way.cut.place.update == Tier::kHost; });
     slices += std::ranges::count_if(found.best, [](const CertifiedPlan& plan) { return plan.way.cut.kept_slices; });
+    kept += std::ranges::count_if(found.best,
+                                  [](const CertifiedPlan& plan) { return plan.way.cut.keep != Tier::kDevice; });
     elsewhere += std::ranges::count_if(
         found.best, [](const CertifiedPlan& plan) { return plan.way.cut.place != CertifiedPlace(); });
   }
@@ -120,6 +122,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   EXPECT_GT(elsewhere, 2);
   EXPECT_GT(updates, 0);
   EXPECT_GT(slices, 2);
+  EXPECT_GT(kept, 2);
 }
 
 // A plan that is slower than another one cannot be proven, however its certificate is written.
@@ -216,7 +219,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("it is no certificate"));
-  EXPECT_THAT(resealed("certificate 8", "certificate 7"), HasSubstr("it is of another version; plan again"));
+  EXPECT_THAT(resealed("certificate 9", "certificate 8"), HasSubstr("it is of another version; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("something of it is missing"));
   std::string edited = text;
   edited[edited.find("step_ps=") + 8] ^= 1;
@@ -228,7 +231,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   EXPECT_THAT(resealed("runs ", "runs 1x1,"), HasSubstr("the run '1x1' of blocks is none that may stand there"));
   EXPECT_THAT(resealed("runs ", "runs 0x9999,"), HasSubstr("of blocks is none that may stand there"));
   EXPECT_THAT(resealed("layers=", "layers=1000000"), HasSubstr("layers; it must be 1 to 10000"));
-  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 22 numbers, not 21"));
+  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 26 numbers, not 25"));
   EXPECT_THAT(resealed("ledger ways", "ledger  ways"), HasSubstr("'' should be ways=..."));
 }
 

@@ -9,9 +9,11 @@ namespace {
 using LeastField = int64_t PartPrice::*;
 constexpr std::array kOfRows{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
                              &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
-                             &PartPrice::kept,    &PartPrice::waiting};
+                             &PartPrice::leaving, &PartPrice::returning,      &PartPrice::kept,
+                             &PartPrice::waiting, &PartPrice::kept_host,      &PartPrice::kept_disk};
 constexpr std::array kOfPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
-                               &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
+                               &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
+                               &PartPrice::leaving, &PartPrice::returning};
 constexpr std::array kOfSteps{&PartPrice::update, &PartPrice::sync,    &PartPrice::held,  &PartPrice::gradients,
                               &PartPrice::work,   &PartPrice::coming,  &PartPrice::going, &PartPrice::host,
                               &PartPrice::disk,   &PartPrice::updating};

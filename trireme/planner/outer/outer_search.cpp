@@ -21,7 +21,11 @@ class OuterSearch {
  public:
   OuterSearch(const std::vector<OuterCandidate>& candidates, const OuterVariants& variants, int64_t memory, size_t top,
               const OuterQuestions& ask)
-      : candidates_(candidates), variants_(variants), memory_(memory), top_(top), ask_(ask) {}
+      : candidates_(candidates), variants_(variants), next_(variants.count()), memory_(memory), top_(top), ask_(ask) {
+    for (size_t v = 0; v < next_.size(); ++v) {
+      for (const size_t before : variants.after[v]) next_[before].push_back(v);
+    }
+  }
 
   OuterResult run() {
     begin();
@@ -151,24 +155,20 @@ class OuterSearch {
   // For each way that waited for this one alone.
   template <class Fn>
   void for_freed(size_t way, Fn&& fn) {
-    const size_t count = variants_.count(), variant = way % count, first = way - variant;
-    for (size_t v = variant + 1; v < count; ++v) {
-      if (!waits_for(first + v, variant) || --waits_[first + v] > 0) continue;
+    const size_t variant = way % variants_.count(), first = way - variant;
+    for (const size_t v : next_[variant]) {
+      if (!waits(first + v) || --waits_[first + v] > 0) continue;
       --out_.ledger.needless;
       fn(first + v);
     }
   }
-  bool waits_for(size_t way, size_t variant) const {
-    const size_t count = variants_.count(), own = way % count;
-    const std::vector<size_t>& after = variants_.after[own];
-    return has(way / count, own) && waits_[way] > 0 && std::ranges::find(after, variant) != after.end();
+  bool waits(size_t way) const {
+    const size_t count = variants_.count();
+    return has(way / count, way % count) && waits_[way] > 0;
   }
   bool is_waited_for(size_t way) const {
-    const size_t count = variants_.count(), variant = way % count;
-    for (size_t v = variant + 1; v < count; ++v) {
-      if (waits_for(way - variant + v, variant)) return true;
-    }
-    return false;
+    const size_t variant = way % variants_.count();
+    return std::ranges::any_of(next_[variant], [&](size_t v) { return waits(way - variant + v); });
   }
 
   // What is known of it then; nothing where that decides it.
@@ -227,6 +227,7 @@ class OuterSearch {
 
   const std::vector<OuterCandidate>& candidates_;
   const OuterVariants& variants_;
+  std::vector<std::vector<size_t>> next_;  // of each variant those that are after it
   int64_t memory_;
   size_t top_;
   const OuterQuestions& ask_;

@@ -36,8 +36,8 @@ TEST(StageProblem, the_best_cut_is_the_best_of_all) {
     ASSERT_EQ(price_of_cut(problem, *cut).total, least) << i;
     ASSERT_LE(bound_of_cuts(problem), least) << i;
     for (const int64_t bytes : bytes_of_crews(problem, *cut)) ASSERT_LE(bytes, problem.memory);
-    for (const int64_t bytes : bytes_elsewhere(problem, *cut, &PartPrice::host)) ASSERT_LE(bytes, problem.host);
-    for (const int64_t bytes : bytes_elsewhere(problem, *cut, &PartPrice::disk)) ASSERT_LE(bytes, problem.disk);
+    for (const int64_t bytes : bytes_elsewhere(problem, *cut, Tier::kHost)) ASSERT_LE(bytes, problem.host);
+    for (const int64_t bytes : bytes_elsewhere(problem, *cut, Tier::kDisk)) ASSERT_LE(bytes, problem.disk);
   }
   EXPECT_GT(fit, 3'000);
   EXPECT_GT(too_large, 3'000);
@@ -67,7 +67,8 @@ TEST(StageProblem, bounds_hold_of_longer_parts) {
     for (PartPrice& part : problem.parts) {
       for (const auto field :
            {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again, &PartPrice::update,
-            &PartPrice::kept, &PartPrice::persistent, &PartPrice::coming, &PartPrice::going})
+            &PartPrice::kept, &PartPrice::persistent, &PartPrice::coming, &PartPrice::going, &PartPrice::leaving,
+            &PartPrice::returning, &PartPrice::kept_host})
         part.*field += tables.number(0, 2) == 0 ? tables.number(0, 9) : 0;
     }
     const auto cut = best_cut(problem);
@@ -178,7 +179,8 @@ struct RandomSearch {
   // No time of it is shorter.
   static void raise(StageProblem& problem, const StageProblem& before) {
     for (size_t i = 0; i < problem.parts.size(); ++i) {
-      for (const auto field : {&PartPrice::forward, &PartPrice::coming, &PartPrice::updating})
+      for (const auto field :
+           {&PartPrice::forward, &PartPrice::coming, &PartPrice::updating, &PartPrice::leaving, &PartPrice::returning})
         problem.parts[i].*field = std::max(problem.parts[i].*field, before.parts[i].*field);
     }
   }

@@ -22,7 +22,14 @@ class RandomTables {
                              &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
       out.*field = number(0, 3) == 0 ? 0 : number(0, 9);
     if (number(0, 2) == 0) put_elsewhere(out);
+    if (number(0, 2) == 0) keep_elsewhere(out);
     return out;
+  }
+  // What is kept.
+  void keep_elsewhere(PartPrice& part) {
+    for (const auto field :
+         {&PartPrice::leaving, &PartPrice::returning, &PartPrice::kept_host, &PartPrice::kept_disk})
+      part.*field = number(0, 1) == 0 ? 0 : number(0, 15);
   }
   // Some of the state.
   void put_elsewhere(PartPrice& part) {
@@ -89,32 +96,39 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
     std::vector<int64_t> begins{0};
     int64_t fill = 0;
     std::vector<int64_t> pass(crews), once(crews), held(crews), work(crews), host(crews), disk(crews);
-    std::vector<std::vector<int64_t>> kept(crews, std::vector<int64_t>(chunks)), waiting = kept;
+    std::vector<std::vector<int64_t>> kept(crews, std::vector<int64_t>(chunks)), waiting = kept, kept_host = kept,
+                                                                                 kept_disk = kept;
     for (int64_t i = 0; i < parts; ++i) {
       const PartPrice& p = problem.parts[static_cast<size_t>(i)];
       const size_t stage = begins.size() - 1, crew = stage % crews, chunk = stage / crews;
-      pass[crew] += p.forward + p.moving_forward + p.input_grad + p.again + p.moving_backward + p.weight_grad;
+      const int64_t forward = std::max(p.forward + p.moving_forward, p.leaving);
+      const int64_t input = std::max(p.input_grad + p.again + p.moving_backward, p.returning);
+      pass[crew] += forward + input + p.weight_grad;
       once[crew] += p.update + p.sync + std::max(std::max(p.coming, p.going), p.updating);
       host[crew] += p.host;
       disk[crew] += p.disk;
       held[crew] += p.persistent + p.held + p.gradients;
       kept[crew][chunk] += p.kept;
       waiting[crew][chunk] += p.waiting;
+      kept_host[crew][chunk] += p.kept_host;
+      kept_disk[crew][chunk] += p.kept_disk;
       work[crew] = std::max(work[crew], p.work);
-      fill += problem.shape.idle_forward * (p.forward + p.moving_forward) +
-              problem.shape.idle_input * (p.input_grad + p.again + p.moving_backward) +
+      fill += problem.shape.idle_forward * forward + problem.shape.idle_input * input +
               problem.shape.idle_weight * p.weight_grad;
       if (i + 1 < parts && (mask >> i & 1) != 0) begins.push_back(i + 1);
     }
     if (chunks > 1 && !is_even(begins, parts)) continue;
     bool fits = true;
     for (size_t crew = 0; crew < crews; ++crew) {
-      fits = fits && host[crew] <= problem.host && disk[crew] <= problem.disk;
       for (const HeldMoment& moment : problem.shape.held[crew]) {
-        int64_t bytes = held[crew] + work[crew];
-        for (size_t chunk = 0; chunk < chunks; ++chunk)
-          bytes += kept[crew][chunk] * moment[chunk].whole + waiting[crew][chunk] * moment[chunk].waiting;
-        fits = fits && bytes <= problem.memory;
+        int64_t bytes = held[crew] + work[crew], on_host = host[crew], on_disk = disk[crew];
+        for (size_t chunk = 0; chunk < chunks; ++chunk) {
+          const int64_t whole = moment[chunk].whole, waits = moment[chunk].waiting;
+          bytes += kept[crew][chunk] * whole + waiting[crew][chunk] * waits;
+          on_host += kept_host[crew][chunk] * (whole + waits);
+          on_disk += kept_disk[crew][chunk] * (whole + waits);
+        }
+        fits = fits && bytes <= problem.memory && on_host <= problem.host && on_disk <= problem.disk;
       }
     }
     const auto all_crews = static_cast<int64_t>(crews);

@@ -46,6 +46,7 @@ int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shap
 // One stage, part by part.
 struct StageSum {
   int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
+  int64_t kept_host = 0, kept_disk = 0;  // of each micro-batch
   void add(const PartPrice& part) {
     pass += part.pass();
     once += part.once();
@@ -55,13 +56,21 @@ struct StageSum {
     work = std::max(work, part.work);
     host += part.host;
     disk += part.disk;
+    kept_host += part.kept_host;
+    kept_disk += part.kept_disk;
   }
   StageSum with(const PartPrice& part) const {
     StageSum out = *this;
     out.add(part);
     return out;
   }
-  bool fits_elsewhere(const StageProblem& problem) const { return host <= problem.host && disk <= problem.disk; }
+  // Of a crew that has this stage alone.
+  bool fits_elsewhere(const StageProblem& problem, const std::vector<HeldMoment>& held) const {
+    if ((kept_host | kept_disk) == 0) return host <= problem.host && disk <= problem.disk;
+    int64_t most = 0;  // micro-batches
+    for (const HeldMoment& each : held) most = std::max(most, each.front().all());
+    return host + most * kept_host <= problem.host && disk + most * kept_disk <= problem.disk;
+  }
   // Of a crew that has this stage alone.
   int64_t bytes(const std::vector<HeldMoment>& held) const {
     int64_t most = 0;
@@ -98,6 +107,22 @@ int64_t bytes_of_crew(const std::vector<StageSum>& stages, size_t crew, size_t c
     most = std::max(most, now);
   }
   return persistent + most + work;
+}
+
+// The same on the host, or the disk.
+int64_t bytes_of_crew_elsewhere(const std::vector<StageSum>& stages, size_t crew, size_t crews,
+                                const std::vector<HeldMoment>& held, Tier tier) {
+  const auto once = tier == Tier::kHost ? &StageSum::host : &StageSum::disk;
+  const auto each = tier == Tier::kHost ? &StageSum::kept_host : &StageSum::kept_disk;
+  int64_t out = 0, most = 0;
+  for (size_t stage = crew; stage < stages.size(); stage += crews) out += stages[stage].*once;
+  for (const HeldMoment& moment : held) {
+    int64_t now = 0;
+    for (size_t chunk = 0; chunk < moment.size(); ++chunk)
+      now += moment[chunk].all() * (stages[crew + chunk * crews].*each);
+    most = std::max(most, now);
+  }
+  return out + most;
 }
 
 // Whether there is a cut whose stages take no more than so much: by how many parts so many stages can have, for each
@@ -148,15 +173,14 @@ class WithinCaps {
 
  private:
   bool fits(size_t stage, const StageSum& sum) const {
-    return sum.bytes(problem_.shape.held[stage]) <= problem_.memory && sum.fits_elsewhere(problem_);
+    const std::vector<HeldMoment>& held = problem_.shape.held[stage];
+    return sum.bytes(held) <= problem_.memory && sum.fits_elsewhere(problem_, held);
   }
   void extend(size_t stage, size_t begin, int64_t slowest, int64_t once, std::vector<int64_t>& begin_of) const {
     StageSum sum;
     for (size_t i = begin; i < problem_.parts.size(); ++i) {
       sum.add(problem_.parts[i]);
-      if (sum.pass > slowest || sum.once > once || sum.bytes(problem_.shape.held[stage]) > problem_.memory ||
-          !sum.fits_elsewhere(problem_))
-        return;
+      if (sum.pass > slowest || sum.once > once || !fits(stage, sum)) return;
       if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
     }
   }
@@ -184,12 +208,10 @@ namespace {
 bool all_fit_elsewhere(const StageProblem& problem, const std::vector<StageSum>& stages) {
   const auto crews = static_cast<size_t>(problem.shape.crews());
   for (size_t crew = 0; crew < crews; ++crew) {
-    StageSum all;
-    for (size_t stage = crew; stage < stages.size(); stage += crews) {
-      all.host += stages[stage].host;
-      all.disk += stages[stage].disk;
-    }
-    if (!all.fits_elsewhere(problem)) return false;
+    const std::vector<HeldMoment>& held = problem.shape.held[crew];
+    if (bytes_of_crew_elsewhere(stages, crew, crews, held, Tier::kHost) > problem.host ||
+        bytes_of_crew_elsewhere(stages, crew, crews, held, Tier::kDisk) > problem.disk)
+      return false;
   }
   return true;
 }
@@ -244,11 +266,11 @@ void check_range(const StageProblem& problem) {
   for (const auto& crew : problem.shape.held) {
     for (const HeldMoment& moment : crew) {
       int64_t now = 0;
-      for (const HeldMicroBatches& each : moment) now += each.whole + each.waiting;
+      for (const HeldMicroBatches& each : moment) now += each.all();
       held = std::max(held, now);
     }
   }
-  double passes = 0, once = 0, kept = 0, bytes = 0, elsewhere = 0;
+  double passes = 0, once = 0, kept = 0, bytes = 0, elsewhere = 0, kept_elsewhere = 0;
   for (const PartPrice& part : problem.parts) {
     passes += static_cast<double>(part.pass());
     once += static_cast<double>(part.once());
@@ -256,8 +278,10 @@ void check_range(const StageProblem& problem) {
     bytes += static_cast<double>(part.persistent) + static_cast<double>(part.held) +
              static_cast<double>(part.gradients) + static_cast<double>(part.work);
     elsewhere += static_cast<double>(part.host) + static_cast<double>(part.disk);
+    kept_elsewhere += static_cast<double>(part.kept_host) + static_cast<double>(part.kept_disk);
   }
-  require_range(passes, once, std::max(bytes + kept * static_cast<double>(held), elsewhere), problem.shape,
+  const auto all = static_cast<double>(held);
+  require_range(passes, once, std::max(bytes + kept * all, elsewhere + kept_elsewhere * all), problem.shape,
                 problem.micro_batches, problem.crossing);
 }
 
@@ -288,13 +312,12 @@ std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vect
   return out;
 }
 
-std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins,
-                                     int64_t PartPrice::*tier) {
-  std::vector<int64_t> out(problem.shape.held.size(), 0);
-  for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const size_t end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : problem.parts.size();
-    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) out[stage % out.size()] += problem.parts[i].*tier;
-  }
+std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins, Tier tier) {
+  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const size_t crews = problem.shape.held.size();
+  std::vector<int64_t> out;
+  for (size_t crew = 0; crew < crews; ++crew)
+    out.push_back(bytes_of_crew_elsewhere(stages, crew, crews, problem.shape.held[crew], tier));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/op/move.h"
 #include "trireme/planner/outer/least_slowest.h"
 
 namespace trireme {
@@ -25,12 +26,17 @@ struct PartPrice {
   // three at a time (ps each), and the bytes that it takes there.
   int64_t coming = 0, going = 0, updating = 0;
   int64_t host = 0, disk = 0;
+  // Where what is kept lies on the host or the disk: of each micro-batch it goes there beside the forward pass and comes
+  // back beside the input gradients (ps), and the bytes that each in flight takes there.
+  int64_t leaving = 0, returning = 0;
+  int64_t kept_host = 0, kept_disk = 0;
   // Of what a micro-batch takes and a part holds, however many rows a micro-batch has: adding its gradients to those
   // before, of `weight_grad`; and what they lie in, of `gradients`.
   int64_t adding = 0, sums = 0;
 
-  int64_t forward_pass() const { return forward + moving_forward; }
-  int64_t input_pass() const { return again + input_grad + moving_backward; }
+  // What leaves and returns goes beside the pass, which takes as long as the longer of both.
+  int64_t forward_pass() const { return std::max(forward + moving_forward, leaving); }
+  int64_t input_pass() const { return std::max(again + input_grad + moving_backward, returning); }
   int64_t pass() const { return forward_pass() + input_pass() + weight_grad; }
   int64_t moves() const { return std::max({coming, going, updating}); }  // as if no computing hid them
   int64_t once() const { return update + sync + moves(); }
@@ -52,6 +58,7 @@ struct PartTotals {
 // to come.
 struct HeldMicroBatches {
   int64_t whole = 0, waiting = 0;
+  int64_t all() const { return whole + waiting; }
   friend auto operator<=>(const HeldMicroBatches&, const HeldMicroBatches&) = default;
 };
 using HeldMoment = std::vector<HeldMicroBatches>;  // of each of a crew's stages, in their order
@@ -96,9 +103,8 @@ void check_range(const StageProblem& problem);
 // `begins`: the first part of each stage.
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins);
 std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vector<int64_t>& begins);
-// What they hold elsewhere: of `PartPrice::host` or `disk`.
-std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins,
-                                     int64_t PartPrice::*tier);
+// What they hold on the host, or the disk.
+std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins, Tier tier);
 // Whether no crew holds more than it may, of the device and beside it.
 bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins);
 

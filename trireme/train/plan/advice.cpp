@@ -43,6 +43,7 @@ int complexity_of(const Way& way, int64_t ranks) {
   int out = way.recompute == "none" ? 0 : kRecomputationAdds;
   if (way.virtual_stages > 1) out += kVirtualStagesAdd;
   if (way.place != UpdatePlace()) out += kOffloadAdds;
+  if (way.keep != Tier::kDevice) out += kOffloadAdds;
   for (const Technique& technique : kTechniques) out += technique.is_used(way, ranks) ? technique.adds : 0;
   return out;
 }
@@ -224,10 +225,18 @@ class Adviser {
 
   void offload() {
     const UpdatePlace& place = chosen_.way.place;
-    if (place != UpdatePlace()) {
-      const WaysAnswer without = search_.best_of([](const Way& way) { return way.place == UpdatePlace(); });
-      line(fmt::format("offload: yes, the optimizer's state lies on the {}{}; without it {}", to_string(place.state),
-                       place.update == Tier::kHost ? ", and updates run on the host" : "",
+    const Tier keep = chosen_.way.keep;
+    if (place != UpdatePlace() || keep != Tier::kDevice) {
+      const WaysAnswer without = search_.best_of(
+          [](const Way& way) { return way.place == UpdatePlace() && way.keep == Tier::kDevice; });
+      std::string what;
+      if (place != UpdatePlace())
+        what = fmt::format("the optimizer's state lies on the {}{}", to_string(place.state),
+                           place.update == Tier::kHost ? ", and updates run on the host" : "");
+      if (keep != Tier::kDevice)
+        what += fmt::format("{}what is kept for the backward pass on the {}", what.empty() ? "" : ", and ",
+                            to_string(keep));
+      line(fmt::format("offload: yes, {}; without it {}", what,
                        without.best ? beside(chosen_, *without.best) : why_there_is_none(without, facts_)));
       return;
     }

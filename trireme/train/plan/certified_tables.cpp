@@ -10,6 +10,8 @@ CertifiedPart certified_part(const PartPrice& part) {
           .again = part.again,
           .moving_forward = part.moving_forward,
           .moving_backward = part.moving_backward,
+          .leaving = part.leaving,
+          .returning = part.returning,
           .update = part.update,
           .sync = part.sync,
           .persistent = part.persistent,
@@ -23,6 +25,8 @@ CertifiedPart certified_part(const PartPrice& part) {
           .updating = part.updating,
           .host = part.host,
           .disk = part.disk,
+          .kept_host = part.kept_host,
+          .kept_disk = part.kept_disk,
           .adding = part.adding,
           .sums = part.sums};
 }
@@ -40,6 +44,7 @@ CertifiedCut certified_cut(const InnerWay& way) {
           .rows = way.rows,
           .recompute = way.recompute,
           .kept_slices = way.kept_slices,
+          .keep = way.keep,
           .place = {.state = way.place.state, .update = way.place.update}};
 }
 
@@ -54,6 +59,7 @@ InnerWay inner_way(const CertifiedCut& cut) {
           .rows = cut.rows,
           .recompute = cut.recompute,
           .kept_slices = cut.kept_slices,
+          .keep = cut.keep,
           .place = {.state = cut.place.state, .update = cut.place.update}};
 }
 

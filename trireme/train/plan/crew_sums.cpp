@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/cost/price.h"
+#include "trireme/exec/disk/blocks.h"
 #include "trireme/exec/memory/memory_plan.h"
 #include "trireme/op/message.h"
 #include "trireme/op/move.h"
@@ -136,10 +137,65 @@ int first_backward(const CompiledCrew& crew) {
   return static_cast<int>(std::ranges::find_if(nodes, is_first) - nodes.begin());
 }
 
+// Moves of what the forward pass of a micro-batch makes for its backward pass: away from the device, and back.
+struct KeptMoves {
+  std::vector<NodeId> away, back;
+};
+
+KeptMoves moves_of_kept(const Graph& graph) {
+  KeptMoves out;
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    if (!is_move(def_of(node)) || node.micro_batch < 0 || node.phase == Phase::kUpdate) continue;
+    (move_of(node.attrs).to == Tier::kDevice ? out.back : out.away).push_back(id);
+  }
+  return out;
+}
+
+// Of the micro-batch for which they take longest.
+int64_t longest_of_each(const Graph& graph, const std::vector<NodeId>& moves, const std::vector<int64_t>& prices) {
+  std::array<int64_t, kMicroBatches> out{};
+  for (const NodeId id : moves)
+    out[static_cast<size_t>(graph.node(id).micro_batch)] += prices[static_cast<size_t>(id)];
+  return *std::ranges::max_element(out);
+}
+
+// What the moves put on the host or the disk, of the micro-batch that puts most there.
+int64_t kept_bytes_elsewhere(const CompiledCrew& crew, const KeptMoves& moves, Tier keep) {
+  std::array<int64_t, kMicroBatches> out{};
+  for (const NodeId id : moves.away) {
+    const Node& node = crew.program.graph.node(id);
+    const int64_t bytes = crew.program.graph.type(node.outputs[0]).bytes();
+    out[static_cast<size_t>(node.micro_batch)] +=
+        keep == Tier::kDisk ? bytes_on_disk(bytes) : align_buffer(bytes, crew.plan.alignment);
+  }
+  return *std::ranges::max_element(out);
+}
+
+// Of each buffer of the device whether what is in it leaves, or has come back.
+std::vector<char> buffers_of_moves(const CompiledCrew& crew, const KeptMoves& moves) {
+  std::vector<char> out(crew.plan.buffers.size(), 0);
+  const auto mark = [&](ValueId id) { out[static_cast<size_t>(crew.plan.values[static_cast<size_t>(id)].buffer)] = 1; };
+  for (const NodeId id : moves.away) mark(crew.program.graph.node(id).inputs[0]);
+  for (const NodeId id : moves.back) mark(crew.program.graph.node(id).outputs[0]);
+  return out;
+}
+
+// How many micro-batches' forward passes come before the first backward pass.
+int micro_batches_in_flight(const CompiledCrew& crew) {
+  std::set<int> out;
+  const int before = first_backward(crew);
+  for (int i = 0; i < before; ++i) {
+    const Node& node = crew.program.graph.node(i);
+    if (node.micro_batch >= 0 && node.phase == Phase::kForward && !is_message(def_of(node))) out.insert(node.micro_batch);
+  }
+  return std::max<int>(1, static_cast<int>(out.size()));
+}
+
 // Of activations and data that each micro-batch in flight keeps, before its backward pass: of the one that has the
 // most, as the other may be on its way. What is of both is half of each: data, which lie in one buffer, and activations
-// where micro-batches depend on each other.
-int64_t kept_bytes(const CompiledCrew& crew, bool is_joined) {
+// where micro-batches depend on each other. What leaves the device, or has come back, is in buffers that work needs.
+int64_t kept_bytes(const CompiledCrew& crew, bool is_joined, const std::vector<char>& of_moves) {
   const int before = first_backward(crew);
   const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
   std::array<int64_t, kMicroBatches> kept{};
@@ -148,7 +204,7 @@ int64_t kept_bytes(const CompiledCrew& crew, bool is_joined) {
     const Buffer& buffer = crew.plan.buffers[i];
     const bool is_data = buffer.holding == Holding::kData;
     if ((!is_data && buffer.holding != Holding::kActivation) || buffer.tier != Tier::kDevice) continue;
-    if (buffer.offset < 0 || buffer.first >= before || buffer.last < before) continue;
+    if (buffer.offset < 0 || buffer.first >= before || buffer.last < before || of_moves[i] != 0) continue;
     const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
     if (of_buffers[i] >= 0) {
       kept[static_cast<size_t>(of_buffers[i])] += bytes;
@@ -256,7 +312,23 @@ void add_message(const Graph& graph, const Node& node, CrewSums& out) {
 
 }  // namespace
 
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined) {
+namespace {
+
+// Times and bytes of what is kept elsewhere.
+void add_kept_elsewhere(const CompiledCrew& crew, const std::vector<int64_t>& prices, const KeptMoves& moves, Tier keep,
+                        CrewSums& out) {
+  out.in_flight = micro_batches_in_flight(crew);
+  out.last.leaving = longest_of_each(crew.program.graph, moves.away, prices);
+  out.last.returning = longest_of_each(crew.program.graph, moves.back, prices);
+  int64_t& each = keep == Tier::kHost ? out.last.kept_host : out.last.kept_disk;
+  int64_t& all = keep == Tier::kHost ? out.all.host : out.all.disk;
+  each = kept_bytes_elsewhere(crew, moves, keep);
+  all = std::max<int64_t>(0, all - out.in_flight * each);
+}
+
+}  // namespace
+
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined, Tier keep) {
   const Graph& graph = crew.program.graph;
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
@@ -265,6 +337,9 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
   const AddedGradients added(graph);
   const std::set<NodeId> comes = moves_of_inputs(graph);
   const std::vector<char> read_by_updates = that_updates_read(graph);
+  const KeptMoves kept = keep == Tier::kDevice ? KeptMoves() : moves_of_kept(graph);
+  std::set<NodeId> of_kept(kept.away.begin(), kept.away.end());
+  of_kept.insert(kept.back.begin(), kept.back.end());
   CrewSums out;
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = graph.nodes()[i];
@@ -272,6 +347,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
       if (is_of_last(node)) add_message(graph, node, out);
       continue;
     }
+    if (of_kept.contains(static_cast<NodeId>(i))) continue;
     const bool comes_once = comes.contains(static_cast<NodeId>(i));
     const PartField field = field_of(node, input_grads[i] != 0, is_move_of_step(node, comes_once, read_by_updates));
     out.all.*field += prices[i];
@@ -279,7 +355,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
     if (!is_joined && field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i)))
       out.last.adding += prices[i];
   }
-  out.last.kept = crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined) : 0;
+  out.last.kept = crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined, buffers_of_moves(crew, kept)) : 0;
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
@@ -289,6 +365,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
   out.all.host = crew.plan.arena(Tier::kHost).bytes;
   out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;
+  if (keep != Tier::kDevice) add_kept_elsewhere(crew, prices, kept, keep, out);
   return out;
 }
 

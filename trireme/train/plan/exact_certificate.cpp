@@ -94,6 +94,7 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
       "train.recompute=" + cut.recompute,
       fmt::format("parallel.recompute_slice_activation={}", cut.kept_slices),
       fmt::format("parallel.stages=[{}]", stages)};
+  if (cut.keep != Tier::kDevice) out.push_back(fmt::format("parallel.keep=[\"* = {}\"]", to_string(cut.keep)));
   const CertifiedPlace& place = cut.place;
   if (place.update == Tier::kHost) out.emplace_back("parallel.optimizer_on=host");
   if (place.state != place.update)
@@ -123,10 +124,10 @@ void expect_same_table(std::string_view kind, const CertifiedTable& said, const 
   if (said == compiled) return;
   const CertifiedCut& cut = said.cut;
   const std::string text = fmt::format(
-      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} dp={} zero={} state={} "
+      "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} keep={} dp={} zero={} state={} "
       "update={}",
       cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0,
-      cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
+      to_string(cut.keep), cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
   require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
           text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);

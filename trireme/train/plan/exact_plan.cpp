@@ -18,8 +18,8 @@ std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, Outer
     const OuterWay way = ways.at(each.way);
     StageProblem problem = *tables.problem_of(way);
     std::vector<int64_t> bytes = bytes_of_crews(problem, each.begins);
-    std::vector<int64_t> host = bytes_elsewhere(problem, each.begins, &PartPrice::host);
-    std::vector<int64_t> disk = bytes_elsewhere(problem, each.begins, &PartPrice::disk);
+    std::vector<int64_t> host = bytes_elsewhere(problem, each.begins, Tier::kHost);
+    std::vector<int64_t> disk = bytes_elsewhere(problem, each.begins, Tier::kDisk);
     out.push_back({way, std::move(each.begins), each.price, std::move(bytes), std::move(problem), std::move(host),
                    std::move(disk)});
   }

@@ -102,13 +102,22 @@ std::vector<UpdatePlace> ExactSetting::places() const {
   return figures.state_bytes > 0 ? beside.places() : std::vector<UpdatePlace>();
 }
 
+// Of micro-batches that depend on each other what is kept is of all.
+std::vector<Tier> ExactSetting::keeps() const {
+  std::vector<Tier> out;
+  if (figures.is_joined) return out;
+  if (beside.host > 0) out.push_back(Tier::kHost);
+  if (beside.disk > 0) out.push_back(Tier::kDisk);
+  return out;
+}
+
 OuterWays ExactSetting::ways(int64_t ranks) const {
   return ways(ranks, job.train.fit.batch);
 }
 
 OuterWays ExactSetting::ways(int64_t ranks, int64_t batch) const {
   const int64_t most_stages = figures.is_joined ? 1 : parts.count();
-  return outer_ways(model, ranks, batch, positions, most_stages, places());
+  return outer_ways(model, ranks, batch, positions, most_stages, places(), keeps());
 }
 
 }  // namespace trireme

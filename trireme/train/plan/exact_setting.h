@@ -22,6 +22,7 @@ struct ExactSetting {
   int64_t most_ranks = 0;  // that the machine has; 0: no end is known
 
   std::vector<UpdatePlace> places() const;  // beside the device, of state and updates
+  std::vector<Tier> keeps() const;          // the same of what is kept for the backward pass
   OuterWays ways(int64_t ranks) const;
   OuterWays ways(int64_t ranks, int64_t batch) const;
 };

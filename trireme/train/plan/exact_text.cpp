@@ -35,7 +35,7 @@ std::string ledger_text(const ExactPlan& plan) {
              "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
              counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
              l.needless > 0
-                 ? fmt::format("{} have state or updates farther, or kept activations in slices, without need, ",
+                 ? fmt::format("{} have state, updates or kept activations farther, or these in slices, without need, ",
                                l.needless)
                  : "",
              l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
@@ -46,7 +46,7 @@ bool are_alike(const ExactWay& a, const ExactWay& b) {
   const auto key = [](const OuterWay& way) {
     const InnerWay& of = way.inner;
     return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.kept_slices,
-                      of.place);
+                      of.keep, of.place);
   };
   return key(a.outer) == key(b.outer);
 }
@@ -145,14 +145,16 @@ std::string way_text(const ExactWay& way) {
 
 std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
   PartPrice sum;
+  int64_t passes = 0;
   for (const PartPrice& part : way.problem.parts) {
+    passes += part.pass();
     for (const auto field : {&PartPrice::forward, &PartPrice::input_grad, &PartPrice::weight_grad, &PartPrice::again,
                              &PartPrice::moving_forward, &PartPrice::moving_backward})
       sum.*field += part.*field;
   }
   const int64_t all = way.problem.micro_batches, crews = way.problem.shape.crews();
   const auto of = [&](int64_t ps) { return ps * all / crews; };
-  const int64_t average = of(sum.pass());
+  const int64_t average = of(passes);
   const int64_t moves = moves_of_step(way);
   std::vector<std::pair<std::string, int64_t>> out{{"forward", of(sum.forward)},
                                                    {"backward", of(sum.input_grad + sum.weight_grad)},
@@ -162,6 +164,7 @@ std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way) {
                                                    {"bubble", way.price.fill},
                                                    {"messages", way.price.crossings},
                                                    {"sums, update", way.price.once - moves}};
+  if (way.outer.inner.keep != Tier::kDevice) out.emplace_back("kept's moves", of(passes - sum.pass()));
   const bool updates = way.outer.inner.place.update == Tier::kHost;
   if (moves > 0) out.emplace_back(updates ? "host's update" : "state's moves", moves);
   return out;

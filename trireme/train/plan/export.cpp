@@ -57,6 +57,9 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
   require_sayable(way.place == UpdatePlace() || system == "deepspeed", system,
                   fmt::format("the plan has the optimizer's state on the {}", to_string(way.place.state)),
                   "plan with --only state=device");
+  require_sayable(way.keep == Tier::kDevice, system,
+                  fmt::format("the plan keeps activations on the {}", to_string(way.keep)),
+                  "plan with --only keep=device");
   require_sayable(!way.kept_slices || system == "megatron", system, "the plan keeps activations in slices",
                   "plan with --only kept_slices=false");
   ExportedWay plan{.job = job, .way = way, .ranks = ranks, .sizes = sizes_of(job)};

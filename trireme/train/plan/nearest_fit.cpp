@@ -47,7 +47,7 @@ std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& set
                                       int64_t ranks) {
   const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max());
   if (!fewest) return std::nullopt;
-  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.places().empty()};
+  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.keeps().empty()};
   StageProblem problem = *tables.problem_of(out.way);
   problem.memory = out.bytes;
   out.begins = *best_cut(problem);
@@ -77,7 +77,7 @@ std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes) {
       "all recomputation, and parameters, gradients, state and what is kept in slices, {}are among the ways. It would "
       "fit "
       "with\n",
-      fit.has_tiers ? "and state on the host or the disk, " : "");
+      fit.has_tiers ? "and state and activations on the host or the disk, " : "");
   constexpr int64_t kMib = 1 << 20;
   out += fmt::format("  {:<18} {} MiB a rank (--memory {}MiB)\n", "more memory", (fit.bytes + kMib - 1) / kMib,
                      (fit.bytes + kMib - 1) / kMib);

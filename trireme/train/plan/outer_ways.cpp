@@ -66,9 +66,9 @@ std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
 }
 
 OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
-                     const std::vector<UpdatePlace>& places) {
+                     const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps) {
   const std::vector<std::string> recompute = recompute_choices();
-  OuterWays out(places);
+  OuterWays out(places, keeps);
   for (const int64_t pp : divisors_of(ranks)) {
     if (pp > parts) break;
     for (const Way& axes : axes_of(model, pp, ranks / pp)) {
@@ -110,7 +110,8 @@ int64_t arithmetic_ps(const OuterWay& way, const StepFigures& figures) {
   return arithmetic + arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
 }
 
-OuterWays::OuterWays(const std::vector<UpdatePlace>& places) : variants_(variants_of(2, places)) {}
+OuterWays::OuterWays(const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps)
+    : variants_(variants_of(2, places, keeps)) {}
 
 void OuterWays::add(const OuterWay& cut) {
   uint32_t has = 0;
@@ -142,6 +143,7 @@ OuterWay OuterWays::at(size_t number) const {
   OuterWay out = cuts_[number / variants_.size()];
   const WayVariant& variant = variants_[number % variants_.size()];
   out.inner.kept_slices = variant.kept_slices;
+  out.inner.keep = variant.keep;
   out.inner.place = variant.place;
   return out;
 }

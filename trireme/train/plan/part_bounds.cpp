@@ -23,6 +23,7 @@ InnerWay with_most_rows(const InnerWay& way) {
 InnerWay all_kept(InnerWay way) {
   way.recompute = "none";
   way.kept_slices = false;
+  way.keep = Tier::kDevice;
   return way;
 }
 
@@ -58,6 +59,7 @@ std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
   InnerWay out = way;
   out.dp = kFewRanks;
   out.kept_slices = false;
+  out.keep = Tier::kDevice;
   out.place = {};
   return out;
 }
@@ -123,6 +125,7 @@ Way InnerWay::way() const {
           .zero = zero,
           .recompute = recompute,
           .kept_slices = kept_slices,
+          .keep = keep,
           .place = place};
 }
 

@@ -26,20 +26,22 @@ namespace {
 
 using PartField = int64_t PartPrice::*;
 constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
-                                 &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward};
+                                 &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
+                                 &PartPrice::leaving, &PartPrice::returning};
 
 // What is of the step, however many micro-batches it has.
 constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::held, &PartPrice::gradients, &PartPrice::coming,
                                  &PartPrice::going,      &PartPrice::host, &PartPrice::disk,      &PartPrice::updating};
 
-// What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all.
-PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count) {
+// What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all, and keeps
+// `in_flight` of them at once.
+PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count, int64_t in_flight) {
   const auto rest = [&](PartField field) { return all.*field - count * (each.*field); };
   each.update = rest(&PartPrice::forward) + rest(&PartPrice::input_grad) + rest(&PartPrice::weight_grad) +
                 rest(&PartPrice::again);
   each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
   for (const PartField field : kPartOfStep) each.*field = all.*field;
-  each.work = std::max<int64_t>(0, all.work - each.persistent - each.held - each.gradients - count * each.kept);
+  each.work = std::max<int64_t>(0, all.work - each.persistent - each.held - each.gradients - in_flight * each.kept);
   return each;
 }
 
@@ -93,6 +95,12 @@ void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates
   }
 }
 
+// That with what is kept nearer, which is looked at before it.
+InnerWay with_nearer_keep(InnerWay way) {
+  way.keep = way.keep == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+  return way;
+}
+
 // The way with its state nearer, or updates on the device, that is looked at before it.
 InnerWay with_nearer_state(InnerWay way) {
   const bool is_on_disk = way.place.state == Tier::kDisk;
@@ -138,9 +146,10 @@ std::vector<InnerWay> asked_together_with(const InnerWay& way) {
   if (!is_alone || way.recompute == choices.back() || way == all_kept(with_most_rows(way))) return {way};
   std::vector<InnerWay> out;
   for (const std::string& again : choices) {
-    if (again == choices.back() || (!way.kept_slices && way.rows == kMostRows && again == "none")) continue;
-    out.push_back(way);
-    out.back().recompute = again;
+    InnerWay each = way;
+    each.recompute = again;
+    if (again == choices.back() || each == all_kept(with_most_rows(way))) continue;
+    out.push_back(std::move(each));
   }
   return out;
 }
@@ -170,8 +179,9 @@ struct PartPricer::Impl {
   int64_t crews() const { return parts.count(); }
 
   // The order of a crew's passes. All forward passes first: it keeps what all micro-batches keep. One by one: each
-  // micro-batch ends before the next one begins.
-  enum class Turns : uint8_t { kAllForward, kOneByOne };
+  // micro-batch ends before the next one begins. The last one by one: in every schedule the last stage runs a
+  // micro-batch's backward pass after its forward pass, so that what is read again soon does not leave.
+  enum class Turns : uint8_t { kAllForward, kOneByOne, kLastOneByOne };
 
   // A reduced job: its crews are the parts.
   struct Reduced {
@@ -202,7 +212,8 @@ struct PartPricer::Impl {
     auto model = make_model(job);
     Assembly assembly = assembly_of(job, *model, ranks);
     if (machine) assembly.options.parallel.communication.machine = machine;
-    assembly.options.parallel.pipeline.schedule = to_string(timetable(Turns::kAllForward, micro_batches));
+    assembly.options.parallel.pipeline.schedule = to_string(
+        timetable(inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
 
@@ -213,11 +224,12 @@ struct PartPricer::Impl {
     Timetable out{.name = "parts", .stages = stages, .micro_batches = count};
     for (int stage = 0; stage < stages; ++stage) {
       std::vector<Unit>& units = out.crews.emplace_back();
+      const bool one_by_one = turns == Turns::kOneByOne || (turns == Turns::kLastOneByOne && stage + 1 == stages);
       for (int i = 0; i < count; ++i) {
         units.push_back({kForward, stage, i});
-        if (turns == Turns::kOneByOne) units.push_back({kBackward, stage, i});
+        if (one_by_one) units.push_back({kBackward, stage, i});
       }
-      for (int i = 0; turns == Turns::kAllForward && i < count; ++i) units.push_back({kBackward, stage, i});
+      for (int i = 0; !one_by_one && i < count; ++i) units.push_back({kBackward, stage, i});
     }
     return out;
   }
@@ -239,8 +251,8 @@ struct PartPricer::Impl {
     JobSums out{.is_joined = from_joined};
     const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
     const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
-    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined));
-    if (inner.place == UpdatePlace()) {  // no way says what lies elsewhere
+    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined, inner.keep));
+    if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
     rates.insert_or_assign(inner.ranks(), of_crew);
@@ -252,6 +264,7 @@ struct PartPricer::Impl {
   Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = all_kept(inner);
     before_passes.place = {};
+    if (inner.keep != Tier::kDevice) before_passes.keep = Tier::kHost;  // with other turns
     const bool is_alone = inner.dp == 1 && inner.zero == 0;
     std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
     const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
@@ -365,11 +378,15 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   ++jobs_compiled_;
   const JobSums made = impl_->compiled(way, kMicroBatches, wanted);
   std::optional<JobSums> of_one;
+  if (made.is_joined && way.keep != Tier::kDevice) {
+    fail(ErrorKind::kUnsupported,
+         "plan: micro-batches depend on each other, and what each keeps is of all; it stays on the device");
+  }
   if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
   out.parts.resize(static_cast<size_t>(crews));
   for (size_t i = 0; i < wanted.size(); ++i) {
     const PartPrice each = of_one ? difference(made.crews[i], of_one->crews[i]) : made.crews[i].last;
-    out.parts[wanted[i]] = with_rest(each, made.crews[i].all, kMicroBatches);
+    out.parts[wanted[i]] = with_rest(each, made.crews[i].all, kMicroBatches, made.crews[i].in_flight);
   }
   if (!way.vocabulary) {
     out.is_joined = made.is_joined;
@@ -445,8 +462,8 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     raise_by_sums(way, *least, *out);
     InnerWay whole = way;
     whole.kept_slices = false;
-    for (const InnerWay& less : {with_nearer_state(way), whole}) {
-      if (less == way) continue;
+    for (const InnerWay& less : {with_nearer_state(way), with_nearer_keep(way), whole}) {
+      if (less == way || (less == whole && way.keep != Tier::kDevice)) continue;
       if (const auto& least_times = prices(less))
         raise_times(*out, *least_times, less.place.update != way.place.update);
     }

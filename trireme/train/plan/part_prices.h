@@ -23,7 +23,8 @@ struct InnerWay {
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
   std::string recompute = "none";
   bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks of tp
-  UpdatePlace place = {};    // of the optimizer's state and updates
+  Tier keep = Tier::kDevice;  // where what is kept lies
+  UpdatePlace place = {};     // of the optimizer's state and updates
 
   int64_t ranks() const { return tp * cp * ep * dp; }
   int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
@@ -72,7 +73,7 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
-// That without recomputation, with what is kept whole.
+// That without recomputation, with what is kept whole and on the device.
 InnerWay all_kept(InnerWay way);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.

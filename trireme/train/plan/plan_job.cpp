@@ -167,7 +167,7 @@ class Planner {
       if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
       return false;
     }
-    if (cost->most_bytes() > out_.memory_bytes || !has_room_beside(way.place, *cost, out_.beside)) {
+    if (cost->most_bytes() > out_.memory_bytes || !has_room_beside(way, *cost, out_.beside)) {
       ++out_.ledger.memory;
       out_.too_large.push_back({way, cost->most_bytes()});
       if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
@@ -305,9 +305,10 @@ int64_t WayCost::most_bytes() const {
   return most_bytes_of(&Memory::arena);
 }
 
-bool has_room_beside(const UpdatePlace& place, const WayCost& cost, const BesideBytes& beside) {
-  return place == UpdatePlace() || (cost.most_bytes_of(&WayCost::Memory::host) <= beside.host &&
-                                    cost.most_bytes_of(&WayCost::Memory::disk) <= beside.disk);
+bool has_room_beside(const Way& way, const WayCost& cost, const BesideBytes& beside) {
+  if (way.place == UpdatePlace() && way.keep == Tier::kDevice) return true;
+  return cost.most_bytes_of(&WayCost::Memory::host) <= beside.host &&
+         cost.most_bytes_of(&WayCost::Memory::disk) <= beside.disk;
 }
 
 JobPlan plan_job(const PlanRequest& request) {

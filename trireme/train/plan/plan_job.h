@@ -113,8 +113,8 @@ int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
 
 BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly);
 
-// Whether the host's memory and the disk hold what a way with its state or updates there takes.
-bool has_room_beside(const UpdatePlace& place, const WayCost& cost, const BesideBytes& beside);
+// Whether the host's memory and the disk hold what a way that says what lies there takes.
+bool has_room_beside(const Way& way, const WayCost& cost, const BesideBytes& beside);
 
 // Of a compiled step, in virtual time; but for `flops`.
 WayCost cost_of(const Compiled& step);

@@ -228,14 +228,19 @@ void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const s
   }
 }
 
-// Of the tables, which have nothing hidden: average of crews, and of what is done once the crew that takes longest.
+// Of the tables, which have nothing hidden but moves of what is kept elsewhere: average of crews, and of what is done once the crew that takes longest.
 std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   const int64_t crews = way.problem.shape.crews(), all = way.problem.micro_batches;
   int64_t forward = 0, backward = 0;
+  int64_t leaving = 0, returning = 0, leaving_exposed = 0, returning_exposed = 0;
   std::vector<int64_t> sums(static_cast<size_t>(crews), 0), coming = sums, going = sums, updating = sums;
   for (const PartPrice& part : way.problem.parts) {
     forward += part.moving_forward;
     backward += part.moving_backward;
+    leaving += part.leaving;
+    returning += part.returning;
+    leaving_exposed += part.forward_pass() - part.forward - part.moving_forward;
+    returning_exposed += part.input_pass() - part.again - part.input_grad - part.moving_backward;
   }
   for (size_t stage = 0; stage < way.begins.size(); ++stage) {
     const size_t end =
@@ -251,18 +256,21 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   const PipelineShape& shape = way.problem.shape;
   const int64_t waited_for = shape.transfers + shape.more_transfers * all / crews;
   std::vector<std::vector<std::string>> out;
-  for (const auto& [name, calls, ps] :
-       {std::tuple("within a stage, forward", all, forward * all / crews),
-        std::tuple("within a stage, backward", all, backward * all / crews),
-        std::tuple("sums of gradients and gathers of weights, once", int64_t{1}, std::ranges::max(sums)),
-        std::tuple("to the device, once, at the same time as what goes back", int64_t{1}, std::ranges::max(coming)),
-        std::tuple("from the device, once", int64_t{1}, std::ranges::max(going)),
-        std::tuple("updates on the host, once, at the same time", int64_t{1}, std::ranges::max(updating)),
-        std::tuple("between stages, where they are waited for", waited_for, way.price.crossings)}) {
-    if (ps == 0) continue;
-    const std::string ms = fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9);
-    out.push_back({name, fmt::format("{}", calls), ms, "0.000", ms});
-  }
+  const auto ms = [](int64_t ps) { return fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9); };
+  const auto add = [&](const char* name, int64_t calls, int64_t ps, int64_t exposed) {
+    if (ps > 0) out.push_back({name, fmt::format("{}", calls), ms(ps), ms(ps - exposed), ms(exposed)});
+  };
+  const auto add_exposed = [&](const char* name, int64_t calls, int64_t ps) { add(name, calls, ps, ps); };
+  const auto of_all = [&](int64_t ps) { return ps * all / crews; };
+  add_exposed("within a stage, forward", all, of_all(forward));
+  add_exposed("within a stage, backward", all, of_all(backward));
+  add("what is kept, from the device", all, of_all(leaving), of_all(leaving_exposed));
+  add("what is kept, back to it", all, of_all(returning), of_all(returning_exposed));
+  add_exposed("sums of gradients and gathers of weights, once", 1, std::ranges::max(sums));
+  add_exposed("to the device, once, at the same time as what goes back", 1, std::ranges::max(coming));
+  add_exposed("from the device, once", 1, std::ranges::max(going));
+  add_exposed("updates on the host, once, at the same time", 1, std::ranges::max(updating));
+  add_exposed("between stages, where they are waited for", waited_for, way.price.crossings);
   return out;
 }
 
@@ -283,7 +291,7 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"too large by these", l.memory},
       {"too large by their parameters alone", l.memory_least},
       {"slower by their arithmetic alone", l.bound},
-      {"have state or updates farther, or what is kept in slices, without need", l.needless},
+      {"have state, updates or what is kept farther, or that in slices, without need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
       {"undecided, as the search was stopped", l.open},
       {"jobs of one block that were compiled", plan.jobs_compiled}};

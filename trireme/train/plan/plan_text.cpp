@@ -177,7 +177,7 @@ void read_key(std::string_view text, int line, PlanFile& out) {
   if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
   if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
     wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
-  std::vector<std::string> known = Way{.place = {Tier::kDisk, Tier::kHost}}.keys();
+  std::vector<std::string> known = Way{.keep = Tier::kHost, .place = {Tier::kDisk, Tier::kHost}}.keys();
   known.emplace_back("parallel.stages=");  // where the stages are planned, too
   if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
     wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));
@@ -252,8 +252,11 @@ void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
   require(file.ranks == ranks, "the plan is for {} ranks and the job has {}; start {} ranks, or plan again", file.ranks,
           ranks, file.ranks);
   JobConfig others = job;
-  if (std::ranges::any_of(file.keys, [](const std::string& key) { return key.starts_with("parallel.stages="); }))
-    others.parallel.stages.clear();  // the plan's own
+  const auto has = [&](std::string_view key) {
+    return std::ranges::find(file.keys, key, planned_key) != file.keys.end();
+  };
+  if (has("parallel.stages")) others.parallel.stages.clear();  // the plan's own
+  if (has("parallel.keep")) others.parallel.keep.clear();
   refuse_rules(others, "and so does the file of --plan; leave one of them out");
   others.parallel.vocabulary = false;  // the plan's own as well: with it the loss is computed by other ops
   const auto model = make_model(others);

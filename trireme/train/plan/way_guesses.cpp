@@ -6,6 +6,8 @@
 #include <numeric>
 #include <set>
 
+#include "trireme/cost/op_seconds.h"
+
 namespace trireme {
 namespace {
 
@@ -33,7 +35,7 @@ double share_sent(int64_t ranks) {
 
 bool WayGuesses::Guess::is_after(const Guess& other) const {
   const auto key = [](const Guess& of) {
-    return std::tuple(of.step_ps, of.cut, of.variant.kept_slices, of.variant.place);
+    return std::tuple(of.step_ps, of.cut, of.variant.kept_slices, of.variant.keep, of.variant.place);
   };
   return key(*this) > key(other);
 }
@@ -58,9 +60,8 @@ std::optional<size_t> WayGuesses::next(int64_t best_ps) {
       put(guess.cut, guess.variant);
     } else if (fits(way)) {
       return ways_.number_of(guess.cut);
-    } else if (!guess.variant.kept_slices) {
-      if (way.inner.tp > 1) put(guess.cut, {.kept_slices = true, .place = guess.variant.place});
-      if (guess.variant.place == UpdatePlace()) put_places(guess.cut);
+    } else {
+      put_next(guess);
     }
   }
   left_.clear();
@@ -98,17 +99,26 @@ void WayGuesses::put(size_t cut, const WayVariant& variant) {
   std::ranges::push_heap(left_, &Guess::is_after);
 }
 
-// The nearest of each place of updates.
-void WayGuesses::put_places(size_t cut) {
+// With one thing more: slices, what is kept in the nearest tier, state in the nearest of each place of updates.
+void WayGuesses::put_next(const Guess& guess) {
+  const WayVariant& of = guess.variant;
+  const bool is_on_device = of.place == UpdatePlace();
+  if (!of.kept_slices && of.keep == Tier::kDevice && ways_.cuts()[guess.cut].inner.tp > 1)
+    put(guess.cut, {.kept_slices = true, .place = of.place});
+  const std::vector<Tier> keeps = setting_.keeps();
+  if (of.keep == Tier::kDevice && is_on_device && !keeps.empty())
+    put(guess.cut, {.kept_slices = of.kept_slices, .keep = keeps.front()});
+  if (of.kept_slices || !is_on_device) return;
   std::set<Tier> put_for;
   for (const UpdatePlace& place : setting_.places()) {
-    if (put_for.insert(place.update).second) put(cut, {.kept_slices = false, .place = place});
+    if (put_for.insert(place.update).second) put(guess.cut, {.keep = of.keep, .place = place});
   }
 }
 
 OuterWay WayGuesses::way_of(const Guess& guess) const {
   OuterWay out = ways_.cuts()[guess.cut];
   out.inner.kept_slices = guess.variant.kept_slices;
+  out.inner.keep = guess.variant.keep;
   out.inner.place = guess.variant.place;
   return out;
 }
@@ -151,8 +161,20 @@ PartPrices WayGuesses::guessed(const OuterWay& way) {
                                   &PartPrice::kept, &PartPrice::waiting, &PartPrice::work})
       part.*field = scaled(part.*field, rows);
     slice(way, part);
+    if (way.inner.keep != Tier::kDevice) keep_elsewhere(way.inner.keep, part);
   }
   return out;
+}
+
+// All that it keeps leaves, but for as much at a time as a block of it.
+void WayGuesses::keep_elsewhere(Tier keep, PartPrice& part) const {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const auto bytes = static_cast<double>(part.kept) / kBytes;
+  part.leaving = std::llround(move_seconds({Tier::kDevice, keep}, kBytes, setting_.machine) * bytes * 1e12);
+  part.returning = std::llround(move_seconds({keep, Tier::kDevice}, kBytes, setting_.machine) * bytes * 1e12);
+  (keep == Tier::kHost ? part.kept_host : part.kept_disk) = part.kept;
+  part.work += part.kept;
+  part.kept = part.waiting = 0;
 }
 
 void WayGuesses::slice(const OuterWay& way, PartPrice& part) const {

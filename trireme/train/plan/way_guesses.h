@@ -42,7 +42,7 @@ class WayGuesses {
 
   void guess_all();
   void put(size_t cut, const WayVariant& variant);
-  void put_places(size_t cut);
+  void put_next(const Guess& guess);
   OuterWay way_of(const Guess& guess) const;
   static Cut cut_of(const InnerWay& way);
   bool fits(const OuterWay& way);
@@ -51,6 +51,7 @@ class WayGuesses {
   const std::optional<PartPrices>& guessed_cut(const InnerWay& way);
   std::optional<PartPrices> by_axes(const InnerWay& way);
   void slice(const OuterWay& way, PartPrice& part) const;
+  void keep_elsewhere(Tier keep, PartPrice& part) const;
   Correction& correction(const InnerWay& way);
 
   const ExactSetting& setting_;

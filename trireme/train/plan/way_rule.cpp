@@ -39,6 +39,7 @@ std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way) {
   if (way.is_searched)
     return {{"auto", "true"},
             {"recompute", way.recompute},
+            {"keep", std::string(to_string(way.keep))},
             {"state", std::string(to_string(way.place.state))},
             {"update", std::string(to_string(way.place.update))}};
   return {{"pp", std::to_string(way.pp)},
@@ -53,6 +54,7 @@ std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way) {
           {"virtual_stages", std::to_string(way.virtual_stages)},
           {"recompute", way.recompute},
           {"kept_slices", way.kept_slices ? "true" : "false"},
+          {"keep", std::string(to_string(way.keep))},
           {"state", std::string(to_string(way.place.state))},
           {"update", std::string(to_string(way.place.update))},
           {"auto", "false"}};

@@ -83,6 +83,7 @@ std::vector<std::string> Way::keys() const {
                                "parallel.interleave=1",
                                "train.recompute=" + recompute};
   out.push_back(kept_slices_key(kept_slices));
+  for (const std::string& key : keep_keys(keep)) out.push_back(key);
   for (const std::string& key : place_keys(place)) out.push_back(key);
   return out;
 }
@@ -91,29 +92,46 @@ std::string kept_slices_key(bool kept_slices) {
   return fmt::format("parallel.recompute_slice_activation={}", kept_slices);
 }
 
-std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places) {
+std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places,
+                                    const std::vector<Tier>& keeps) {
   std::vector<WayVariant> out;
-  const auto add = [&](const UpdatePlace& place) {
-    out.push_back({.kept_slices = false, .place = place});
-    if (tp > 1) out.push_back({.kept_slices = true, .place = place});
+  const auto add = [&](Tier keep, const UpdatePlace& place) {
+    out.push_back({.kept_slices = false, .keep = keep, .place = place});
+    if (tp > 1) out.push_back({.kept_slices = true, .keep = keep, .place = place});
   };
-  add({});
-  for (const UpdatePlace& place : places) add(place);
+  const auto add_all = [&](const UpdatePlace& place) {
+    add(Tier::kDevice, place);
+    for (const Tier keep : keeps) add(keep, place);
+  };
+  add_all({});
+  for (const UpdatePlace& place : places) add_all(place);
   return out;
 }
 
 std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at) {
   const WayVariant& of = variants[at];
   std::vector<size_t> out;
-  std::optional<size_t> nearer;  // the last that differs in its place alone, of the same updates if there is one
+  // The last that differs in its place alone, of the same updates if there is one; and in where it keeps.
+  std::optional<size_t> nearer, nearer_keep;
   for (size_t i = 0; i < at; ++i) {
-    const UpdatePlace& place = variants[i].place;
-    if (place == of.place) out.push_back(i);
-    if (variants[i].kept_slices != of.kept_slices || place == of.place) continue;
-    if (place == UpdatePlace() || place.update == of.place.update) nearer = i;
+    const WayVariant& less = variants[i];
+    const bool is_alike = less.kept_slices == of.kept_slices;
+    if (less.place == of.place && less.keep == of.keep) {
+      if (of.keep == Tier::kDevice) out.push_back(i);
+    } else if (less.place == of.place && is_alike) {
+      nearer_keep = i;
+    } else if (less.keep == of.keep && is_alike) {
+      if (less.place == UpdatePlace() || less.place.update == of.place.update) nearer = i;
+    }
   }
+  if (nearer_keep) out.push_back(*nearer_keep);
   if (nearer) out.push_back(*nearer);
   return out;
+}
+
+std::vector<std::string> keep_keys(Tier keep) {
+  if (keep == Tier::kDevice) return {};
+  return {fmt::format("parallel.keep=[\"* = {}\"]", to_string(keep))};
 }
 
 // With updates on the host the state lies there without a rule.
@@ -138,6 +156,7 @@ std::string Way::text() const {
   if (virtual_stages > 1) out += fmt::format(" --virtual-stages {}", virtual_stages);
   if (recompute != "none") out += " --recompute " + recompute;
   if (kept_slices) out += " --set " + kept_slices_key(true);
+  for (const std::string& key : keep_keys(keep)) out += fmt::format(" --set '{}'", key);
   if (place.update == Tier::kHost) out += " --optimizer-on host";
   if (place.state != place.update) out += fmt::format(" --set '{}'", state_key(place.state));
   return out.empty() ? "data parallel" : out.substr(1);

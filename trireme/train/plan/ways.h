@@ -29,7 +29,8 @@ struct Way {
   int64_t virtual_stages = 1;  // of each crew
   std::string recompute = "none";
   bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks that have the same
-  UpdatePlace place = {};    // all on the device: where the job says
+  Tier keep = Tier::kDevice;  // where what is kept for the backward pass lies until then
+  UpdatePlace place = {};     // all on the device: where the job says
   bool is_searched = false;  // mode auto_parallel; none of the above but recompute and place
 
   // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
@@ -43,17 +44,23 @@ std::vector<std::string> place_keys(const UpdatePlace& place);
 // The key by which what is kept lies in slices, or does not.
 std::string kept_slices_key(bool kept_slices);
 
+// The key by which what is kept lies there; none for the device.
+std::vector<std::string> keep_keys(Tier keep);
+
 // What a way may have beside how it is cut: it takes fewer bytes of the device, and nothing is faster with it.
 struct WayVariant {
   bool kept_slices = false;
+  Tier keep = Tier::kDevice;
   UpdatePlace place = {};
   friend bool operator==(const WayVariant&, const WayVariant&) = default;
 };
-// Of ways over `tp` ranks, with the optimizer's state and updates on the device or in one of `places`: each after those
-// that have less of it. The first has nothing.
-std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places);
-// Which of these have just one thing less than the one at `at`: what is kept whole, or the next nearer place of the
-// same updates, and of updates on the host with their state there that is all on the device.
+// Of ways over `tp` ranks, with the optimizer's state and updates on the device or in one of `places`, and what is kept
+// on the device or in one of `keeps`: each after those that have less of it. The first has nothing.
+std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places,
+                                    const std::vector<Tier>& keeps = {});
+// Which of these have just one thing less than the one at `at`: what is kept whole, or the next nearer place of what is
+// kept, or of the same updates, and of updates on the host with their state there that is all on the device. With what
+// is kept elsewhere slices have fewer bytes to move, so that it is after none for them.
 std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at);
 
 // Throws kInvalidArgument naming the key where the job says how it is cut by rules, a mesh or a strategy: what is

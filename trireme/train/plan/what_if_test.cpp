@@ -49,14 +49,14 @@ TEST(WayRule, keeps_what_it_names_and_leaves_the_rest_open) {
 TEST(WayRule, that_names_nothing_known_is_refused_with_what_can_be_named) {
   EXPECT_EQ(error_of_rule("fsdp=2"),
             "a rule for ways: there is no 'fsdp'; name pp, tp, sp, vocabulary, cp, ep, zero, micro_batches, schedule, "
-            "virtual_stages, recompute, kept_slices, state, update, auto");
+            "virtual_stages, recompute, kept_slices, keep, state, update, auto");
   EXPECT_EQ(error_of_rule("tp=3"), "a rule for ways: no way has tp=3; of tp there are 1, 2");
   EXPECT_EQ(error_of_rule("ep=2"), "a rule for ways: no way has ep=2; of ep there is only 1");
   EXPECT_EQ(error_of_rule("tp"), "a rule for ways: 'tp' is no name=value, like tp=2");
   EXPECT_EQ(error_of_rule("tp=2 tp=2"), "a rule for ways: 'tp' stands in it twice");
   EXPECT_EQ(error_of_rule(" ,"),
             "a rule for ways names nothing; name pp, tp, sp, vocabulary, cp, ep, zero, micro_batches, schedule, "
-            "virtual_stages, recompute, kept_slices, state, update, auto, like tp=2");
+            "virtual_stages, recompute, kept_slices, keep, state, update, auto, like tp=2");
 }
 
 TEST(WhyNot, shows_the_best_way_that_keeps_a_rule_beside_the_chosen_one) {
