@@ -11,7 +11,7 @@
 // inputs do. What lies on the host, and is read in a narrower type alone while it is on the device, comes in that type,
 // and the casts are left out. The moves run beside the ops. Those for one reader are begun before a reader that stands
 // before it: the last one from which on the ops take as long as they do, by the machine's rates, but not more readers
-// ahead than parallel.prefetch says, four without. What would have to come back before it has left stays.
+// ahead than parallel.prefetch says, four without. What few ops are between stays.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,6 +19,7 @@
 #include "trireme/ir/gradient_scope.h"
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
+#include "trireme/pass/home_trips_impl.h"
 #include "trireme/pass/lone_casts.h"
 #include "trireme/pass/on_host.h"
 #include "trireme/pass/passes.h"
@@ -29,28 +30,10 @@
 namespace trireme {
 namespace {
 
-// Ops that use a value while it is on the device, from the first to the last of them.
-struct Visit {
-  NodeId first = -1, last = -1;
-  NodeId earliest = -1;  // of them, one of the earliest phase, which what they all read is of
-};
-
-// A value that is on the device for its visits, and at home between them.
-struct Trip {
-  ValueId value = kNoValue;
-  Tier home = Tier::kHost;
-  bool is_made = false;  // by the first visit, after which it leaves; else it is at home from the start
-  std::vector<Visit> visits;
-};
-
-// A value that replaces an input whose home is elsewhere.
-struct Return {
-  Tier home = Tier::kHost;
-  NodeId last_user = -1;  // the op that makes it, or the last that reads it
-};
-
 // A visit ends when more ops than these have read parameters or state, and not this value.
 constexpr int64_t kReadersPassedBy = 3;
+// What is kept leaves where there are as many ops between its last reader in the forward pass and its next one.
+constexpr NodeId kOpsApart = 4;
 
 bool is_after_forward(const Node& node) {
   return is_for_backward(node) || node.phase == Phase::kUpdate;
@@ -307,7 +290,7 @@ class Homes {
                              return !is_after_forward(graph_.node(use));
                            });
       if (!is_kept) continue;
-      Visit back{*late, *late, of_earliest_phase(*late)};
+      Visit back{*late, *late, of_earliest_phase(*late), *(late - 1) + 1};
       for (auto use = late; use != uses.end(); ++use) join(back, {*use, *use, of_earliest_phase(*use)});
       trips_.push_back({id, home, true, {{uses.front(), *(late - 1), uses.front()}, back}});
     }
@@ -351,7 +334,13 @@ class Homes {
     const std::ptrdiff_t most = readers_ahead(options_.tier_ways.prefetch, module_scope(graph_, node), node.op->name);
     auto begin = reader - 1;
     while (begin != readers_.begin() && reader - begin < most && ahead_s(begin->first) < reader->second) --begin;
-    return begin->first;
+    return std::max(begin->first, visit.after);
+  }
+
+  // What is kept goes and comes between the visits, where there are ops enough; of micro-batches in turn nothing else
+  // need come meanwhile.
+  bool are_apart(const Visit& before, const Visit& next) const {
+    return next.after < 0 ? begin_of(next) > before.last : next.first - next.after >= kOpsApart;
   }
 
   // A move is started when what it reads is there, and what stands after it waits until then: so not before readers for
@@ -366,12 +355,13 @@ class Homes {
     return begin;
   }
 
-  // Joins visits where the second would begin before the end of the first.
+  // Joins visits where the second would begin before the end of the first, or there are few ops for what is kept to
+  // leave.
   bool join_visits(Trip& trip) const {
     bool any = false;
     for (size_t i = 1; i < trip.visits.size();) {
       Visit& before = trip.visits[i - 1];
-      if (begin_of(trip.visits[i]) > before.last) {
+      if (are_apart(before, trip.visits[i])) {
         ++i;
         continue;
       }

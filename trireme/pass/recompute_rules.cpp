@@ -81,9 +81,9 @@ std::vector<char> nodes_of_batch(const Graph& graph) {
   for (size_t i = 0; i < out.size(); ++i) {
     const Node& node = graph.nodes()[i];
     const bool came = is_message(def_of(node)) && !has_several;
-    const bool is_of_batch =
-        came || is_of_one(node) ||
-        std::ranges::any_of(node.inputs, [&](ValueId id) { return of_value[static_cast<size_t>(id)] != 0; });
+    const bool is_of_batch = came || is_of_one(node) || std::ranges::any_of(node.inputs, [&](ValueId id) {
+                               return of_value[static_cast<size_t>(id)] != 0;
+                             });
     out[i] = is_of_batch ? 1 : 0;
     for (const ValueId made : node.outputs) of_value[static_cast<size_t>(made)] = out[i];
   }

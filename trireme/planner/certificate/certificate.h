@@ -22,10 +22,10 @@ struct CertifiedPart {
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
   // Of what is kept on the host or the disk: moves beside the forward pass, and beside the input gradients.
   int64_t leaving = 0, returning = 0;
-  int64_t update = 0, sync = 0;                                     // computing and collectives, once a step
-  int64_t persistent = 0, gradients = 0;                            // bytes
-  int64_t held = 0;     // bytes of weights that came, or were cast, for all micro-batches of a step
-  int64_t kept = 0;     // bytes of each micro-batch in flight
+  int64_t update = 0, sync = 0;           // computing and collectives, once a step
+  int64_t persistent = 0, gradients = 0;  // bytes
+  int64_t held = 0;                       // bytes of weights that came, or were cast, for all micro-batches of a step
+  int64_t kept = 0;                       // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
   // Of what lies on the host or the disk: times once a step to the device, back, and of updates on the host, and its

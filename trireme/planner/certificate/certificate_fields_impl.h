@@ -18,14 +18,14 @@ inline constexpr int64_t kCertifiedKinds = 8;  // of blocks
 
 inline constexpr size_t kCertifiedPassFields = 8;  // times of a micro-batch
 inline constexpr std::array kCertifiedPartFields{
-    &CertifiedPart::forward,  &CertifiedPart::input_grad,     &CertifiedPart::weight_grad,
-    &CertifiedPart::again,    &CertifiedPart::moving_forward, &CertifiedPart::moving_backward,
-    &CertifiedPart::leaving,  &CertifiedPart::returning,      &CertifiedPart::update,
-    &CertifiedPart::sync,     &CertifiedPart::persistent,     &CertifiedPart::held,
-    &CertifiedPart::gradients, &CertifiedPart::kept,          &CertifiedPart::work,
-    &CertifiedPart::waiting,  &CertifiedPart::coming,         &CertifiedPart::going,
-    &CertifiedPart::host,     &CertifiedPart::disk,           &CertifiedPart::updating,
-    &CertifiedPart::kept_host, &CertifiedPart::kept_disk,     &CertifiedPart::adding,
+    &CertifiedPart::forward,   &CertifiedPart::input_grad,     &CertifiedPart::weight_grad,
+    &CertifiedPart::again,     &CertifiedPart::moving_forward, &CertifiedPart::moving_backward,
+    &CertifiedPart::leaving,   &CertifiedPart::returning,      &CertifiedPart::update,
+    &CertifiedPart::sync,      &CertifiedPart::persistent,     &CertifiedPart::held,
+    &CertifiedPart::gradients, &CertifiedPart::kept,           &CertifiedPart::work,
+    &CertifiedPart::waiting,   &CertifiedPart::coming,         &CertifiedPart::going,
+    &CertifiedPart::host,      &CertifiedPart::disk,           &CertifiedPart::updating,
+    &CertifiedPart::kept_host, &CertifiedPart::kept_disk,      &CertifiedPart::adding,
     &CertifiedPart::sums};
 
 template <class Struct, size_t n>

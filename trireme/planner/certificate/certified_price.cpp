@@ -8,13 +8,16 @@
 namespace trireme {
 namespace {
 
-// What is kept elsewhere leaves beside it: the longer of both.
+// What is kept elsewhere moves beside it: an eighth of that is waited for, or as much as it takes longer.
+int64_t with_moves_beside(int64_t pass, int64_t moves) {
+  return exact_sum(pass, std::max(moves / 8, moves - pass));
+}
 int64_t forward_of(const CertifiedPart& part) {
-  return std::max(exact_sum(part.forward, part.moving_forward), part.leaving);
+  return with_moves_beside(exact_sum(part.forward, part.moving_forward), part.leaving);
 }
 // For whose gradients the stage before waits. What is kept elsewhere comes back beside it.
 int64_t backward_of(const CertifiedPart& part) {
-  return std::max(exact_sum(exact_sum(part.again, part.input_grad), part.moving_backward), part.returning);
+  return with_moves_beside(exact_sum(exact_sum(part.again, part.input_grad), part.moving_backward), part.returning);
 }
 int64_t pass_of(const CertifiedPart& part) {
   return exact_sum(exact_sum(forward_of(part), backward_of(part)), part.weight_grad);

@@ -257,8 +257,7 @@ class CertificateVerifier {
     const GroupOrder& order = order_of(group);
     std::vector<Found> found(group.size(), Found::kDone);
     for (size_t i = 0; i < group.size(); ++i) {
-      const bool is_needed =
-          std::ranges::all_of(order.less[i], [&](size_t k) { return found[k] == Found::kTooLarge; });
+      const bool is_needed = std::ranges::all_of(order.less[i], [&](size_t k) { return found[k] == Found::kTooLarge; });
       if (is_needed) {
         found[i] = look_at(group[i], order.has_next[i] != 0);
       } else {

@@ -27,9 +27,8 @@ class RandomTables {
   }
   // What is kept.
   void keep_elsewhere(PartPrice& part) {
-    for (const auto field :
-         {&PartPrice::leaving, &PartPrice::returning, &PartPrice::kept_host, &PartPrice::kept_disk})
-      part.*field = number(0, 1) == 0 ? 0 : number(0, 15);
+    for (const auto field : {&PartPrice::leaving, &PartPrice::returning, &PartPrice::kept_host, &PartPrice::kept_disk})
+      part.*field = number(0, 1) == 0 ? 0 : number(0, 25);
   }
   // Some of the state.
   void put_elsewhere(PartPrice& part) {
@@ -101,8 +100,8 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
     for (int64_t i = 0; i < parts; ++i) {
       const PartPrice& p = problem.parts[static_cast<size_t>(i)];
       const size_t stage = begins.size() - 1, crew = stage % crews, chunk = stage / crews;
-      const int64_t forward = std::max(p.forward + p.moving_forward, p.leaving);
-      const int64_t input = std::max(p.input_grad + p.again + p.moving_backward, p.returning);
+      const int64_t forward = std::max(p.forward + p.moving_forward + p.leaving / 8, p.leaving);
+      const int64_t input = std::max(p.input_grad + p.again + p.moving_backward + p.returning / 8, p.returning);
       pass[crew] += forward + input + p.weight_grad;
       once[crew] += p.update + p.sync + std::max(std::max(p.coming, p.going), p.updating);
       host[crew] += p.host;

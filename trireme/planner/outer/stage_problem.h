@@ -26,17 +26,20 @@ struct PartPrice {
   // three at a time (ps each), and the bytes that it takes there.
   int64_t coming = 0, going = 0, updating = 0;
   int64_t host = 0, disk = 0;
-  // Where what is kept lies on the host or the disk: of each micro-batch it goes there beside the forward pass and comes
-  // back beside the input gradients (ps), and the bytes that each in flight takes there.
+  // Where what is kept lies on the host or the disk: of each micro-batch it goes there beside the forward pass and
+  // comes back beside the input gradients (ps), and the bytes that each in flight takes there.
   int64_t leaving = 0, returning = 0;
   int64_t kept_host = 0, kept_disk = 0;
   // Of what a micro-batch takes and a part holds, however many rows a micro-batch has: adding its gradients to those
   // before, of `weight_grad`; and what they lie in, of `gradients`.
   int64_t adding = 0, sums = 0;
 
-  // What leaves and returns goes beside the pass, which takes as long as the longer of both.
-  int64_t forward_pass() const { return std::max(forward + moving_forward, leaving); }
-  int64_t input_pass() const { return std::max(again + input_grad + moving_backward, returning); }
+  // What leaves and returns goes beside the pass: it takes as long as the longer of both, and one part in
+  // kLeastExposed of the moves is not hidden, as they come in bursts.
+  static constexpr int64_t kLeastExposed = 8;
+  static int64_t beside(int64_t pass, int64_t moves) { return std::max(pass + moves / kLeastExposed, moves); }
+  int64_t forward_pass() const { return beside(forward + moving_forward, leaving); }
+  int64_t input_pass() const { return beside(again + input_grad + moving_backward, returning); }
   int64_t pass() const { return forward_pass() + input_pass() + weight_grad; }
   int64_t moves() const { return std::max({coming, going, updating}); }  // as if no computing hid them
   int64_t once() const { return update + sync + moves(); }

@@ -227,8 +227,8 @@ class Adviser {
     const UpdatePlace& place = chosen_.way.place;
     const Tier keep = chosen_.way.keep;
     if (place != UpdatePlace() || keep != Tier::kDevice) {
-      const WaysAnswer without = search_.best_of(
-          [](const Way& way) { return way.place == UpdatePlace() && way.keep == Tier::kDevice; });
+      const WaysAnswer without =
+          search_.best_of([](const Way& way) { return way.place == UpdatePlace() && way.keep == Tier::kDevice; });
       std::string what;
       if (place != UpdatePlace())
         what = fmt::format("the optimizer's state lies on the {}{}", to_string(place.state),

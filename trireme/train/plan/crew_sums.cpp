@@ -155,8 +155,7 @@ KeptMoves moves_of_kept(const Graph& graph) {
 // Of the micro-batch for which they take longest.
 int64_t longest_of_each(const Graph& graph, const std::vector<NodeId>& moves, const std::vector<int64_t>& prices) {
   std::array<int64_t, kMicroBatches> out{};
-  for (const NodeId id : moves)
-    out[static_cast<size_t>(graph.node(id).micro_batch)] += prices[static_cast<size_t>(id)];
+  for (const NodeId id : moves) out[static_cast<size_t>(graph.node(id).micro_batch)] += prices[static_cast<size_t>(id)];
   return *std::ranges::max_element(out);
 }
 
@@ -170,6 +169,18 @@ int64_t kept_bytes_elsewhere(const CompiledCrew& crew, const KeptMoves& moves, T
         keep == Tier::kDisk ? bytes_on_disk(bytes) : align_buffer(bytes, crew.plan.alignment);
   }
   return *std::ranges::max_element(out);
+}
+
+// What of it is on the device beside what the part works on: a micro-batch's on its way out, or what four readers ahead
+// have come for, which may be of four micro-batches.
+int64_t window_bytes(const CompiledCrew& crew, const KeptMoves& moves, int64_t of_each) {
+  constexpr int64_t kReadersAhead = 4;
+  int64_t largest = 0;
+  for (const NodeId id : moves.away) {
+    const int64_t bytes = crew.program.graph.type(crew.program.graph.node(id).outputs[0]).bytes();
+    largest = std::max(largest, align_buffer(bytes, crew.plan.alignment));
+  }
+  return std::max(of_each, kReadersAhead * largest);
 }
 
 // Of each buffer of the device whether what is in it leaves, or has come back.
@@ -187,7 +198,8 @@ int micro_batches_in_flight(const CompiledCrew& crew) {
   const int before = first_backward(crew);
   for (int i = 0; i < before; ++i) {
     const Node& node = crew.program.graph.node(i);
-    if (node.micro_batch >= 0 && node.phase == Phase::kForward && !is_message(def_of(node))) out.insert(node.micro_batch);
+    if (node.micro_batch >= 0 && node.phase == Phase::kForward && !is_message(def_of(node)))
+      out.insert(node.micro_batch);
   }
   return std::max<int>(1, static_cast<int>(out.size()));
 }
@@ -324,6 +336,8 @@ void add_kept_elsewhere(const CompiledCrew& crew, const std::vector<int64_t>& pr
   int64_t& all = keep == Tier::kHost ? out.all.host : out.all.disk;
   each = kept_bytes_elsewhere(crew, moves, keep);
   all = std::max<int64_t>(0, all - out.in_flight * each);
+  if (keep == Tier::kDisk) out.all.host *= 2;  // staging of moves of several micro-batches at a time
+  out.all.work += window_bytes(crew, moves, each);
 }
 
 }  // namespace
@@ -355,7 +369,8 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
     if (!is_joined && field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i)))
       out.last.adding += prices[i];
   }
-  out.last.kept = crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined, buffers_of_moves(crew, kept)) : 0;
+  out.last.kept =
+      crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined, buffers_of_moves(crew, kept)) : 0;
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;

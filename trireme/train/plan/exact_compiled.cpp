@@ -21,8 +21,8 @@ CompiledWay compile_exact(const ExactPlan& plan, const ExactWay& way, const Plan
     JobGraphs graphs = graphs_of(assembly, request.ranks);
     const CompileOptions how = compile_options(assembly, graphs.parallel, request.ranks, request.threads);
     out.cost = cost_of(compile(std::move(graphs.step), std::move(graphs.evaluation), how).step);
-    out.fits = out.cost->most_bytes() <= plan.memory_bytes &&
-               has_room_beside(way.outer.way(), *out.cost, plan.setting.beside);
+    out.fits =
+        out.cost->most_bytes() <= plan.memory_bytes && has_room_beside(way.outer.way(), *out.cost, plan.setting.beside);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
     out.refusal = error.what();

@@ -45,8 +45,8 @@ std::string ledger_text(const ExactPlan& plan) {
 bool are_alike(const ExactWay& a, const ExactWay& b) {
   const auto key = [](const OuterWay& way) {
     const InnerWay& of = way.inner;
-    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.kept_slices,
-                      of.keep, of.place);
+    return std::tuple(way.pp, of.tp, of.cp, of.ep, of.dp, way.schedule, of.recompute, of.zero, of.kept_slices, of.keep,
+                      of.place);
   };
   return key(a.outer) == key(b.outer);
 }

@@ -212,8 +212,8 @@ struct PartPricer::Impl {
     auto model = make_model(job);
     Assembly assembly = assembly_of(job, *model, ranks);
     if (machine) assembly.options.parallel.communication.machine = machine;
-    assembly.options.parallel.pipeline.schedule = to_string(
-        timetable(inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne, micro_batches));
+    assembly.options.parallel.pipeline.schedule =
+        to_string(timetable(inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
 

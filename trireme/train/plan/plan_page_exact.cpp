@@ -228,7 +228,8 @@ void add_tables_memory(const ExactWay& way, const TimedTimetable& timed, const s
   }
 }
 
-// Of the tables, which have nothing hidden but moves of what is kept elsewhere: average of crews, and of what is done once the crew that takes longest.
+// Of the tables, which have nothing hidden but moves of what is kept elsewhere: average of crews, and of what is done
+// once the crew that takes longest.
 std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   const int64_t crews = way.problem.shape.crews(), all = way.problem.micro_batches;
   int64_t forward = 0, backward = 0;

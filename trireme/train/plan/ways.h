@@ -28,10 +28,10 @@ struct Way {
   std::string schedule = "1f1b";
   int64_t virtual_stages = 1;  // of each crew
   std::string recompute = "none";
-  bool kept_slices = false;  // what is kept for the backward pass lies in slices on ranks that have the same
+  bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks that have the same
   Tier keep = Tier::kDevice;  // where what is kept for the backward pass lies until then
   UpdatePlace place = {};     // all on the device: where the job says
-  bool is_searched = false;  // mode auto_parallel; none of the above but recompute and place
+  bool is_searched = false;   // mode auto_parallel; none of the above but recompute and place
 
   // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
   std::vector<std::string> keys() const;
