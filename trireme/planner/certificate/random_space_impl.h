@@ -29,9 +29,7 @@ class RandomSpace {
     model_.state_bytes = number(0, 500);
     model_.update_fs_per_byte = number(0, 1) * number(1, 4'000);
     model_.weight_bytes = number(0, model_.parameter_bytes);
-    room_ = {.device = memory_,
-             .host = number(0, 2) == 0 ? number(10, 250) : 0,
-             .disk = number(0, 5) == 0 ? number(10, 250) : 0};
+    room_ = {.device = memory_, .host = number(0, 1) * number(5, 250), .disk = number(0, 5) == 0 ? number(10, 250) : 0};
     find_groups();
   }
 

