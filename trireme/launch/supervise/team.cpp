@@ -119,14 +119,17 @@ void Team::interrupt(int signal) {
   }
 }
 
-// Only to who listens: SIGUSR1 ends a process that does not.
+// Only to who listens: SIGUSR1 ends a process that does not. And only to one: ranks agree after each step, and two that
+// heard of it on both sides of a step would save twice.
 void Team::pass_on_save() {
   if (!to_save_) return;
-  for (const Worker& worker : workers_) {
-    if (!worker.running || !worker.page->page().saves_when_asked.load()) continue;
-    kill(worker.pid, SIGUSR1);
-    to_save_ = false;
-  }
+  const auto listens = [](const Worker& worker) {
+    return worker.running && worker.page->page().saves_when_asked.load();
+  };
+  const auto found = std::ranges::find_if(workers_, listens);
+  if (found == workers_.end()) return;
+  kill(found->pid, SIGUSR1);
+  to_save_ = false;
 }
 
 void Team::end() {

@@ -264,7 +264,8 @@ WayCost cost_of(const Compiled& compiled) {
   WayCost out;
   std::vector<std::vector<double>> seconds;
   for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
-  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  const VirtualTime time = virtual_time(
+      compiled.plans(), {.seconds = std::move(seconds), .overlap_slowdown = compiled.rates.overlap_slowdown()});
   out.step_s = time.makespan_s;
   const auto ranks = static_cast<double>(time.ranks.size());
   for (const RankTime& rank : time.ranks) {

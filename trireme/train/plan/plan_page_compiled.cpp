@@ -29,7 +29,7 @@ struct TimedStep {
 
   explicit TimedStep(const Compiled& step) : compiled(step) {
     for (const ExecutionPlan* const plan : step.plans()) seconds.push_back(action_seconds(*plan, step.rates));
-    time = virtual_time(step.plans(), {.seconds = seconds});
+    time = virtual_time(step.plans(), {.seconds = seconds, .overlap_slowdown = step.rates.overlap_slowdown()});
   }
 };
 
