@@ -97,7 +97,7 @@ Fitted best_of(const Sums& sums, std::initializer_list<std::vector<size_t>> subs
       error -= 2 * (*found)[i] * sums.terms[i];
       for (size_t k = 0; k < kTerms; ++k) error += (*found)[i] * (*found)[k] * sums.products[i][k];
     }
-    if (error < best.error) best = {*found, error};
+    if (error < best.error - 1e-9 * sums.t) best = {*found, error};
   }
   return best;
 }
@@ -105,7 +105,7 @@ Fitted best_of(const Sums& sums, std::initializer_list<std::vector<size_t>> subs
 OpRate fit(std::string ops, std::span<const OpSample* const> samples) {
   constexpr double kGain = 1e-3;  // of all times, for which one more factor is worth it
   const Sums longer = sums_of(samples, longer_of);
-  Fitted best = best_of(longer, {{1}, {0, 1}});
+  Fitted best = best_of(longer, {{1}, {0, 1}, {0}});
   const Fitted sum = best_of(sums_of(samples, sum_of), {{1, 2}, {0, 1, 2}});
   if (sum.error < best.error - kGain * longer.t) best = sum;
   if (best.factors[1] < 1 / kMostAchieved) {  // what it takes hardly depends on its size
