@@ -24,6 +24,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/memory_chart.h"
+#include "trireme/train/step/fit_tiers.h"
 
 namespace trireme::cli {
 namespace {

@@ -19,6 +19,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/simulate.h"
+#include "trireme/train/step/fit_tiers.h"
 
 namespace trireme::cli {
 namespace {

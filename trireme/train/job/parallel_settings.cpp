@@ -340,13 +340,8 @@ ScheduleSpec schedule_of(const JobConfig& config, int64_t ranks) {
       "configuration: parallel.schedule = '{}' is neither a schedule nor a file; schedules are {}, and a file is as "
       "`trireme timetable` prints it",
       given, names);
-  std::string text = read_file(given);
-  require(text.starts_with("timetable "),
-          "configuration: parallel.schedule: '{}' is no timetable; it begins with "
-          "'timetable NAME stages=S micro_batches=M'",
-          given);
   try {
-    return text;
+    return to_string(parse_timetable(read_file(given)));
   } catch (Error& e) {
     e.note(fmt::format("while reading '{}', the parallel.schedule", given));
     if (const int64_t of_crew = ranks / config.parallel.pp; of_crew * config.parallel.pp == ranks)

@@ -1,12 +1,12 @@
 #include "trireme/train/step/fit_tiers.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 
-#include "trireme/base/error.h"
+#include "trireme/base/bytes_text.h"
 #include "trireme/partition/partition.h"
-#include "trireme/pass/home_candidates.h"
 #include "trireme/pass/step_times.h"
 
 namespace trireme {
@@ -41,32 +41,40 @@ class FitTiers {
   FittedHomes run() {
     FittedHomes best = with(0, 0);
     if (fits(best)) return best;
-    size_t count = fewest(best);
+    size_t count = fewest(best, host_limit());
     // Earlier passes go by homes as well, and what is chosen is to be what a job would have that gives these.
     runs_all_passes_ = true;
-    best = with(count, limit_of(sizes_.of(Tier::kHost)));
-    if (!fits(best)) count = fewest(best);
+    best = with(count, host_limit());
+    if (!fits(best)) count = fewest(best, host_limit());
     return within_host(count, std::move(best));
   }
 
  private:
   static int64_t taken(const FittedHomes& fitted, Tier tier) { return fitted.plan.arena(tier).bytes; }
+  int64_t host_limit() const { return limit_of(sizes_.of(Tier::kHost)); }
   bool fits(const FittedHomes& fitted) const {
     return taken(fitted, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice));
   }
 
-  // So many of the candidates must leave for the device's memory to have room; `best` is the plan then.
-  size_t fewest(FittedHomes& best) const {
+  template <class... Args>
+  static void require_of(Tier tier, const FittedHomes& fitted, bool ok, fmt::format_string<Args...> text,
+                         Args&&... args) {
+    if (!ok) throw TooLittleMemory(tier, taken(fitted, tier), fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  // So many of the candidates must leave for the device's memory to have room, where they may take `room` bytes of the
+  // host's; `best` is the plan then.
+  size_t fewest(FittedHomes& best, int64_t room) const {
     size_t too_few = 0, enough = candidates_.size();
-    best = with(enough, limit_of(sizes_.of(Tier::kHost)));
-    require(fits(best),
-            "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between its "
-            "uses; parallel.device_memory allows {}: the smallest that fits is {}B",
-            best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)),
-            taken(best, Tier::kDevice));
+    best = with(enough, room);
+    require_of(Tier::kDevice, best, fits(best),
+               "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between "
+               "its uses; parallel.device_memory allows {}: the smallest that fits is {}B",
+               best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)),
+               taken(best, Tier::kDevice));
     while (enough - too_few > 1) {
       const size_t middle = too_few + (enough - too_few) / 2;
-      FittedHomes other = with(middle, limit_of(sizes_.of(Tier::kHost)));
+      FittedHomes other = with(middle, room);
       if (fits(other)) {
         enough = middle;
         best = std::move(other);
@@ -77,26 +85,26 @@ class FitTiers {
     return enough;
   }
 
-  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows.
+  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows. At last all goes there
+  // that can, so that what a refusal says would fit does.
   FittedHomes within_host(size_t count, FittedHomes best) const {
     constexpr int kRounds = 8;
-    int64_t room = limit_of(sizes_.of(Tier::kHost));
-    for (int round = 0; round < kRounds && taken(best, Tier::kHost) > limit_of(sizes_.of(Tier::kHost)) && room > 0;
-         ++round) {
-      room = std::max<int64_t>(0, room - (taken(best, Tier::kHost) - limit_of(sizes_.of(Tier::kHost))));
+    int64_t room = host_limit();
+    for (int round = 0; uses_disk() && room > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
+      room = round < kRounds ? std::max<int64_t>(0, room - (taken(best, Tier::kHost) - host_limit())) : 0;
       best = with(count, room);
+      if (!fits(best)) count = fewest(best, room);  // moves from the disk are begun earlier than others
     }
-    const auto require_fits = [&](Tier tier, std::string_view key, const std::string& more) {
+    const auto require_within = [&](Tier tier, std::string_view key, std::string_view more) {
       const int64_t limit = limit_of(sizes_.of(tier));
-      require(
-          taken(best, tier) <= limit,
-          "'{}' fits into {} of the device's memory with {} bytes on the {}; parallel.{} allows {} bytes{}: it fits "
-          "with {}B",
-          best.plan.name, to_string(sizes_.of(Tier::kDevice)), taken(best, tier), to_string(tier), key, limit, more,
-          taken(best, tier));
+      require_of(tier, best, taken(best, tier) <= limit,
+                 "'{}' fits into {} of the device's memory with {} bytes on the {}; parallel.{} allows {} bytes{}: it "
+                 "fits with {}B",
+                 best.plan.name, to_string(sizes_.of(Tier::kDevice)), taken(best, tier), to_string(tier), key, limit,
+                 more, taken(best, tier));
     };
-    require_fits(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
-    require_fits(Tier::kDisk, "disk", "");
+    require_within(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
+    require_within(Tier::kDisk, "disk", "");
     return best;
   }
 
@@ -141,10 +149,57 @@ class FitTiers {
   bool runs_all_passes_ = false;
 };
 
+// Names the keys that say how much there is, and the cures.
+void require_within(const ExecutionPlan& plan, const TierSizes& sizes) {
+  static constexpr std::array<std::string_view, kTiers> kKeys{"device_memory", "host_memory", "disk"};
+  static constexpr std::array<std::string_view, kTiers> kCures{
+      "parallel.home and parallel.keep move state and activations to the host or the disk, and "
+      "docs/howto/train_in_less_memory.md has other ways",
+      "give homes to less, or on the disk (parallel.home, parallel.keep)", "give homes on the disk to less"};
+  for (const Tier tier : kEveryTier) {
+    const MemorySize size = sizes.of(tier);
+    const auto at = static_cast<size_t>(tier);
+    require(!size.is_given() || plan.arena(tier).bytes <= size.bytes(),
+            "'{}' takes {} bytes of the tier '{}' on each rank{}; parallel.{} allows {} ({} bytes); allow more, or {}",
+            plan.name, plan.arena(tier).bytes, to_string(tier),
+            plan.crews > 1 ? fmt::format(" of crew {}", plan.crew) : "", kKeys[at], to_string(size), size.bytes(),
+            kCures[at]);
+  }
+}
+
 }  // namespace
+
+void throw_largest(const std::vector<std::optional<TooLittleMemory>>& refused) {
+  const TooLittleMemory* largest = nullptr;
+  for (const std::optional<TooLittleMemory>& each : refused) {
+    if (!each) continue;
+    const bool is_larger = largest == nullptr || each->tier() < largest->tier() ||
+                           (each->tier() == largest->tier() && each->needed() > largest->needed());
+    if (is_larger) largest = &*each;
+  }
+  if (largest != nullptr) throw *largest;
+}
 
 FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways) {
   return FitTiers(passes, sizes, ways).run();
+}
+
+void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes) {
+  require_within(plan, sizes);
+  const Machine host = Machine::this_host();
+  const bool is_named = device.memory_bytes() > 0;
+  const int64_t memory = is_named ? device.memory_bytes() : host.memory_bytes * host.devices_per_host;
+  int64_t bytes = plan.arena().bytes, persistent = plan.arena().persistent;
+  if (!is_named) {
+    bytes += plan.arena(Tier::kHost).bytes;
+    persistent += plan.arena(Tier::kHost).persistent;
+  }
+  const auto text = [](int64_t of) { return bytes_text(static_cast<double>(of)); };
+  require(bytes <= memory,
+          "'{}' takes {} on each rank ({} of parameters and state), and {} has {}; cut it over more ranks, or see "
+          "docs/howto/train_in_less_memory.md",
+          plan.name, text(bytes), text(persistent), is_named ? fmt::format("device '{}'", device.name()) : "this host",
+          text(memory));
 }
 
 }  // namespace trireme
