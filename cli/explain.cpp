@@ -154,10 +154,6 @@ void require_fit(const Compiled& compiled, const Device& device, const TierSizes
   }
 }
 
-bool is_bounded(const Device& device, const TierSizes& sizes) {
-  return device.memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
-}
-
 // Whether what is shown depends on what validates between steps: that can take more memory than the step in its arena.
 bool needs_evaluation(const ExplainArgs& args, const TierSizes& sizes) {
   const bool is_limited = std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });

@@ -202,4 +202,8 @@ void require_fits(const ExecutionPlan& plan, const Device& device, const TierSiz
           text(memory));
 }
 
+bool is_bounded(const Device& device, const TierSizes& sizes) {
+  return device.memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
+}
+
 }  // namespace trireme

@@ -55,5 +55,7 @@ FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const W
 // Throws kInvalidArgument, with both, when a rank's memory on the device, or of this host where the device names none,
 // does not hold what the plan takes, or `sizes` allows less of a tier.
 void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes = {});
+// Whether a plan that is only looked at has a bound to keep.
+bool is_bounded(const Device& device, const TierSizes& sizes);
 
 }  // namespace trireme
