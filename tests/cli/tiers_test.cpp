@@ -105,6 +105,14 @@ TEST_F(TiersTest, ARunGoesOnWithItsStateElsewhere) {
   expect_equal_checkpoints("usual", "moving");
 }
 
+TEST_F(TiersTest, AFileBeyondTheShellsLimitIsAnErrorThatSaysSo) {
+  write_gpt();
+  const Outcome outcome = run_shell(fmt::format(
+      "ulimit -f 4; {} train gpt.toml -n 2 --quiet --out limited --disk . --set '{}'", TRIREME_PROGRAM, kOnDisk));
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("cannot make the tier 'disk'"), HasSubstr("File too large")));
+}
+
 TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
   write_gpt();
   const Outcome shown = run({"explain", "gpt.toml", "--stage", "memory", "--set", kOnDisk});
