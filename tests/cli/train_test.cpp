@@ -186,6 +186,11 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
   const std::string report = read(path("traced/report.html"));
   EXPECT_THAT(report, AllOf(HasSubstr("<h2>Timetable"), HasSubstr("as it ran: "), HasSubstr("as modelled: "),
                             HasSubstr("forward of micro-batch 1, stage 1"), HasSubstr("Model FLOPs utilisation")));
+  const Outcome short_run = run({"train", "gpt.toml", "--out", "short", "--steps", "1", "--trace", "short.json"});
+  EXPECT_THAT(short_run.err, HasSubstr("no trace is written: the run ended before its step 2"));
+  EXPECT_THAT(short_run.out, Not(HasSubstr("short.json")));
+  EXPECT_THAT(run({"train", "gpt.toml", "--out", "lost", "--trace", "gone/t.json"}).err,
+              HasSubstr("train.trace: there is no directory 'gone'; name a file in a directory that there is"));
   const Outcome modelled = run({"explain", "gpt.toml", "-n", "2", "--pp", "2", "--micro-batches", "2", "--stage",
                                 "time", "--trace", "modelled.json"});
   ASSERT_EQ(modelled.code, 0) << modelled.err;
