@@ -136,6 +136,9 @@ TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
                 AllOf(HasSubstr("parallel.device_memory allows 10KB"), HasSubstr("the smallest that fits is")));
     EXPECT_THAT(refusal(command, {"--host-memory", "100B"}), HasSubstr("parallel.host_memory allows 100B"));
   }
+  EXPECT_THAT(refusal("train", {"--eval-batch", "64", "--set", "data.validation=0.5", "--device-memory", "400KB"}),
+              AllOf(HasSubstr(" where it validates; parallel.device_memory allows 400KB"),
+                    HasSubstr("validate by smaller batches (train.eval_batch)")));
   // Whatever is shown, it is said that training would refuse it.
   for (const char* stage : {"plan", "passes", "time", "traffic", "actions"}) {
     const Outcome outcome = run(

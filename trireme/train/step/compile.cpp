@@ -455,8 +455,15 @@ CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOp
   if (!evaluation) return out;
   out.evaluation = compile_beside(out.step, std::move(*evaluation), options);
   for (size_t crew = 0; crew < out.step.crews.size(); ++crew) {
+    const ExecutionPlan& plan = out.step.crews[crew].plan;
     Arena& arena = out.step.crews[crew].plan.arena();
-    arena.bytes = std::max(arena.bytes, arena.persistent + out.evaluation->crews[crew].plan.arena().bytes);
+    const int64_t bytes = arena.persistent + out.evaluation->crews[crew].plan.arena().bytes;
+    const MemorySize most = options.parallel.tiers.of(Tier::kDevice);
+    require(!most.is_given() || bytes <= most.bytes() || arena.bytes > most.bytes(),
+            "'{}' takes {} bytes of the device's memory on each rank, and {} where it validates; "
+            "parallel.device_memory allows {}: allow more, or validate by smaller batches (train.eval_batch)",
+            plan.name, arena.bytes, bytes, to_string(most));
+    arena.bytes = std::max(arena.bytes, bytes);
   }
   return out;
 }
