@@ -142,15 +142,13 @@ TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) 
   EXPECT_EQ(without("home = [\"*/state = disk\"]\n"), "auto_offload ");
   EXPECT_EQ(without("keep = [\"h.* = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
   EXPECT_EQ(without("keep = [\"h.* = disk\"]\n"), "update_part auto_offload ");
-  EXPECT_EQ(without("on = [\"wte = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
-  EXPECT_EQ(without("optimizer_on = \"host\"\n"), "update_part prefetch disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("on = [\"wte = host\"]\n"), "disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("optimizer_on = \"host\"\n"), "prefetch disk_block disk_queue auto_offload ");
   EXPECT_EQ(without("device_memory = \"1GB\"\n"), "disk_block disk_queue ");
   EXPECT_EQ(without("device_memory = \"1GB\"\ndisk = \"/tmp\"\n"), "");
   EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\n"),
               HasSubstr("parallel.update_part = '1MiB' has no effect with no parameters or state on the host"));
   EXPECT_EQ(remark_of("auto_offload", "auto_offload = false\noffload_to = \"disk\"\n"), "");
-  EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\nhome = [\"* = host\"]\noptimizer_on = \"host\"\n"),
-              HasSubstr("has no effect with parallel.on or optimizer_on"));
 }
 
 TEST(ParallelConfig, sums_and_what_is_kept_have_no_effect_where_all_is_as_asked_anyway) {
