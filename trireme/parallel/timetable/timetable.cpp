@@ -86,7 +86,8 @@ void parse_head(std::string_view line, int number, Timetable& out) {
             key->most, words[i].substr(equals + 1));
     *key->value = *value;
   }
-  require(given.contains("stages") && given.contains("micro_batches"), "timetable line {}: '{}' is not {}", number, line, kForm);
+  require(given.contains("stages") && given.contains("micro_batches"), "timetable line {}: '{}' is not {}", number,
+          line, kForm);
   require(int64_t{out.stages} * out.micro_batches * out.seq_chunks <= kMostUnits,
           "timetable line {}: {} stages x {} micro-batches x {} chunks are more than {} units", number, out.stages,
           out.micro_batches, out.seq_chunks, kMostUnits);

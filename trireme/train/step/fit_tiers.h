@@ -42,8 +42,8 @@ class TooLittleMemory : public Error {
   int64_t needed_;
 };
 
-// Of several crews that were refused, the one that needs most of the first tier is told, as its size fits all. None: does
-// nothing.
+// Of several crews that were refused, the one that needs most of the first tier is told, as its size fits all. None:
+// does nothing.
 void throw_largest(const std::vector<std::optional<TooLittleMemory>>& refused);
 
 // The fewest parts of the model leave that do, those first that are away longest for each byte that moves; of these,
