@@ -108,7 +108,7 @@ TEST_F(TiersTest, ARunGoesOnWithItsStateElsewhere) {
 TEST_F(TiersTest, AFileBeyondTheShellsLimitIsAnErrorThatSaysSo) {
   write_gpt();
   const Outcome outcome = run_shell(fmt::format(
-      "ulimit -f 4; {} train gpt.toml -n 2 --quiet --out limited --disk . --set '{}'", TRIREME_PROGRAM, kOnDisk));
+      "ulimit -f 32; exec {} train gpt.toml --quiet --out limited --disk . --set '{}'", TRIREME_PROGRAM, kOnDisk));
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("cannot make the tier 'disk'"), HasSubstr("File too large")));
 }
