@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "trireme/base/bytes_text.h"
 #include "trireme/partition/partition.h"
@@ -39,13 +40,13 @@ class FitTiers {
         candidates_(home_candidates(run_if_asked("on_host", program_, passes), passes)) {}
 
   FittedHomes run() {
-    FittedHomes best = with(0, 0);
+    FittedHomes best = with(0);
     if (fits(best)) return best;
-    size_t count = fewest(best, host_limit());
+    size_t count = fewest(best);
     // Earlier passes go by homes as well, and what is chosen is to be what a job would have that gives these.
     runs_all_passes_ = true;
-    best = with(count, host_limit());
-    if (!fits(best)) count = fewest(best, host_limit());
+    best = with(count);
+    if (!fits(best)) count = fewest(best);
     return within_host(count, std::move(best));
   }
 
@@ -62,11 +63,20 @@ class FitTiers {
     if (!ok) throw TooLittleMemory(tier, taken(fitted, tier), fmt::format(text, std::forward<Args>(args)...));
   }
 
-  // So many of the candidates must leave for the device's memory to have room, where they may take `room` bytes of the
-  // host's; `best` is the plan then.
-  size_t fewest(FittedHomes& best, int64_t room) const {
+  // So many of the candidates must leave for the device's memory to have room; `best` is the plan then. How early
+  // something comes depends on where from, so that the device may have room with all on the disk alone.
+  size_t fewest(FittedHomes& best) {
     size_t too_few = 0, enough = candidates_.size();
-    best = with(enough, room);
+    best = with(enough);
+    if (!fits(best) && uses_disk() && room_ > 0) {
+      const int64_t room = std::exchange(room_, 0);
+      FittedHomes other = with(enough);
+      if (taken(other, Tier::kDevice) < taken(best, Tier::kDevice)) {
+        best = std::move(other);
+      } else {
+        room_ = room;
+      }
+    }
     require_of(Tier::kDevice, best, fits(best),
                "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between "
                "its uses; parallel.device_memory allows {}: the smallest that fits is {}B",
@@ -74,7 +84,7 @@ class FitTiers {
                taken(best, Tier::kDevice));
     while (enough - too_few > 1) {
       const size_t middle = too_few + (enough - too_few) / 2;
-      FittedHomes other = with(middle, room);
+      FittedHomes other = with(middle);
       if (fits(other)) {
         enough = middle;
         best = std::move(other);
@@ -86,14 +96,14 @@ class FitTiers {
   }
 
   // Staging of what goes to the disk takes room on the host as well, which the plan alone knows. At last all goes there
-  // that can, so that what a refusal says would fit does.
-  FittedHomes within_host(size_t count, FittedHomes best) const {
+  // that can: what a refusal says would fit does then, as these homes follow from the device's memory alone.
+  FittedHomes within_host(size_t count, FittedHomes best) {
     constexpr int kRounds = 8;
-    int64_t room = host_limit();
-    for (int round = 0; uses_disk() && room > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
-      room = round < kRounds ? std::max<int64_t>(0, room - (taken(best, Tier::kHost) - host_limit())) : 0;
-      best = with(count, room);
-      if (!fits(best)) count = fewest(best, room);  // moves from the disk are begun earlier than others
+    for (int round = 0; uses_disk() && room_ > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
+      const int64_t beyond = taken(best, Tier::kHost) - host_limit();
+      room_ = round < kRounds ? std::max<int64_t>(0, room_ - beyond) : 0;
+      best = with(count);
+      if (!fits(best) || room_ == 0) count = fewest(best);
     }
     const auto require_within = [&](Tier tier, std::string_view key, std::string_view more) {
       const int64_t limit = limit_of(sizes_.of(tier));
@@ -110,8 +120,10 @@ class FitTiers {
 
   bool uses_disk() const { return sizes_.disk != DiskSpace(); }
 
-  // The first `count` candidates leave; those that are away for the shortest time lie on the host, up to `room` bytes.
-  FittedHomes with(size_t count, int64_t room) const {
+  // The first `count` candidates leave; those that are away for the shortest time lie on the host, as far as the room
+  // goes.
+  FittedHomes with(size_t count) const {
+    int64_t room = room_;
     FittedHomes out;
     out.passes = passes_;
     std::vector<const HomeCandidate*> nearest;
@@ -147,6 +159,7 @@ class FitTiers {
   Machine machine_;
   std::vector<HomeCandidate> candidates_;
   bool runs_all_passes_ = false;
+  int64_t room_ = host_limit();  // of the host's memory, for what leaves
 };
 
 // Names the keys that say how much there is, and the cures.
