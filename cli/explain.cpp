@@ -24,6 +24,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/memory_chart.h"
+#include "trireme/train/step/fit_tiers.h"
 
 namespace trireme::cli {
 namespace {
@@ -151,10 +152,6 @@ void require_fit(const Compiled& compiled, const Device& device, const TierSizes
     std::fputs(text.c_str(), stdout);
     throw;
   }
-}
-
-bool is_bounded(const Device& device, const TierSizes& sizes) {
-  return device.memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
 }
 
 // Whether what is shown depends on what validates between steps: that can take more memory than the step in its arena.

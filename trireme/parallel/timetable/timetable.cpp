@@ -60,10 +60,10 @@ std::optional<Unit> parse_unit(std::string_view word, int seq_chunks) {
   return unit;
 }
 
-void parse_head(std::string_view line, Timetable& out) {
+void parse_head(std::string_view line, int number, Timetable& out) {
   const std::vector<std::string_view> words = split_words(line);
   constexpr std::string_view kForm = "'timetable NAME stages=S micro_batches=M', and seq_chunks=C if positions are cut";
-  require(words.size() >= 4 && words[0] == "timetable", "timetable line 1: '{}' is not {}", line, kForm);
+  require(words.size() >= 4 && words[0] == "timetable", "timetable line {}: '{}' is not {}", number, line, kForm);
   out.name = words[1];
   struct Key {
     std::string_view name;
@@ -79,15 +79,17 @@ void parse_head(std::string_view line, Timetable& out) {
     const std::string_view name = words[i].substr(0, equals);
     const auto key = std::ranges::find(keys, name, &Key::name);
     require(key != keys.end() && equals != std::string_view::npos && given.insert(name).second,
-            "timetable line 1: '{}' is not one of stages=S, micro_batches=M, seq_chunks=C, each given once", words[i]);
+            "timetable line {}: '{}' is not one of stages=S, micro_batches=M, seq_chunks=C, each given once", number,
+            words[i]);
     const std::optional<int> value = number_in(words[i].substr(equals + 1), 1, key->most);
-    require(value.has_value(), "timetable line 1: {} must be a number from 1 to {} (got '{}')", name, key->most,
-            words[i].substr(equals + 1));
+    require(value.has_value(), "timetable line {}: {} must be a number from 1 to {} (got '{}')", number, name,
+            key->most, words[i].substr(equals + 1));
     *key->value = *value;
   }
-  require(given.contains("stages") && given.contains("micro_batches"), "timetable line 1: '{}' is not {}", line, kForm);
+  require(given.contains("stages") && given.contains("micro_batches"), "timetable line {}: '{}' is not {}", number,
+          line, kForm);
   require(int64_t{out.stages} * out.micro_batches * out.seq_chunks <= kMostUnits,
-          "timetable line 1: {} stages x {} micro-batches x {} chunks are more than {} units", out.stages,
+          "timetable line {}: {} stages x {} micro-batches x {} chunks are more than {} units", number, out.stages,
           out.micro_batches, out.seq_chunks, kMostUnits);
 }
 
@@ -251,13 +253,15 @@ Timetable parse_timetable(std::string_view text) {
   bool headed = false;
   int number = 0;
   while (!text.empty()) {
-    const std::string_view line = trim(text.substr(0, text.find('\n')));
+    std::string_view line = text.substr(0, text.find('\n'));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    line = trim(line);
     text.remove_prefix(
         std::min(text.size(), text.find('\n') == std::string_view::npos ? text.size() : text.find('\n') + 1));
     ++number;
     if (line.empty() || line[0] == '#') continue;
     if (!headed) {
-      parse_head(line, out);
+      parse_head(line, number, out);
       headed = true;
       continue;
     }

@@ -11,7 +11,7 @@
 // F is a forward pass, B a backward pass, of a stage and a micro-batch. A backward pass may be cut in two: I, the
 // gradients of the stage's inputs, for which the stage before waits, and W, those of its weights, for which nobody
 // does. Where micro-batches are cut along their positions as well ("seq_chunks=4" in the head) the chunk is a third
-// number: F0.1.3.
+// number: F0.1.3. Empty lines and those that begin with # are left out.
 #pragma once
 
 #include <cstdint>
