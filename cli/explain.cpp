@@ -104,7 +104,8 @@ std::string memory_text(const ExecutionPlan& plan, const Device& device, const V
 // What was chosen to leave the device's memory, because of how much of it there is.
 std::string chosen_text(const CompiledCrew& crew) {
   if (crew.chosen_homes.empty()) return "";
-  return fmt::format("chosen, for the section [parallel], before rules that stand there:\n{}\n",
+  return fmt::format("chosen, for the section [parallel]{}, before rules that stand there:\n{}\n",
+                     crew.plan.crews > 1 ? " (one list of each key, with those of all crews)" : "",
                      fmt::join(as_keys(crew.chosen_homes), "\n"));
 }
 
