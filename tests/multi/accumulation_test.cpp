@@ -11,6 +11,7 @@
 #include "trireme/exec/analysis/traffic.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/train/job/parallel_settings.h"
+#include "trireme/train/step/remarks.h"
 
 namespace trireme::accumulation_test {
 namespace {
@@ -255,6 +256,38 @@ TEST(AccumulationTraffic, of_zero_1_is_that_of_data_parallelism_and_a_few_scalar
       }
     }
   }
+}
+
+// Where another order of sums is asked for that no value is summed by, it is said.
+TEST(AccumulationTraffic, an_order_of_sums_that_changes_nothing_is_said) {
+  const auto said = [](const Graph& graph, int zero) {
+    const Parallel parallel = in_parts(3, zero, false);
+    return order_without_effect(compile(graph, {.ranks = 2, .parallel = parallel}), parallel);
+  };
+  EXPECT_THAT(said(gpt_step(), 0), HasSubstr("= false has no effect with parallel.zero = 0: what this step sums"));
+  EXPECT_THAT(said(gpt_step(), 1), HasSubstr("= false has no effect with parallel.zero = 1: what this step sums"));
+  EXPECT_EQ(said(gpt_step(), 2), "");
+  EXPECT_EQ(said(gpt_step({.experts = 4, .top_k = 2}), 0), "");
+}
+
+// Of one group, the squares of all slices, and of what is whole no more: without slices the norm takes none.
+TEST(AccumulationTraffic, the_norm_of_slices_is_one_all_reduce) {
+  const auto sums = [](int zero, int64_t micro_batches, Numerics numerics) {
+    Parallel parallel = in_parts(micro_batches, zero);
+    const Graph graph =
+        training_step([gpt = nn::Gpt({.vocabulary = 20, .context = kPositions, .layers = 2, .width = 64, .heads = 4})](
+                          const Tensor& x) mutable { return gpt(x); },
+                      class_loss(), text_batch(), AdamW{}, {.name = "gpt", .clip_norm = 0.5, .numerics = numerics});
+    const Compiled compiled = compile(graph, {.ranks = 2, .parallel = parallel, .numerics = numerics});
+    int64_t out = 0;
+    for (const PlanTraffic& each : traffic_per_step(compiled.plan())) out += each.op == "all_reduce" ? each.calls : 0;
+    return out;
+  };
+  for (const int64_t micro_batches : {1, 3}) {
+    EXPECT_LE(sums(1, micro_batches, Numerics::kFast), sums(0, micro_batches, Numerics::kFast) + 1);
+    EXPECT_LE(sums(3, micro_batches, Numerics::kFast), sums(0, micro_batches, Numerics::kFast) + 1);
+  }
+  EXPECT_LE(sums(1, 1, Numerics::kInvariant), sums(0, 1, Numerics::kInvariant) + 1);
 }
 
 // Slices of a group of 2 ranks, of which the other 2 have copies: scattered in the group for each micro-batch, and
