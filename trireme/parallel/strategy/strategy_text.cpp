@@ -179,6 +179,7 @@ void read_tensor(std::string_view rest, const Mesh& mesh, StrategyTensor& out) {
   out.type = parse_tensor_type(next_word(rest));
   out.summed_once = rest.ends_with(kSumsOnce);
   if (out.summed_once) rest.remove_suffix(kSumsOnce.size());
+  while (rest.ends_with(' ')) rest.remove_suffix(1);
   const size_t mean = rest.find(kMean);
   out.layout = parse_layout(rest.substr(0, mean), mesh);
   if (mean == std::string_view::npos) return;
