@@ -11,7 +11,7 @@
 // state stay, too: an update may overwrite these before they are reached.
 #include <algorithm>
 #include <limits>
-#include <tuple>
+#include <vector>
 
 #include "trireme/ir/readers.h"
 #include "trireme/op/op_def.h"
@@ -35,27 +35,38 @@ class LateSmallOps {
     constexpr int kAfter = std::numeric_limits<int>::max();
     const Readers readers(graph_);
     std::vector<NodeId> before(graph_.nodes().size(), end);  // the node that needs what it makes
-    std::vector<std::tuple<NodeId, int, bool, NodeId>> out;
+    std::vector<Place> out;
     out.reserve(graph_.nodes().size());
     for (NodeId id = end; id-- > 0;) {
       const Node& node = graph_.node(id);
       if (!waits(id)) {
-        out.emplace_back(before[at(id)] = id, kAfter, true, id);
+        before[at(id)] = id;
+        out.push_back({id, kAfter, true, id});
         continue;
       }
       for (const ValueId made : node.outputs) {
         for (const NodeId reader : readers.of(made)) before[at(id)] = std::min(before[at(id)], before[at(reader)]);
       }
-      out.emplace_back(before[at(id)], depth_[at(id)], !is_communication(def_of(node)), id);
+      out.push_back({before[at(id)], depth_[at(id)], !is_communication(def_of(node)), id});
     }
     std::ranges::sort(out);
     std::vector<NodeId> ids;
     ids.reserve(out.size());
-    for (const auto& each : out) ids.push_back(std::get<NodeId>(each));
+    for (const Place& each : out) ids.push_back(each.id);
     return ids;
   }
 
  private:
+  // What nodes are ordered by: the one that they stand before, and of several there how often they come after an
+  // exchange.
+  struct Place {
+    NodeId before;
+    int depth;
+    bool is_local;
+    NodeId id;
+    friend auto operator<=>(const Place&, const Place&) = default;
+  };
+
   static size_t at(int32_t id) { return static_cast<size_t>(id); }
 
   bool waits(NodeId id) const { return depth_[at(id)] >= 0; }
