@@ -7,8 +7,9 @@
 // them in one. What is exchanged of what was exchanged (a sum over the ranks of one axis, and then of another) waits
 // with the rest, those exchanged equally often side by side.
 //
-// Ops that are done once a step wait, not those of each micro-batch or of sums over them. Ops that read parameters or
-// state stay, too: an update may overwrite these before they are reached.
+// Ops that are done once a step wait, and sums that are seen in another shape; not what is done for each micro-batch,
+// nor sums over them. Ops that read parameters or state stay, too: an update may overwrite these before they are
+// reached.
 #include <algorithm>
 #include <limits>
 #include <vector>
@@ -86,7 +87,9 @@ class LateSmallOps {
   // How many collectives that wait it comes after, itself among them; -1: it does not wait.
   int depth_of(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::kUpdate || def_of(node).traits.message || !is_small(node)) return -1;
+    const Traits& traits = def_of(node).traits;
+    const bool may_wait = node.phase == Phase::kUpdate || (traits.zero_cost_view && node.micro_batch < 0);
+    if (!may_wait || traits.message || !is_small(node)) return -1;
     int depth = -1;
     for (const ValueId operand : node.inputs) {
       if (may_be_overwritten(operand)) return -1;
