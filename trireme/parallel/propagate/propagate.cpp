@@ -83,15 +83,15 @@ void end_sums_over_micro_batches(std::vector<std::optional<Layout>>& layouts, co
 
 // Whether terms of micro-batches flow through a node for which chunks of positions are put together: they would be for
 // each micro-batch, after the passes of all.
-bool gathers_terms(const Propagated& known, const ShardingRule& rule, const std::vector<std::optional<Layout>>& have,
-                   const FactorCuts& cuts) {
+bool gathers_terms(const Propagated& known, const Node& node, const ShardingRule& rule, const FactorCuts& cuts) {
   const auto is_ours = [&](int axis) { return is_micro_batch_axis(known.mesh(), axis); };
   if (std::ranges::none_of(cuts.through, is_ours, &PartialAxis::axis)) return false;
   const std::vector<int> chunks = seq_chunk_axes(known.mesh());
   const std::vector<Layout> needed = operand_layouts(rule, cuts);
-  for (size_t i = 0; i < have.size(); ++i) {
-    const auto is_gathered = [&](int axis) { return have[i]->dim_cut_by(axis) >= 0 && !needed[i].uses(axis); };
-    if (have[i] && std::ranges::any_of(chunks, is_gathered)) return true;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::optional<Layout>& made = known.layout(node.inputs[i]);
+    const auto is_gathered = [&](int axis) { return made->dim_cut_by(axis) >= 0 && !needed[i].uses(axis); };
+    if (made && std::ranges::any_of(chunks, is_gathered)) return true;
   }
   return false;
 }
@@ -123,7 +123,7 @@ Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& r
     out.why = choice.why() + as_gradient(known, node);
   };
   choose_from();
-  if (gathers_terms(known, rule, have, out.cuts)) {
+  if (gathers_terms(known, node, rule, out.cuts)) {
     end_sums_over_micro_batches(have, known.mesh());
     choose_from();
   }
