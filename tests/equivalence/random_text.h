@@ -14,7 +14,6 @@ struct TextSizes {
   int64_t least_parts = 1;
   DType narrow = DType::kF32;  // or kF64, where sums over a large batch would leave too few digits to compare
   bool dropout = false;        // whether some parts may have it
-  bool places = false;         // whether positions have learned embeddings, too
 };
 
 // Its inputs are named as those of a random graph (random_graph.h).
