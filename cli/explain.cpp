@@ -25,6 +25,7 @@
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/memory_chart.h"
 #include "trireme/train/step/fit_tiers.h"
+#include "trireme/train/step/remarks.h"
 
 namespace trireme::cli {
 namespace {
@@ -198,8 +199,9 @@ std::string text_of_crews(const ExplainArgs& args, const JobConfig& config, cons
 std::string text_of_compiled(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly,
                              const Compiled& compiled, const Device& device) {
   if (!args.value.empty()) {
-    return why(compiled.graph, compiled.strategy, args.value,
-               partition_options(assembly.options.parallel, compiled.graph, compiled.strategy.mesh));
+    return why(
+        compiled.graph, compiled.strategy, args.value,
+        partition_options(assembly.options.parallel, compiled.graph, compiled.strategy.mesh, compiled.strategy.sums));
   }
   if (args.stage == "search") {
     require(!compiled.search.empty(),
@@ -240,6 +242,10 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
                                 ? stays_whole(compiled.graph, compiled.strategy, assembly.options.parallel.optimizer)
                                 : "";
   if (!whole.empty()) TRIREME_LOG(kWarn, "cli", "{}", whole);
+  if (is_cut && !config.parallel.communication.shard_accumulation) {
+    const std::string order = order_without_effect(compiled, assembly.options.parallel);
+    if (!order.empty()) TRIREME_LOG(kWarn, "cli", "{}", order);
+  }
   const std::shared_ptr<Device> device = make_device(assembly.options.device);
   const TierSizes& sizes = assembly.options.parallel.tiers;
   std::string out = text_of_compiled(args, config, assembly, compiled, *device);

@@ -82,6 +82,9 @@ void add_effects_of_sums(const JobConfig& c, Reasons& all) {
   }
   if (p.mode != Mode::kDataParallel && p.mode != Mode::kHybrid)
     all["parallel.gradients_mean"] = fmt::format("parallel.mode = '{}'", to_string(p.mode));
+  const bool is_whole = p.gradient_accumulation_steps == 1 && p.interleave == 1 && p.pp == 1 &&
+                        p.mesh.micro_batches() == 1 && p.strategy.empty();
+  if (is_whole) all["parallel.gradient_accumulation_shard"] = "parallel.gradient_accumulation_steps = 1";
   all["parallel.loss_repeated_mean"] = "any others: a loss that several ranks compute alike counts once";
 }
 
@@ -120,6 +123,7 @@ Reasons keys_without_effect(const JobConfig& c) {
                               "parallel.sp", "parallel.stages"})
         all[key] = file;
       if (knows_state(given)) all["parallel.zero"] = file;
+      if (given.lines().sums_each) all["parallel.gradient_accumulation_shard"] = file;
     }
   }
   return all;

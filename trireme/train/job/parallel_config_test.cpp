@@ -123,6 +123,14 @@ TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
   EXPECT_EQ(config.parallel.homes.size(), 2U);
 }
 
+TEST(ParallelConfig, sums_come_in_no_other_order_without_micro_batches) {
+  const std::string line = "gradient_accumulation_shard = false\n";
+  EXPECT_THAT(remark_of("gradient_accumulation_shard", line + "zero = 2\n"),
+              HasSubstr("has no effect with parallel.gradient_accumulation_steps = 1"));
+  for (const char* more : {"gradient_accumulation_steps = 2\n", "interleave = 2\n", "mesh = \"dp=2,micro_batch=2\"\n"})
+    EXPECT_EQ(remark_of("gradient_accumulation_shard", line + more), "") << more;
+}
+
 TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) {
   const std::pair<const char*, const char*> kKeys[] = {{"update_part", "update_part = \"1MiB\"\n"},
                                                        {"prefetch", "prefetch = [\"h.* = 2\"]\n"},

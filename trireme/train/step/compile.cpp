@@ -77,7 +77,8 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
 
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
                                    const Rates& rates) {
-  SearchConditions out{.partition = partition_options(options.parallel, graph, mesh), .rates = rates};
+  SearchConditions out{.rates = rates};
+  out.partition = partition_options(options.parallel, graph, mesh, sum_order(graph, options.parallel, mesh));
   if (options.device) out.memory_bytes = options.device->memory_bytes();
   if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
   if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates);
@@ -141,7 +142,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   } else if (options.stored == nullptr) {  // else beside a step, whose check it was
     check_written_stages(out.graph, out.strategy.stages, parallel);
   }
-  PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh);
+  PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh, out.strategy.sums);
   if (options.numerics == Numerics::kInvariant)
     how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
   out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
@@ -248,12 +249,11 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Cr
 
 }  // namespace
 
-PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh) {
-  const StrategyFile& written = parallel.strategy;
-  const bool is_asked = written.empty() || written.has_parameters_only();  // what optimizer parallelism does
-  return {.costs = reshard_costs(parallel.communication, mesh),
-          .sum_types = sum_types(graph, parallel.communication),
-          .summed_once = is_asked ? summed_once(graph, parallel.optimizer) : std::set<ValueId>{}};
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
+                                   const SumOrder& sums) {
+  Communication how = parallel.communication;
+  how.shard_accumulation = sums.each.value_or(how.shard_accumulation);
+  return {reshard_costs(how, mesh), sum_types(graph, how), summed_once(graph, sums)};
 }
 
 std::vector<HomeRule> with_own_homes(const PassOptions& passes, const ExecutionPlan& plan) {

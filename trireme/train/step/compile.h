@@ -79,7 +79,8 @@ struct Compiled {
 Compiled compile(Graph graph, const CompileOptions& options);
 
 // By what a graph's values are brought from layout to layout.
-PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh);
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
+                                   const SumOrder& sums);
 
 // What programs of fewer micro-batches are to repeat, by crew; none: they have all.
 struct CrewRepeats {

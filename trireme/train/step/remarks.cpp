@@ -29,4 +29,19 @@ std::vector<std::string> remarks(const Compiled& step, const Parallel& parallel,
   return out;
 }
 
+std::string order_without_effect(const Compiled& step, const Parallel& parallel) {
+  const Strategy& strategy = step.strategy;
+  if (strategy.sums.each.value_or(true) || step.partitioned.by_hand) return "";
+  const auto partitioned = [&](bool each) {
+    SumOrder sums = strategy.sums;
+    sums.each = each;
+    return to_string(partition(step.graph, strategy, partition_options(parallel, step.graph, strategy.mesh, sums)));
+  };
+  if (partitioned(true) != partitioned(false)) return "";
+  return fmt::format(
+      "parallel.gradient_accumulation_shard = false has no effect with parallel.zero = {}: what this step sums over "
+      "ranks is summed after micro-batches are added in either case; leave it out",
+      parallel.optimizer.level);
+}
+
 }  // namespace trireme
