@@ -256,6 +256,7 @@ class CertificateVerifier {
     }
     if (!is_cut_like(group.front(), last_)) {
       bounds_.clear();
+      fits_.clear();
       last_ = group.front();
     }
     const std::vector<OrderInGroup>& order = order_in(group);
@@ -380,8 +381,16 @@ class CertificateVerifier {
   bool is_too_large(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
     if (alone.is_refused) return false;
-    const CertifiedTable least = certified_least(alone, way.cut, c_.model);
-    if (price(way, least).fits()) return false;
+    // Of its place it is a matter whether the state is on the device, and whether weights come for the step.
+    const bool is_whole = way.cut.zero == 0 && by == certified_alone(way.cut);
+    const std::tuple key(&alone, is_whole, way.cut.zero, way.cut.place.state == Tier::kDevice,
+                         certified_comes_for_step(way.cut));
+    const auto known = fits_.find(key);
+    const bool fits =
+        known != fits_.end()
+            ? known->second
+            : fits_.emplace(key, price(way, certified_least(alone, way.cut, c_.model)).fits()).first->second;
+    if (fits) return false;
     ++ledger_.memory;
     check_not_best(way, "by its bounds no cut of it fits");
     return true;
@@ -471,6 +480,7 @@ class CertificateVerifier {
   std::map<size_t, std::vector<OrderInGroup>> orders_;
   CertifiedWay last_;  // that was looked at; bounds are of ways that are cut like it
   std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t>, KnownBound> bounds_;
+  std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best
   CertifiedLedger ledger_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <span>
 
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/stage_sums.h"
@@ -44,34 +45,43 @@ int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shap
   return std::max(totals.longest_once, divided_up(totals.once, shape.crews()));
 }
 
-std::vector<StageSum> sums_of_stages(const StageSums& sums, const std::vector<int64_t>& begins) {
-  std::vector<StageSum> out;
-  out.reserve(begins.size());
-  for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const size_t end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : sums.parts();
-    out.push_back(sums.of(static_cast<size_t>(begins[stage]), end));
-  }
-  return out;
-}
-
-// What a crew's stages hold together at the fullest of its moments.
-int64_t bytes_of_crew(const std::vector<StageSum>& stages, size_t crew, size_t crews,
-                      const std::vector<HeldMoment>& held) {
+// What a crew's stages, in their order, hold together at the fullest of its moments.
+int64_t bytes_of_crew(std::span<const StageSum> stages, const std::vector<HeldMoment>& held) {
   int64_t persistent = 0, work = 0, most = 0;
-  for (size_t stage = crew; stage < stages.size(); stage += crews) {
-    persistent += stages[stage].persistent;
-    work = std::max(work, stages[stage].work);
+  for (const StageSum& stage : stages) {
+    persistent += stage.persistent;
+    work = std::max(work, stage.work);
   }
   for (const HeldMoment& each : held) {
     int64_t now = 0;
-    for (size_t chunk = 0; chunk < each.size(); ++chunk) {
-      const StageSum& stage = stages[crew + chunk * crews];
-      now += each[chunk].whole * stage.kept + each[chunk].waiting * stage.waiting;
-    }
+    for (size_t chunk = 0; chunk < each.size(); ++chunk)
+      now += each[chunk].whole * stages[chunk].kept + each[chunk].waiting * stages[chunk].waiting;
     most = std::max(most, now);
   }
   return persistent + most + work;
 }
+
+// Of a cut, the stages of each crew in turn.
+class CrewStages {
+ public:
+  CrewStages(const StageSums& sums, const std::vector<int64_t>& begins, size_t crews)
+      : sums_(sums), begins_(begins), crews_(crews) {}
+
+  std::span<const StageSum> of(size_t crew) {
+    stages_.clear();
+    for (size_t stage = crew; stage < begins_.size(); stage += crews_) {
+      const size_t end = stage + 1 < begins_.size() ? static_cast<size_t>(begins_[stage + 1]) : sums_.parts();
+      stages_.push_back(sums_.of(static_cast<size_t>(begins_[stage]), end));
+    }
+    return stages_;
+  }
+
+ private:
+  const StageSums& sums_;
+  const std::vector<int64_t>& begins_;
+  size_t crews_;
+  std::vector<StageSum> stages_;
+};
 
 // What stages can take: sums of neighbours, sorted, each once.
 std::vector<int64_t> sums_of_runs(const StageSums& sums, int64_t StageSum::*value) {
@@ -85,25 +95,33 @@ std::vector<int64_t> sums_of_runs(const StageSums& sums, int64_t StageSum::*valu
   return out;
 }
 
-// One has to have all of its stages on the host and the disk.
-bool all_fit_elsewhere(const std::vector<StageSum>& stages, size_t crews, const RankRoom& room) {
+// A crew has all of its stages on the host and the disk.
+bool fits_elsewhere(std::span<const StageSum> stages, const RankRoom& room) {
+  int64_t host = 0, disk = 0;
+  for (const StageSum& stage : stages) {
+    host += stage.host;
+    disk += stage.disk;
+  }
+  return host <= room.host && disk <= room.disk;
+}
+
+bool all_fit_elsewhere(const StageSums& sums, const std::vector<int64_t>& begins, size_t crews, const RankRoom& room) {
+  CrewStages stages(sums, begins, crews);
   for (size_t crew = 0; crew < crews; ++crew) {
-    int64_t host = 0, disk = 0;
-    for (size_t stage = crew; stage < stages.size(); stage += crews) {
-      host += stages[stage].host;
-      disk += stages[stage].disk;
-    }
-    if (host > room.host || disk > room.disk) return false;
+    if (!fits_elsewhere(stages.of(crew), room)) return false;
   }
   return true;
 }
 
-bool stages_fit(const std::vector<StageSum>& stages, const PipelineShape& shape, const RankRoom& room) {
-  const size_t crews = shape.held.size();
-  for (size_t crew = 0; crew < crews; ++crew) {
-    if (bytes_of_crew(stages, crew, crews, shape.held[crew]) > room.device) return false;
+// Crew by crew: the first one often has no room already.
+bool stages_fit(const StageSums& sums, const std::vector<int64_t>& begins, const PipelineShape& shape,
+                const RankRoom& room) {
+  CrewStages stages(sums, begins, shape.held.size());
+  for (size_t crew = 0; crew < shape.held.size(); ++crew) {
+    const std::span<const StageSum> own = stages.of(crew);
+    if (bytes_of_crew(own, shape.held[crew]) > room.device || !fits_elsewhere(own, room)) return false;
   }
-  return all_fit_elsewhere(stages, crews, room);
+  return true;
 }
 
 std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
@@ -181,13 +199,14 @@ void check_range(const StageProblem& problem) {
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
   CutPrice out{.fill = fill_of(totals_of(problem), problem.shape),
                .crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing)};
-  const std::vector<StageSum> stages = sums_of_stages(StageSums(problem.parts), begins);
+  const StageSums sums(problem.parts);
   const auto crews = static_cast<size_t>(problem.shape.crews());
+  CrewStages stages(sums, begins, crews);
   for (size_t crew = 0; crew < crews; ++crew) {
     int64_t pass = 0, once = 0;
-    for (size_t stage = crew; stage < stages.size(); stage += crews) {
-      pass += stages[stage].pass;
-      once += stages[stage].once;
+    for (const StageSum& stage : stages.of(crew)) {
+      pass += stage.pass;
+      once += stage.once;
     }
     out.slowest = std::max(out.slowest, pass);
     out.once = std::max(out.once, once);
@@ -197,11 +216,11 @@ CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& b
 }
 
 std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  const std::vector<StageSum> stages = sums_of_stages(StageSums(problem.parts), begins);
+  const StageSums sums(problem.parts);
   const size_t crews = problem.shape.held.size();
+  CrewStages stages(sums, begins, crews);
   std::vector<int64_t> out;
-  for (size_t crew = 0; crew < crews; ++crew)
-    out.push_back(bytes_of_crew(stages, crew, crews, problem.shape.held[crew]));
+  for (size_t crew = 0; crew < crews; ++crew) out.push_back(bytes_of_crew(stages.of(crew), problem.shape.held[crew]));
   return out;
 }
 
@@ -216,7 +235,7 @@ std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vec
 }
 
 bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  return stages_fit(sums_of_stages(StageSums(problem.parts), begins), problem.shape, problem.room());
+  return stages_fit(StageSums(problem.parts), begins, problem.shape, problem.room());
 }
 
 std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
@@ -267,9 +286,8 @@ bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const Rank
   const auto parts = static_cast<int64_t>(sums.parts());
   if (parts < shape.stages()) return false;
   if (shape.chunks == 1) return CutsWithin(sums, shape, room).any();
-  return std::ranges::any_of(even_cuts(parts, shape.stages()), [&](const std::vector<int64_t>& begins) {
-    return stages_fit(sums_of_stages(sums, begins), shape, room);
-  });
+  return std::ranges::any_of(even_cuts(parts, shape.stages()),
+                             [&](const std::vector<int64_t>& begins) { return stages_fit(sums, begins, shape, room); });
 }
 
 bool some_cut_fits(const StageProblem& problem) {
@@ -283,7 +301,7 @@ std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
   RankRoom room = problem.room();
   std::optional<int64_t> fewest;
   for (const std::vector<int64_t>& begins : even_cuts(parts, problem.shape.stages())) {
-    if (!all_fit_elsewhere(sums_of_stages(sums, begins), problem.shape.held.size(), room)) continue;
+    if (!all_fit_elsewhere(sums, begins, problem.shape.held.size(), room)) continue;
     const int64_t bytes = std::ranges::max(bytes_of_crews(problem, begins));
     if (!fewest || bytes < *fewest) fewest = bytes;
   }
