@@ -98,13 +98,12 @@ void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuess
   if (!some_cut_fits(within)) guesses.learn_too_large(way);
 }
 
-// About as many as it takes to price each cut of a stage once.
+// To price each cut of a stage once; a proof takes about as many.
 int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
-  constexpr int64_t kOfEach = 8;
   std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool>> cuts;
   for (const OuterWay& way : ways.cuts())
     cuts.emplace(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
-  return kOfEach * static_cast<int64_t>(cuts.size());
+  return static_cast<int64_t>(cuts.size());
 }
 
 OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
