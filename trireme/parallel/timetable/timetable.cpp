@@ -196,11 +196,9 @@ void check_units(const Timetable& timetable) {
 void check_order(const Timetable& timetable) {
   const UnitIndex index(timetable);
   std::vector<int> done(timetable.crews.size(), 0);
-  std::vector<Unit> needs;
   const auto next_of = [&](size_t crew) { return timetable.crews[crew][static_cast<size_t>(done[crew])]; };
   const auto missing = [&](size_t crew) -> std::optional<Unit> {
-    index.needs_of(next_of(crew), needs);
-    for (const Unit& need : needs) {
+    for (const Unit& need : index.needs_of(next_of(crew))) {
       const UnitIndex::Place place = index.place_of(need);
       if (place.at >= done[static_cast<size_t>(place.crew)]) return need;
     }
@@ -314,21 +312,22 @@ Unit UnitIndex::gradient_of(Unit unit) const {
   return unit;
 }
 
-void UnitIndex::needs_of(const Unit& unit, std::vector<Unit>& needs) const {
-  needs.clear();
+UnitNeeds UnitIndex::needs_of(const Unit& unit) const {
+  UnitNeeds out;
   if (unit.pass == Unit::Pass::kWeightGrad) {
-    needs.push_back(with(unit, Unit::Pass::kInputGrad));
-    return;
+    out.add(with(unit, Unit::Pass::kInputGrad));
+    return out;
   }
   const bool forward = unit.pass == Unit::Pass::kForward;
-  if (!forward) needs.push_back(with(unit, Unit::Pass::kForward));
-  const auto add = [&](Unit other) { needs.push_back(forward ? other : gradient_of(other)); };
+  if (!forward) out.add(with(unit, Unit::Pass::kForward));
+  const auto add = [&](const Unit& other) { out.add(forward ? other : gradient_of(other)); };
   Unit other = unit;
   other.stage += forward ? -1 : 1;
   if (other.stage >= 0 && other.stage < stages_) add(other);
   other = unit;
   other.seq_chunk += forward ? -1 : 1;
   if (other.seq_chunk >= 0 && other.seq_chunk < seq_chunks_) add(other);
+  return out;
 }
 
 std::vector<int> crews_of_stages(const Timetable& timetable) {

@@ -1,5 +1,7 @@
 #include "trireme/planner/certificate/certified_space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -28,13 +30,16 @@ std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
 class SpaceOf {
  public:
   SpaceOf(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
-          const std::function<void(CertifiedGroup)>& look)
-      : model_(model), ranks_(ranks), places_(places), look_(look) {}
+          const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like)
+      : model_(model), ranks_(ranks), places_(places), look_(look), like_(like) {}
 
   void look_at_all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
       if (model_.heads > 0 && model_.heads % tp != 0) continue;
-      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) add(tp, pp);
+      if (like_ != nullptr && like_->cut.tp != tp) continue;
+      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) {
+        if (like_ == nullptr || like_->pp == pp) add(tp, pp);
+      }
     }
   }
 
@@ -121,14 +126,15 @@ class SpaceOf {
   int64_t ranks_;
   const std::vector<CertifiedPlace>& places_;
   const std::function<void(CertifiedGroup)>& look_;
+  const CertifiedWay* like_;
   std::vector<CertifiedWay> group_;
 };
 
 }  // namespace
 
 void for_each_group(const CertifiedModel& model, int64_t ranks, const std::vector<CertifiedPlace>& places,
-                    const std::function<void(CertifiedGroup)>& look) {
-  SpaceOf(model, ranks, places, look).look_at_all();
+                    const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like) {
+  SpaceOf(model, ranks, places, look, like).look_at_all();
 }
 
 bool is_next_in_group(const CertifiedWay& less, const CertifiedWay& more, const std::vector<CertifiedPlace>& places) {
@@ -158,6 +164,19 @@ std::vector<CertifiedPlace> certified_places(const CertifiedModel& model, int64_
 
 bool certified_comes_for_step(const CertifiedCut& cut) {
   return cut.place.update == Tier::kHost && cut.zero != 1 && cut.zero != 2;
+}
+
+std::string certified_way_text(const CertifiedWay& way) {
+  const CertifiedCut& cut = way.cut;
+  std::string out =
+      fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
+                  cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+  if (cut.kept_slices) out += " kept_slices=1";
+  if (way.pp > 1) out += " schedule=" + way.schedule;
+  if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
+  if (cut.place.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.place.state));
+  if (cut.place.update != Tier::kDevice) out += fmt::format(" update={}", to_string(cut.place.update));
+  return out;
 }
 
 std::string certified_space_text() {
