@@ -1,3 +1,4 @@
+// Cuts of a chain of parts into stages, as stage_problem.h has them.
 #include "trireme/planner/outer/stage_problem.h"
 
 #include <algorithm>
