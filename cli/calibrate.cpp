@@ -10,6 +10,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/cost/op_seconds.h"
 #include "trireme/train/job/calibrate.h"
 #include "trireme/train/job/job.h"
 
@@ -35,21 +36,21 @@ void print_fit(const Calibration& found) {
   Row all;
   for (const OpSample& sample : found.samples) {
     const auto rate = std::ranges::find(found.machine.op_rates, sample.op, &OpRate::ops);
-    const double fitted = rate->launch_s + sample.bound_s / rate->achievable;
+    const double fitted = seconds_by(*rate, sample.bound);
     for (Row* row : {&rows[sample.op], &all}) {
       row->measured += sample.seconds;
       row->fitted += fitted;
       ++row->samples;
     }
   }
-  std::printf("%-24s %8s %12s %10s %10s %8s\n", "op", "samples", "achievable", "launch us", "ms", "fit");
+  std::printf("%-24s %8s %12s %8s %10s %10s %8s\n", "op", "samples", "achievable", "memory", "launch us", "ms", "fit");
   for (const OpRate& rate : found.machine.op_rates) {
     if (rate.ops == "*") continue;
     const Row& row = rows[rate.ops];
-    std::printf("%-24s %8d %12.3g %10.2f %10.3f %+7.1f%%\n", rate.ops.c_str(), row.samples, rate.achievable,
-                rate.launch_s * 1e6, row.measured * 1e3, 100 * (row.fitted / row.measured - 1));
+    std::printf("%-24s %8d %12.3g %8.2g %10.2f %10.3f %+7.1f%%\n", rate.ops.c_str(), row.samples, rate.achievable,
+                rate.memory, rate.launch_s * 1e6, row.measured * 1e3, 100 * (row.fitted / row.measured - 1));
   }
-  std::printf("%-24s %8d %12s %10s %10.3f %+7.1f%%\n", "all", all.samples, "", "", all.measured * 1e3,
+  std::printf("%-24s %8d %12s %8s %10s %10.3f %+7.1f%%\n", "all", all.samples, "", "", "", all.measured * 1e3,
               100 * (all.fitted / all.measured - 1));
 }
 
@@ -82,6 +83,10 @@ int run(const CalibrateArgs& args) {
               machine.flops_of("f32") * 1e-9, machine.flops_of("bf16") * 1e-9, machine.memory_bytes_per_s * 1e-9,
               args.ranks > 1 ? "between ranks" : "between ranks (not measured with one)",
               machine.levels.back().latency_s * 1e6, machine.levels.back().bytes_per_s * 1e-9);
+  if (args.ranks > 1) {
+    std::printf("computing loses %.0f %% of the time of a sum that is under way beside it\n\n",
+                machine.overlap_slowdown * 100);
+  }
   print_fit(found);
   if (found.disk) {
     std::printf("\ndisk of a rank: %.2f GB/s written, %.2f GB/s read, by %s%s\n",

@@ -24,6 +24,8 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/memory_chart.h"
+#include "trireme/train/step/fit_tiers.h"
+#include "trireme/train/step/remarks.h"
 
 namespace trireme::cli {
 namespace {
@@ -103,7 +105,8 @@ std::string memory_text(const ExecutionPlan& plan, const Device& device, const V
 // What was chosen to leave the device's memory, because of how much of it there is.
 std::string chosen_text(const CompiledCrew& crew) {
   if (crew.chosen_homes.empty()) return "";
-  return fmt::format("chosen, for the section [parallel], before rules that stand there:\n{}\n",
+  return fmt::format("chosen, for the section [parallel]{}, before rules that stand there:\n{}\n",
+                     crew.plan.crews > 1 ? " (one list of each key, with those of all crews)" : "",
                      fmt::join(as_keys(crew.chosen_homes), "\n"));
 }
 
@@ -153,10 +156,6 @@ void require_fit(const Compiled& compiled, const Device& device, const TierSizes
   }
 }
 
-bool is_bounded(const Device& device, const TierSizes& sizes) {
-  return device.memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
-}
-
 // Whether what is shown depends on what validates between steps: that can take more memory than the step in its arena.
 bool needs_evaluation(const ExplainArgs& args, const TierSizes& sizes) {
   const bool is_limited = std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
@@ -200,8 +199,9 @@ std::string text_of_crews(const ExplainArgs& args, const JobConfig& config, cons
 std::string text_of_compiled(const ExplainArgs& args, const JobConfig& config, const Assembly& assembly,
                              const Compiled& compiled, const Device& device) {
   if (!args.value.empty()) {
-    return why(compiled.graph, compiled.strategy, args.value,
-               partition_options(assembly.options.parallel, compiled.graph, compiled.strategy.mesh));
+    return why(
+        compiled.graph, compiled.strategy, args.value,
+        partition_options(assembly.options.parallel, compiled.graph, compiled.strategy.mesh, compiled.strategy.sums));
   }
   if (args.stage == "search") {
     require(!compiled.search.empty(),
@@ -242,6 +242,10 @@ std::string text_of(const ExplainArgs& args, const JobConfig& config, const Asse
                                 ? stays_whole(compiled.graph, compiled.strategy, assembly.options.parallel.optimizer)
                                 : "";
   if (!whole.empty()) TRIREME_LOG(kWarn, "cli", "{}", whole);
+  if (is_cut && !config.parallel.communication.shard_accumulation) {
+    const std::string order = order_without_effect(compiled, assembly.options.parallel);
+    if (!order.empty()) TRIREME_LOG(kWarn, "cli", "{}", order);
+  }
   const std::shared_ptr<Device> device = make_device(assembly.options.device);
   const TierSizes& sizes = assembly.options.parallel.tiers;
   std::string out = text_of_compiled(args, config, assembly, compiled, *device);

@@ -97,7 +97,8 @@ VirtualTime modelled_step(const CrewPlans& crews, const Rates& rates, const Unli
   for (const ExecutionPlan* plan : crews) seconds.push_back(action_seconds(*plan, rates));
   return virtual_time(crews, {.seconds = std::move(seconds),
                               .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
-                              .late_s = figures(unlike.late, "--late", ranks, 0, 0)});
+                              .late_s = figures(unlike.late, "--late", ranks, 0, 0),
+                              .overlap_slowdown = rates.overlap_slowdown()});
 }
 
 std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualTime& time, bool by_rank) {

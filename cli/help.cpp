@@ -1,4 +1,6 @@
 // trireme help: of a command, the environment, or the keys of a configuration.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -32,38 +34,56 @@ void print_config_keys() {
   std::printf("\nThose of each kind of model and of data:\n%s", defaults_of_kinds().c_str());
 }
 
-int run(const CLI::App& app, const std::string& topic) {
-  if (topic.empty()) {
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// `words` are a command's name, and that of one of its own if it has some.
+int print_command(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string called = "trireme";
+  std::vector<std::string> topics{"env", "config"};
+  for (const std::string& word : words) {
+    const auto commands = commands_of(*command);
+    const auto found = std::ranges::find(commands, word, [](const CLI::App* each) { return each->get_name(); });
+    if (found == commands.end()) {
+      for (const CLI::App* each : commands) topics.push_back(each->get_name());
+      fail(ErrorKind::kNotFound, "help: no topic '{}'.{}", fmt::join(words, " "), suggestion(word, topics));
+    }
+    if (command != &app) called += " " + command->get_name();
+    command = *found;
+    topics.clear();
+  }
+  std::fputs(command->help(called).c_str(), stdout);
+  return 0;
+}
+
+int run(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty()) {
     // app.help() would be that of the command that was given, `help`.
     std::fputs(app.get_formatter()->make_help(&app, "trireme", CLI::AppFormatMode::Normal).c_str(), stdout);
     return 0;
   }
-  if (topic == "env") {
+  const bool is_alone = words.size() == 1;
+  if (is_alone && words[0] == "env") {
     print_environment();
-    return 0;
-  }
-  if (topic == "config") {
+  } else if (is_alone && words[0] == "config") {
     print_config_keys();
-    return 0;
+  } else {
+    return print_command(app, words);
   }
-  std::vector<std::string> topics{"env", "config"};
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (command->get_name() == topic) {
-      std::fputs(command->help("trireme").c_str(), stdout);
-      return 0;
-    }
-    topics.push_back(command->get_name());
-  }
-  fail(ErrorKind::kNotFound, "help: no topic '{}'.{}", topic, suggestion(topic, topics));
+  return 0;
 }
 
 }  // namespace
 
 void add_help(CLI::App& app, Action& chosen) {
-  auto topic = std::make_shared<std::string>();
+  auto words = std::make_shared<std::vector<std::string>>();
   CLI::App* command = app.add_subcommand("help", "Help on a command, on 'config' or on 'env'");
-  command->add_option("topic", *topic, "A command, 'config' (keys of a job's file) or 'env' (environment variables)");
-  command->callback([=, &app, &chosen] { chosen = [=, &app] { return run(app, *topic); }; });
+  command->add_option("topic", *words,
+                      "A command, as 'train' or 'bench step', 'config' (keys of a job's file) or 'env' (environment "
+                      "variables)");
+  command->callback([=, &app, &chosen] { chosen = [=, &app] { return run(app, *words); }; });
 }
 
 }  // namespace trireme::cli

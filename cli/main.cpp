@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -233,6 +234,7 @@ int with_output_written(int code) {
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write is an error then, which says what was written
   try {
     trireme::comm::take_hangup_from_ucx();
     return trireme::cli::with_output_written(trireme::cli::run(argc, argv));

@@ -19,6 +19,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/simulate.h"
+#include "trireme/train/step/fit_tiers.h"
 
 namespace trireme::cli {
 namespace {
@@ -185,8 +186,9 @@ int run(const SimulateArgs& given) {
   out += run_text(conditions, simulate_run(conditions), job);
   std::fputs(out.c_str(), stdout);
   const std::shared_ptr<Device> device = make_device(assembly.options.device);
-  if (device->memory_bytes() > 0) {
-    for (const ExecutionPlan* plan : compiled.plans()) require_fits(*plan, *device);
+  const TierSizes& sizes = assembly.options.parallel.tiers;
+  if (is_bounded(*device, sizes)) {
+    for (const ExecutionPlan* plan : compiled.plans()) require_fits(*plan, *device, sizes);
   }
   return 0;
 }

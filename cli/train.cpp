@@ -30,6 +30,7 @@
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/loop/trainer.h"
 #include "trireme/train/report/progress.h"
+#include "trireme/train/step/remarks.h"
 #include "trireme/train/step/session.h"
 
 namespace trireme::cli {
@@ -76,6 +77,10 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
                                 ? ""
                                 : stays_whole(compiled.graph, compiled.strategy, config.parallel.zero);
   if (!whole.empty()) std::printf("  %s\n", whole.c_str());
+  if (!config.parallel.communication.shard_accumulation) {
+    const std::string order = order_without_effect(compiled, parallel_of(config, job.size()));
+    if (!order.empty()) std::printf("  %s\n", order.c_str());
+  }
   if (const std::string groups = nn::describe_groups(compiled.graph, config.train.step.groups); !groups.empty())
     std::printf("  %s\n", groups.c_str());
   if (const std::string& from = config.train.fit.init_from; !from.empty() && info.first_step == 0)
@@ -122,7 +127,7 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
                 static_cast<long long>(result.best_step),
                 config.train.fit.measure == Measure::kLoss ? "loss" : "accuracy", result.best);
   }
-  if (!config.train.trace.empty()) std::printf("Trace:      %s\n", config.train.trace.c_str());
+  if (is_file(config.train.trace)) std::printf("Trace:      %s\n", config.train.trace.c_str());
   if (config.train.fit.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (writes_text(config)) {
     std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());

@@ -1,10 +1,11 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [ONCE | LOOPS] [TESTS_COMPUTE] [LIBS pkg::target ...] [DEFINES X=1 ...])
+#   trireme_folder(layout [START | ONCE | LOOPS] [TESTS_COMPUTE] [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
-# compiled with -O1, which takes about two thirds of the time that -O3 does. LOOPS: it works on elements, and is compiled with
+# compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
+# planning does not wait for it: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
 # -O3. Otherwise -O2. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
@@ -115,8 +116,8 @@ function(trireme_folder_together name most sources)
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# The sources of several folders that are units together: trireme_sources_of_folders(patched TRIREME_PATCHED [LIBS ...]).
-function(trireme_sources_of_folders name property)
+# The sources of several folders that are units together: trireme_sources_of_folders(patched TRIREME_PATCHED O1 [LIBS ...]).
+function(trireme_sources_of_folders name property level)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   get_property(sources GLOBAL PROPERTY ${property})
   if(NOT sources)
@@ -124,7 +125,7 @@ function(trireme_sources_of_folders name property)
   endif()
   add_library(trireme_${name} OBJECT ${sources})
   target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
-  target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-${level}>)
   trireme_together(trireme_${name} 15)
   trireme_units(15 "${sources}")
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
@@ -132,7 +133,7 @@ function(trireme_sources_of_folders name property)
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "ONCE;LOOPS;TESTS_COMPUTE" "" "LIBS;DEFINES" ${ARGN})
+  cmake_parse_arguments(ARG "START;ONCE;LOOPS;TESTS_COMPUTE" "" "LIBS;DEFINES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -142,7 +143,7 @@ function(trireme_folder name)
   endif()
   if(TRIREME_TOGETHER)
     trireme_patched(patched "${sources}")
-    if(ARG_ONCE)
+    if(ARG_ONCE OR ARG_START)
       set_property(GLOBAL APPEND PROPERTY TRIREME_PATCHED ${patched})
       list(REMOVE_ITEM sources ${patched})
     endif()
@@ -156,10 +157,14 @@ function(trireme_folder name)
     add_library(trireme_${name} OBJECT ${sources})
     target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
     target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
-    if(ARG_ONCE)
-      target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-    elseif(NOT ARG_LOOPS)
-      target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-O2>)
+    set(level O2)
+    if(ARG_START)
+      set(level Og)
+    elseif(ARG_ONCE)
+      set(level O1)
+    endif()
+    if(NOT ARG_LOOPS)
+      target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-${level}>)
     endif()
     trireme_folder_together(${name} 32 "${sources}")
   endif()

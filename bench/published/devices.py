@@ -12,6 +12,7 @@ Device = collections.namedtuple("Device", "flops products units memory streams f
 # The largest product measured of each device, "maximum achievable matmul FLOPS" of S. Bekman, Machine Learning Engineering,
 # chapter Accelerators: A100 SXM 267.9, H100 SXM 792.1, GH200 821.0 TFLOPS. The shapes that reach them have a whole number of
 # rounds of tiles of 256 x 128 (NVIDIA, Matrix Multiplication Background: tile and wave quantization).
+TILE = (256, 128)
 A100_PRODUCTS, H100_PRODUCTS, GH200_PRODUCTS = 267.9 / 312, 792.1 / 989, 821.0 / 989
 
 # Attention on the chip. FlashAttention-2 reaches up to 225 TFLOPS on an A100 and 335 on an H100 (Dao, 2023, sections 1 and

@@ -7,8 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from .devices import LAUNCH_S, NET_SHARE, NET_STEP_S, device_of
-from .products import product_shares
+from .devices import LAUNCH_S, NET_SHARE, NET_STEP_S, TILE, device_of
 from .rows import Skipped, layer_parameters, padded_vocabulary, shape_to_time, system_of
 
 # Bytes an element of the scores moves where they are stored in two bytes: forward (written; softmax reads and writes;
@@ -17,6 +16,7 @@ SCORE_BYTES, SCORE_BYTES_NO_DROPOUT = (13, 19), (8, 14)
 # What Trireme moves of an f32 parameter: where gradients of a micro-batch are added, and in a step (Adam, norm, cast to bf16); of a
 # logit in its loss; and of a gradient between ranks.
 OWN_ADD_BYTES, OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 12, 28 + 4 + 6, 6, 4
+PRODUCTS = ("matmul", "linear_weight_grad", "multi_linear", "multi_linear_input_grad", "multi_linear_weight_grad")  # ops
 
 
 def attention_rates(device, system, shape):
@@ -50,7 +50,9 @@ def machine_text(device, system, shape, memory_bytes):
     """The machine's file for this row."""
     hosts = -(-shape["n"] // device.host_devices)
     ops = "".join(f'[[device.op]]\nops = "{op}"\nachievable = {share:.4f}\nlaunch_s = {LAUNCH_S}\n\n'
-                  for op, share in {**attention_rates(device, system, shape), **product_shares(device, shape)}.items())
+                  for op, share in attention_rates(device, system, shape).items())
+    ops += "".join(f'[[device.op]]\nops = "{op}"\nachievable = {device.products:.4f}\nlaunch_s = {LAUNCH_S}\n'
+                   f'tile_rows = {TILE[0]}\ntile_columns = {TILE[1]}\n\n' for op in PRODUCTS)
     ops += f'[[device.op]]\nops = "*"\nachievable = {device.streams}\nlaunch_s = {LAUNCH_S}\n\n'
     ranks = max(2, min(shape["TP"], device.host_devices))  # whose sums are the most
     start_s, rate = sum_line(device, ranks)
@@ -60,7 +62,7 @@ def machine_text(device, system, shape, memory_bytes):
         levels += (f'\n[[level]]\nname = "net"\ndevices = {hosts * device.host_devices}\nlatency_s = {NET_STEP_S}\n'
                    f'bytes_per_s = {device.net_link * NET_SHARE:.0f}\n')
     return (f'name = "row"\nhosts = {hosts}\ndevices_per_host = {device.host_devices}\n\n[device]\n'
-            f'memory_bytes = {int(memory_bytes)}\nmemory_bytes_per_s = {device.memory:.0f}\nachievable = {device.products:.4f}\n\n'
+            f'units = {device.units}\nmemory_bytes = {int(memory_bytes)}\nmemory_bytes_per_s = {device.memory:.0f}\nachievable = {device.products:.4f}\n\n'
             f'[device.flops_per_s]\nbf16 = {device.flops:.0f}\nf32 = {device.flops / 16:.0f}\n\n{ops}{levels}')
 
 

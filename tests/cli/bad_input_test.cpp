@@ -74,7 +74,7 @@ TEST_F(BadInputTest, AConfigurationThatIsMissingOrWrittenWrong) {
                "twice.toml:3:1: the key 'steps' of [train] stands twice, first in line 2; keep one");
   write_gpt();
   expect_error({"explain", "gpt.toml", "--recompute", "100000"}, kCaller,
-               HasSubstr("the model has 1 block, of which 'h.0' is the last"));
+               HasSubstr("the model has at most 1 block in a row, up to 'h.0'"));
   replace("gpt.toml", "width", "widht");
   expect_error({"train", "gpt.toml"}, kCaller, "gpt.toml:5: no key 'model.widht'. Did you mean 'model.width'?");
   write_gpt();

@@ -94,6 +94,7 @@ TEST_F(CommandTest, HelpIsThereForEveryCommandAndTopic) {
     EXPECT_THAT(outcome.out, HasSubstr(fmt::format("trireme {}", command)));
     EXPECT_EQ(run({command, "--help"}).code, 0);
   }
+  EXPECT_THAT(run({"help", "bench", "step"}).out, HasSubstr("Usage: trireme bench step [OPTIONS]"));
   EXPECT_THAT(run({"help", "config"}).out, HasSubstr("train.batch"));
   EXPECT_THAT(run({"help", "env"}).out, HasSubstr("TRIREME_THREADS"));
   EXPECT_THAT(run({"--version"}).out, StartsWith("trireme 0."));
@@ -117,6 +118,7 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
       "`trireme help bench`.");
   expect_error({"bench", "step", "--modle", "gpt"}, 2, HasSubstr("Did you mean '--model'?"));
   expect_error({"help", "trian"}, 2, "help: no topic 'trian'. Did you mean 'train'?");
+  expect_error({"help", "bench", "stpe"}, 2, "help: no topic 'bench stpe'. Did you mean 'step'?");
   expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "extra"}, 2, "train: no command or argument 'extra'. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "-n", "two"}, 2,

@@ -105,6 +105,14 @@ TEST_F(TiersTest, ARunGoesOnWithItsStateElsewhere) {
   expect_equal_checkpoints("usual", "moving");
 }
 
+TEST_F(TiersTest, AFileBeyondTheShellsLimitIsAnErrorThatSaysSo) {
+  write_gpt();
+  const Outcome outcome = run_shell(fmt::format(
+      "ulimit -f 32; exec {} train gpt.toml --quiet --out limited --disk . --set '{}'", TRIREME_PROGRAM, kOnDisk));
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("cannot make the tier 'disk'"), HasSubstr("File too large")));
+}
+
 TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
   write_gpt();
   const Outcome shown = run({"explain", "gpt.toml", "--stage", "memory", "--set", kOnDisk});
@@ -128,6 +136,9 @@ TEST_F(TiersTest, MemoryIsShownAndBoundedByTier) {
                 AllOf(HasSubstr("parallel.device_memory allows 10KB"), HasSubstr("the smallest that fits is")));
     EXPECT_THAT(refusal(command, {"--host-memory", "100B"}), HasSubstr("parallel.host_memory allows 100B"));
   }
+  EXPECT_THAT(refusal("train", {"--eval-batch", "64", "--set", "data.validation=0.5", "--device-memory", "400KB"}),
+              AllOf(HasSubstr(" where it validates; parallel.device_memory allows 400KB"),
+                    HasSubstr("validate by smaller batches (train.eval_batch)")));
   // Whatever is shown, it is said that training would refuse it.
   for (const char* stage : {"plan", "passes", "time", "traffic", "actions"}) {
     const Outcome outcome = run(
@@ -209,6 +220,8 @@ TEST_F(TiersTest, ADirectoryThatIsNotThereIsRefusedAndOneWithoutUseIsSaid) {
   const Outcome unused = train("unused", {"--disk", path("swap")});
   EXPECT_EQ(unused.code, 0) << unused.err;
   EXPECT_THAT(unused.err, HasSubstr("nothing lies on the disk, so parallel.disk = '" + path("swap") + "'"));
+  EXPECT_THAT(run({"explain", "gpt.toml", "--device-memory", "1GB", "--disk", path("swap")}).err,
+              HasSubstr("changes nothing: the step has room in parallel.device_memory and on the host"));
 }
 
 TEST_F(TiersTest, ADirectoryThatTakesNoFileIsSaid) {

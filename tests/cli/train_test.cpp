@@ -133,10 +133,19 @@ TEST_F(TrainTest, APipelineTrainsValidatesAndGoesOnAsOneRankDoes) {
   ASSERT_EQ(one.code, 0) << one.err;
   ASSERT_EQ(two.code, 0) << two.err;
   expect_close(losses("one"), losses("two"));
+  // The last crew has the first stage; validation goes by a written timetable, too, however few micro-batches it has.
+  write("ours.txt",
+        "# ours\n\ntimetable ours stages=3 micro_batches=4\r\n"
+        "crew 0: F1.0 F1.1 B1.1 F1.3 F1.2 I1.0 B1.3 W1.0 B1.2\r\n"
+        "crew 1: F0.0 F0.1 F2.1 F0.3 F2.0 I2.1 F0.2 B2.0 B0.1 F2.3 W2.1 B0.0 B2.3 F2.2 B2.2 B0.3 B0.2\n");
+  write("few.txt", "timetable few stages=2 micro_batches=1\ncrew 0: F0.0 B0.0\ncrew 1: F1.0 B1.0\n");
+  const Outcome ours = train("ours", {"-n", "2", "--pp", "2", "--micro-batches", "4", "--schedule", "ours.txt"});
+  ASSERT_EQ(ours.code, 0) << ours.err;
+  expect_close(losses("one"), losses("ours"));
   for (const char* ranks : {"1", "2"}) {
     Words more{"--resume", "--set", "train.steps=8", "-n", ranks};
     if (ranks == std::string("2"))
-      more.insert(more.end(), {"--pp", "2", "--micro-batches", "4", "--set", "train.steps=9"});
+      more.insert(more.end(), {"--pp", "2", "--schedule", "few.txt", "--set", "train.steps=9"});
     const Outcome further = train("two", more);
     EXPECT_EQ(further.code, 0) << further.err;
   }
@@ -177,6 +186,11 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
   const std::string report = read(path("traced/report.html"));
   EXPECT_THAT(report, AllOf(HasSubstr("<h2>Timetable"), HasSubstr("as it ran: "), HasSubstr("as modelled: "),
                             HasSubstr("forward of micro-batch 1, stage 1"), HasSubstr("Model FLOPs utilisation")));
+  const Outcome short_run = run({"train", "gpt.toml", "--out", "short", "--steps", "1", "--trace", "short.json"});
+  EXPECT_THAT(short_run.err, HasSubstr("no trace is written: the run ended before its step 2"));
+  EXPECT_THAT(short_run.out, Not(HasSubstr("short.json")));
+  EXPECT_THAT(run({"train", "gpt.toml", "--out", "lost", "--trace", "gone/t.json"}).err,
+              HasSubstr("train.trace: there is no directory 'gone'; name a file in a directory that there is"));
   const Outcome modelled = run({"explain", "gpt.toml", "-n", "2", "--pp", "2", "--micro-batches", "2", "--stage",
                                 "time", "--trace", "modelled.json"});
   ASSERT_EQ(modelled.code, 0) << modelled.err;

@@ -11,6 +11,7 @@
 #include "trireme/exec/analysis/traffic.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/train/job/parallel_settings.h"
+#include "trireme/train/step/remarks.h"
 
 namespace trireme::accumulation_test {
 namespace {
@@ -239,6 +240,7 @@ TEST(AccumulationTraffic, of_zero_1_is_that_of_data_parallelism_and_a_few_scalar
     int64_t micro_batches = 1, pp = 1, tp = 1;
     DType compute = DType::kF32;
   };
+  constexpr int64_t kLine = 64;  // bytes that an operand takes of what is sent together
   EXPECT_EQ(bytes_sent(gpt_step(), 0, 3, 1, 1), bytes_sent(gpt_step(), 0, 1, 1, 1)) << "sums are taken once a step";
   for (const Way& way : {Way{}, Way{3}, Way{3, 1, 2}, Way{3, 2}, Way{3, 1, 1, DType::kBF16}}) {
     const Graph graph = gpt_step({.dropout = 0.1}, way.compute);
@@ -247,7 +249,7 @@ TEST(AccumulationTraffic, of_zero_1_is_that_of_data_parallelism_and_a_few_scalar
     for (size_t crew = 0; crew < plain.size(); ++crew) {
       SCOPED_TRACE(fmt::format("{} micro-batches, pp {}, tp {}, {}, crew {}", way.micro_batches, way.pp, way.tp,
                                to_string(way.compute), crew));
-      EXPECT_LE(sliced[crew], plain[crew] + 8 * static_cast<int64_t>(graph.updates().size()));
+      EXPECT_LE(sliced[crew], plain[crew] + 2 * kLine * static_cast<int64_t>(graph.updates().size()));
       if (way.micro_batches == 1) {
         EXPECT_EQ(each[crew], sliced[crew]);
       } else {
@@ -255,6 +257,37 @@ TEST(AccumulationTraffic, of_zero_1_is_that_of_data_parallelism_and_a_few_scalar
       }
     }
   }
+}
+
+// Where another order of sums is asked for that no value is summed by, it is said.
+TEST(AccumulationTraffic, an_order_of_sums_that_changes_nothing_is_said) {
+  const Graph graph = gpt_step();
+  const auto said = [&](int zero) {
+    const Parallel parallel = in_parts(3, zero, false);
+    return order_without_effect(compile(graph, {.ranks = 2, .parallel = parallel}), parallel);
+  };
+  EXPECT_THAT(said(0), HasSubstr("= false has no effect with parallel.zero = 0: what this step sums"));
+  EXPECT_THAT(said(1), HasSubstr("= false has no effect with parallel.zero = 1: what this step sums"));
+  EXPECT_EQ(said(2), "");
+}
+
+// Of one group, the squares of all slices, and of what is whole no more: without slices the norm takes none.
+TEST(AccumulationTraffic, the_norm_of_slices_is_one_all_reduce) {
+  const auto sums = [](int zero, int64_t micro_batches, Numerics numerics) {
+    Parallel parallel = in_parts(micro_batches, zero);
+    nn::Gpt gpt({.vocabulary = 20, .context = kPositions, .layers = 2, .width = 64, .heads = 4});
+    const Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), text_batch(), AdamW{},
+                                      {.name = "gpt", .clip_norm = 0.5, .numerics = numerics});
+    const Compiled compiled = compile(graph, {.ranks = 2, .parallel = parallel, .numerics = numerics});
+    int64_t out = 0;
+    for (const PlanTraffic& each : traffic_per_step(compiled.plan())) out += each.op == "all_reduce" ? each.calls : 0;
+    return out;
+  };
+  for (const int64_t micro_batches : {1, 3}) {
+    EXPECT_LE(sums(1, micro_batches, Numerics::kFast), sums(0, micro_batches, Numerics::kFast) + 1);
+    EXPECT_LE(sums(3, micro_batches, Numerics::kFast), sums(0, micro_batches, Numerics::kFast) + 1);
+  }
+  EXPECT_LE(sums(1, 1, Numerics::kInvariant), sums(0, 1, Numerics::kInvariant) + 1);
 }
 
 // Slices of a group of 2 ranks, of which the other 2 have copies: scattered in the group for each micro-batch, and

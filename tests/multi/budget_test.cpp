@@ -6,6 +6,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/parallel_settings.h"
+#include "trireme/train/step/fit_tiers.h"
 
 namespace trireme::budget_test {
 namespace {
@@ -72,22 +73,44 @@ TEST(Budget, what_the_host_has_no_room_for_goes_to_the_disk) {
   EXPECT_THAT(chosen_of(made), testing::Contains(ContainsRegex("home .*/state = disk")));
 }
 
-std::string refusal_of(const TierSizes& sizes) {
+std::string refusal_of(const TierSizes& sizes, int ranks = 1, const Parallel& parallel = {}) {
   try {
-    compiled_within(sizes);
+    compiled_within(sizes, ranks, parallel);
   } catch (const Error& e) {
     return e.text();
   }
   return "";
 }
 
+MemorySize fitting_in(const std::string& text, std::string_view before) {
+  const size_t at = text.find(before);
+  EXPECT_NE(at, std::string::npos) << text;
+  return MemorySize(at == std::string::npos ? "1GB" : text.substr(at + before.size()));
+}
+
+// The crew that needs most counts.
+TEST(Budget, contracts_14_2_5_what_fits_is_of_all_stages_of_a_pipeline) {
+  Parallel parallel;
+  parallel.pipeline.crews = 2;
+  parallel.accumulation = 2;
+  for (const auto& rules : {std::vector<StageRule>{{"h.0..4", 0}, {"h.5", 1}}, {{"h.0", 0}, {"h.1..5", 1}}}) {
+    parallel.pipeline.rules = rules;
+    const std::string text = refusal_of({.device = MemorySize(1000)}, 2, parallel);
+    EXPECT_EQ(refusal_of({.device = fitting_in(text, "the smallest that fits is ")}, 2, parallel), "");
+  }
+}
+
+// Also where the device's memory is at its smallest, and staging of what the disk has takes more of the host's than
+// there is.
+TEST(Budget, contracts_14_2_5_a_host_of_the_size_that_is_said_to_fit_does) {
+  TierSizes sizes{MemorySize(1000), MemorySize(4096), DiskSpace(":1GB")};
+  sizes.device = fitting_in(refusal_of(sizes), "the smallest that fits is ");
+  sizes.host = fitting_in(refusal_of(sizes), "it fits with ");
+  EXPECT_EQ(refusal_of(sizes), "");
+}
+
 // What a refusal says would fit does.
 TEST(Budget, contracts_14_2_5_too_little_is_refused_with_what_fits) {
-  const auto fitting_in = [](const std::string& text, std::string_view before) {
-    const size_t at = text.find(before);
-    EXPECT_NE(at, std::string::npos) << text;
-    return MemorySize(text.substr(at + before.size()));
-  };
   const std::string device = refusal_of({.device = MemorySize(1000)});
   EXPECT_THAT(device, HasSubstr("parallel.device_memory allows 1KB"));
   EXPECT_EQ(refusal_of({.device = fitting_in(device, "the smallest that fits is ")}), "");

@@ -71,7 +71,7 @@ inline OnRanks run_on_ranks(const Graph& graph, int ranks, const Parallel& paral
   out.program = partition(graph, out.strategy,
                           {.costs = reshard_costs(parallel.communication, out.strategy.mesh),
                            .sum_types = sum_types(graph, parallel.communication),
-                           .summed_once = summed_once(graph, parallel.optimizer)});
+                           .summed_once = summed_once(graph, out.strategy.sums)});
   const std::vector<std::string> wrong = verify(out.program);
   invariant(wrong.empty(), "{}", wrong.empty() ? "" : wrong.front());
   const ExecutionPlan plan = plan_execution(run_passes(out.program));

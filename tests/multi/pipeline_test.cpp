@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tests/multi/loss_curve.h"
+#include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
 #include "trireme/nn/models/resnet.h"
 #include "trireme/nn/models/t5.h"

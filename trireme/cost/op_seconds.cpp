@@ -65,22 +65,30 @@ double tile_rounding(std::span<const TensorType> results, const OpRate& rate, in
 
 }  // namespace
 
-double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
-  if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return 0;
+OpBound bound_of(const OpDef& op, const TypeArgs& types, const Machine& machine) {
+  if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return {};
   const Cost cost = op.cost.get()(types);
   const DType dtype = (types.in.empty() ? types.out : types.in)[0].dtype;
-  const double flops_s = cost.flops / machine.flops_of(to_string(dtype));
-  const double bytes_s = cost.bytes / machine.memory_bytes_per_s;
+  return {cost.flops / machine.flops_of(to_string(dtype)), cost.bytes / machine.memory_bytes_per_s};
+}
+
+double seconds_by(const OpRate& rate, const OpBound& bound) {
+  if (rate.memory > 0) return rate.launch_s + bound.flops_s / rate.achievable + rate.memory * bound.bytes_s;
+  return rate.launch_s + std::max(bound.flops_s, bound.bytes_s) / rate.achievable;
+}
+
+double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine) {
+  if (!op.cost || op.traits.zero_cost_view || types.out.empty()) return 0;
+  OpBound bound = bound_of(op, types, machine);
   for (const OpRate& rate : machine.op_rates) {
     if (!matches(rate.ops, op.name)) continue;
-    double products_s = flops_s;
     if (rate.tile_rows != 0) {
-      products_s *= tile_rounding(types.out, rate, machine.units);
-      products_s += static_cast<double>(bytes_of(types.out)) / machine.memory_bytes_per_s;
+      bound.flops_s *= tile_rounding(types.out, rate, machine.units);
+      bound.flops_s += static_cast<double>(bytes_of(types.out)) / machine.memory_bytes_per_s;
     }
-    return rate.launch_s + std::max(products_s, bytes_s) / rate.achievable;
+    return seconds_by(rate, bound);
   }
-  return std::max(flops_s / machine.achievable, bytes_s);
+  return std::max(bound.flops_s / machine.achievable, bound.bytes_s);
 }
 
 double compute_seconds_on_host(const OpDef& op, const TypeArgs& types, const Machine& machine) {

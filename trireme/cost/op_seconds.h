@@ -16,7 +16,18 @@ namespace trireme {
 struct Rates {
   ReshardCosts links;                   // of the mesh
   std::optional<Machine> machine = {};  // of the devices; none: Machine::this_host()
+
+  double overlap_slowdown() const { return machine ? machine->overlap_slowdown : 0; }
 };
+
+// What an op takes at the device's rates of arithmetic and memory; nothing of a view.
+struct OpBound {
+  double flops_s = 0, bytes_s = 0;
+};
+OpBound bound_of(const OpDef& op, const TypeArgs& types, const Machine& machine);
+
+// What a call takes by a rate without a tile.
+double seconds_by(const OpRate& rate, const OpBound& bound);
 
 // The longer of its arithmetic and its bytes, by the machine's rate for the op if it has one; 0 for a view.
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);

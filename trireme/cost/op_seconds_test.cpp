@@ -54,6 +54,9 @@ TEST(OpSeconds, the_first_rate_that_names_an_op_counts_and_others_go_by_the_whol
   EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), 1e-6 + bytes_s / 0.5);
   machine.op_rates.erase(machine.op_rates.begin());
   EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), bytes_s / 2);
+  machine.op_rates[0].memory = 1.5;  // after the arithmetic
+  const double flops_s = 2.0 * 16 * 16 * 16 / 1e12;
+  EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), flops_s / 2 + 1.5 * bytes_s);
   machine.op_rates = {{"add", 0.1, 1}};
   EXPECT_DOUBLE_EQ(compute_seconds(op, {in, out, attrs}, machine), bytes_s);
 }

@@ -1,6 +1,7 @@
 // plan_reshard. The axis of micro-batches moves no bytes between ranks, so its moves are taken out of the search over
 // ranks: sums and gathers over it come first, when a rank has what it needs of all its micro-batches, and cuts by it
-// last. What the search is given differs in the axes of ranks alone.
+// last. What the search is given differs in the axes of ranks alone. Sums are taken before gathers where nothing that
+// ranks do comes between: of chunks of positions each is summed as it is made, and they are put together once.
 #include <algorithm>
 
 #include "trireme/layout/reshard.h"
@@ -19,12 +20,17 @@ class MicroBatchMoves {
       : now_(from), to_(to), whole_(whole), mesh_(mesh), costs_(costs) {}
 
   std::vector<ReshardStep> run() {
-    for (size_t dim = 0; dim < now_.dims.size(); ++dim) take_out(static_cast<int>(dim), first_moving(now_, to_, dim));
-    Layout end = to_;
-    for (size_t dim = 0; dim < end.dims.size(); ++dim) end.dims[dim].resize(first_moving(to_, now_, dim));
+    Layout begin = now_, end = to_;
+    for (size_t dim = 0; dim < end.dims.size(); ++dim) {
+      begin.dims[dim].resize(first_moving(now_, to_, dim));
+      end.dims[dim].resize(first_moving(to_, now_, dim));
+    }
     const std::vector<int> sums = sums_to_take();
-    const bool late = costs_.sum_micro_batches_late && scatters(end);
-    if (!sums.empty()) {
+    const bool late = costs_.sum_micro_batches_late && scatters(begin, end);
+    const bool first = !late && costs_.sum_before_micro_batches.empty();
+    if (first) reduce(sums);
+    for (size_t dim = 0; dim < begin.dims.size(); ++dim) take_out(static_cast<int>(dim), begin.dims[dim].size());
+    if (!first && !sums.empty()) {
       move_over_ranks(late ? scattered(end, sums) : with_early_sums());
       reduce(sums);
     }
@@ -80,8 +86,8 @@ class MicroBatchMoves {
   }
 
   // Whether sums over ranks leave each rank less than it has.
-  bool scatters(const Layout& end) const {
-    return local_shape(whole_.shape, end, mesh_).elements() < local_shape(whole_.shape, now_, mesh_).elements();
+  bool scatters(const Layout& begin, const Layout& end) const {
+    return local_shape(whole_.shape, end, mesh_).elements() < local_shape(whole_.shape, begin, mesh_).elements();
   }
 
   // The target before sums over micro-batches and those that leave a rank no less than it has: once is enough for them.

@@ -362,6 +362,20 @@ TEST(SumsOverMicroBatches, come_late_where_ranks_keep_slices_and_the_costs_say_s
   EXPECT_EQ(chain("[-, -]", true), added + "; all_reduce(sum over a*b)");
 }
 
+// Each chunk of positions is summed as its terms are made; the sums are put together once.
+TEST(SumsOverMicroBatches, come_before_what_is_gathered_of_them) {
+  const Mesh mesh = parse_mesh("a=2,micro_batch=4,seq_chunk=2");
+  const TensorType type{DType::kF32, {16, 16}};
+  const Layout from = parse_layout("[seq_chunk, -] partial(sum: a*micro_batch)", mesh);
+  const auto chain = [&](const char* to, const ReshardCosts& costs) {
+    return to_string(plan_reshard(from, parse_layout(to, mesh), type, mesh, costs), mesh);
+  };
+  const std::string added = "all_reduce(sum over micro_batch)", together = "all_gather(dim 0 over seq_chunk)";
+  EXPECT_EQ(chain("[-, -]", {}), added + "; " + together + "; all_reduce(sum over a)");
+  EXPECT_EQ(chain("[a, -]", {.sum_micro_batches_late = true}),
+            together + "; reduce_scatter(sum, dim 0 over a); " + added);
+}
+
 TEST(LayoutAfter, refuses_steps_that_would_permute_elements) {
   const Mesh mesh({{"a", 2}, {"b", 2}});
   const Layout layout = parse_layout("[a*b, -]", mesh);

@@ -89,8 +89,8 @@ const std::vector<std::string>& element_types() {
 void read_device(const toml::table& table, const std::string& where, Machine& out) {
   const Reader device(table, where, "device.",
                       {"units", "memory_bytes", "memory_bytes_per_s", "host_memory_bytes", "to_host_bytes_per_s",
-                       "from_host_bytes_per_s", "host_memory_bytes_per_s", "host_flops_per_s", "disk_bytes",
-                       "disk_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
+                       "from_host_bytes_per_s", "host_memory_bytes_per_s", "host_flops_per_s", "overlap_slowdown",
+                       "disk_bytes", "disk_bytes_per_s", "achievable", "alignment", "flops_per_s", "scratch", "op"});
   if (device.has("units")) out.units = device.integer("units");
   out.memory_bytes = device.integer("memory_bytes");
   out.memory_bytes_per_s = device.number("memory_bytes_per_s");
@@ -99,6 +99,7 @@ void read_device(const toml::table& table, const std::string& where, Machine& ou
   if (device.has("from_host_bytes_per_s")) out.from_host_bytes_per_s = device.number("from_host_bytes_per_s");
   if (device.has("host_memory_bytes_per_s")) out.host_memory_bytes_per_s = device.number("host_memory_bytes_per_s");
   if (device.has("host_flops_per_s")) out.host_flops_per_s = device.number("host_flops_per_s");
+  if (device.has("overlap_slowdown")) out.overlap_slowdown = device.number("overlap_slowdown");
   if (device.has("disk_bytes")) out.disk_bytes = device.integer("disk_bytes");
   if (device.has("disk_bytes_per_s")) out.disk_bytes_per_s = device.number("disk_bytes_per_s");
   if (device.has("achievable")) out.achievable = device.number("achievable");
@@ -114,10 +115,11 @@ void read_device(const toml::table& table, const std::string& where, Machine& ou
   if (device.has("op")) {
     for (const toml::node& node : device.tables("op")) {
       const Reader rate(*node.as_table(), where, "device.op.",
-                        {"ops", "achievable", "launch_s", "tile_rows", "tile_columns"});
+                        {"ops", "achievable", "launch_s", "tile_rows", "tile_columns", "memory"});
       out.op_rates.push_back({rate.text("ops"), rate.number("achievable"), rate.number("launch_s"),
                               rate.has("tile_rows") ? rate.integer("tile_rows") : 0,
-                              rate.has("tile_columns") ? rate.integer("tile_columns") : 0});
+                              rate.has("tile_columns") ? rate.integer("tile_columns") : 0,
+                              rate.has("memory") ? rate.number("memory") : 0});
     }
   }
   const toml::table& rates = device.table("flops_per_s");
@@ -207,6 +209,8 @@ static void check_op_rates(const Machine& machine, std::string_view where) {
         "{}: a 'device.op' of '{}' has achievable = {}, launch_s = {}; it must name ops, achieve more than 0 and at "
         "most 1000 times the device's rates, and be launched in 0 to 1 s",
         where, rate.ops, rate.achievable, rate.launch_s);
+    require(rate.memory >= 0 && rate.memory <= kMostAchievable,
+            "{}: a 'device.op' of '{}' has memory = {}; it must be from 0 to 1000", where, rate.ops, rate.memory);
     constexpr int64_t kLargestTile = 1 << 16;
     const auto is_side = [](int64_t side) { return side >= 0 && side <= kLargestTile; };
     require(is_side(rate.tile_rows) && is_side(rate.tile_columns) && (rate.tile_rows == 0) == (rate.tile_columns == 0),
@@ -229,6 +233,8 @@ void check(const Machine& machine, std::string_view where) {
   check_beside(machine, where);
   require(machine.achievable > 0 && machine.achievable <= 1,
           "{}: 'device.achievable' is {}; it must be more than 0 and at most 1", where, machine.achievable);
+  require(machine.overlap_slowdown >= 0 && machine.overlap_slowdown <= 1,
+          "{}: 'device.overlap_slowdown' is {}; it must be from 0 to 1", where, machine.overlap_slowdown);
   constexpr int64_t kMostAlignment = 1 << 20;
   require(machine.alignment >= 64 && machine.alignment <= kMostAlignment &&
               std::has_single_bit(static_cast<uint64_t>(machine.alignment)),
@@ -308,6 +314,7 @@ std::string to_string(const Machine& machine) {
   if (machine.host_memory_bytes_per_s != 0)
     out += fmt::format("host_memory_bytes_per_s = {}\n", machine.host_memory_bytes_per_s);
   if (machine.host_flops_per_s != 0) out += fmt::format("host_flops_per_s = {}\n", machine.host_flops_per_s);
+  if (machine.overlap_slowdown != 0) out += fmt::format("overlap_slowdown = {}\n", machine.overlap_slowdown);
   if (machine.disk_bytes != 0) out += fmt::format("disk_bytes = {}\n", machine.disk_bytes);
   if (machine.disk_bytes_per_s != Machine{}.disk_bytes_per_s)
     out += fmt::format("disk_bytes_per_s = {}\n", machine.disk_bytes_per_s);
@@ -319,6 +326,7 @@ std::string to_string(const Machine& machine) {
                        rate.launch_s);
     if (rate.tile_rows != 0)
       out += fmt::format("tile_rows = {}\ntile_columns = {}\n", rate.tile_rows, rate.tile_columns);
+    if (rate.memory != 0) out += fmt::format("memory = {}\n", rate.memory);
   }
   for (const ScratchRule& rule : machine.scratch) {
     out += fmt::format("\n[[device.scratch]]\nops = {}\nbytes = {}\nof_operands = {}\nof_results = {}\n",

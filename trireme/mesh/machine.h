@@ -30,15 +30,17 @@ struct ScratchRule {
 };
 
 // What calls of an op that the pattern names take: `launch_s`, and the longer of arithmetic and bytes at the device's
-// rates divided by `achievable`, which is more than 1 where operands come from a cache. With a tile, results are
-// computed in tiles of so many rows and columns, or the other way around, one on each of the device's units at a time:
-// the last round takes as long as a full one (wave quantisation), and tiles are written after their arithmetic. 0: no
-// tile.
+// rates divided by `achievable`, which is more than 1 where operands come from a cache. With `memory` arithmetic, so
+// divided, and so many times the bytes at the memory's rate, one after the other: a CPU's kernels bring operands into
+// another order first. With a tile, results are computed in tiles of so many rows and columns, or the other way around,
+// one on each of the device's units at a time: the last round takes as long as a full one (wave quantisation), and
+// tiles are written after their arithmetic. 0: no tile.
 struct OpRate {
   std::string ops;
   double achievable = 1;
   double launch_s = 0;
   int64_t tile_rows = 0, tile_columns = 0;
+  double memory = 0;
   friend bool operator==(const OpRate&, const OpRate&) = default;
 };
 
@@ -59,6 +61,9 @@ struct Machine {
   // What the host has for each device where ops run on it: of its memory's rate, and of its arithmetic in f32. 0: that
   // of the device.
   double host_memory_bytes_per_s = 0, host_flops_per_s = 0;
+  // The share of the time of a collective or message that computing loses while both run: 1 where communication needs
+  // the core that computes, 0 where it has engines of its own.
+  double overlap_slowdown = 0;
   std::map<std::string, double> flops_per_s;  // of one device, by element type: "f32", "bf16"
   double achievable = 1.0;                    // share of flops_per_s that large kernels reach
   std::vector<OpRate> op_rates;               // the first that names an op counts, instead of `achievable`

@@ -154,6 +154,11 @@ TEST(Machine, what_a_device_has_beside_it_is_read_and_written_and_must_be_possib
   machine.from_host_bytes_per_s = -1;
   EXPECT_EQ(error_of([&] { check(machine, "m.toml"); }),
             "m.toml: 'device.from_host_bytes_per_s' is -1; it must be 0 or more");
+  machine.from_host_bytes_per_s = 0;
+  machine.overlap_slowdown = 0.75;
+  EXPECT_EQ(parse_machine(to_string(machine)), machine);
+  EXPECT_EQ(error_with("achievable = 0.5", "overlap_slowdown = 1.5"),
+            "m.toml: 'device.overlap_slowdown' is 1.5; it must be from 0 to 1");
   EXPECT_EQ(error_with("achievable = 0.5", "host_memory_bytes = -5"),
             "m.toml: 'device.host_memory_bytes' is -5; it must be 0 or more");
 }
@@ -161,8 +166,9 @@ TEST(Machine, what_a_device_has_beside_it_is_read_and_written_and_must_be_possib
 TEST(Machine, rates_of_ops_are_read_and_written_and_must_be_possible) {
   Machine machine = parse_machine(kText);
   machine.units = 108;
-  machine.op_rates = {{"matmul", 0.85, 2e-6, 256, 128}, {"*", 3, 0}};
+  machine.op_rates = {{"matmul", 0.85, 2e-6, 256, 128}, {"linear", 0.9, 0, 0, 0, 1.1}, {"*", 3, 0}};
   EXPECT_EQ(parse_machine(to_string(machine)), machine);
+  machine.op_rates.erase(machine.op_rates.begin() + 1);
   machine.op_rates[1].achievable = 0;
   EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }),
               testing::HasSubstr("m.toml: a 'device.op' of '*' has achievable = 0, launch_s = 0; it must name ops"));
@@ -170,6 +176,8 @@ TEST(Machine, rates_of_ops_are_read_and_written_and_must_be_possible) {
   EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }), testing::HasSubstr("launch_s = -1"));
   machine.op_rates[1] = {"*", 1, 0, 256, 0};
   EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }), testing::HasSubstr("tile_rows = 256, tile_columns = 0"));
+  machine.op_rates[1] = {"*", 1, 0, 0, 0, -1};
+  EXPECT_THAT(error_of([&] { check(machine, "m.toml"); }), testing::HasSubstr("has memory = -1; it must be from 0"));
   EXPECT_EQ(error_with("achievable = 0.5", "units = 0"), "m.toml: 'device.units' is 0; it must be from 1 to 2^20");
 }
 

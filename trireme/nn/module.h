@@ -137,9 +137,9 @@ class Module {
   void on(std::string_view where);
 
   // The collectives of the module's parameters and of their gradients, and with `inside` of those of the modules inside
-  // it, are taken together with all others of this id, one operation for each kind and group of ranks; 0: each is taken
-  // alone. Of several that are set for a parameter the last call counts (parallel/asked/fusion.h). Throws
-  // kInvalidArgument for an id below 0.
+  // it, are taken together with all others of this id (one operation for each kind, type, group of ranks, cut dimension
+  // and micro-batch); 0: each is taken alone. Of several that are set for a parameter the last call counts
+  // (parallel/asked/fusion.h). Throws kInvalidArgument for an id below 0.
   void set_comm_fusion(int64_t id, bool inside = true);
 
   // In a model that is cut by hand (docs/guide/04): each rank holds values of its own of this module's parameters, the

@@ -44,9 +44,10 @@ std::vector<Key> keys_of(Communication& options) {
        .doc = "every sum over ranks is taken in f32"},
       {.name = "gradient_accumulation_shard",
        .target = &options.shard_accumulation,
-       .doc = "with zero 2 or 3: a rank accumulates only its slice of the gradients, which are summed over ranks for "
-              "every micro-batch (not with numerics = 'invariant')",
-       .no_effect_with = "zero = 0"},
+       .doc =
+           "what ranks keep slices of, gradients with zero 2 or 3 and tokens of experts in one group, is summed over "
+           "ranks for every micro-batch; false: once a step, so that a rank accumulates all of it (always with "
+           "numerics = 'invariant')"},
       {.name = "collective_reuse",
        .target = &options.reuse,
        .doc = "equal collectives of a step are said once in its plan, and bound once to their ranks: the most that "

@@ -135,12 +135,23 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
   }
 }
 
-std::set<ValueId> summed_once(const Graph& graph, const OptimizerParallel& options) {
-  std::set<ValueId> out;
-  if (options.level != 1) return out;
+SumOrder sum_order(const Graph& graph, const Parallel& parallel, const Mesh& mesh) {
+  SumOrder out;
+  if (micro_batches(mesh) == 1) return out;
+  out.each = parallel.communication.shard_accumulation;
+  if (parallel.optimizer.level != 1) return out;
   for (const Update& update : graph.updates()) {
-    const Input& parameter = graph.inputs()[static_cast<size_t>(graph.value(update.parameter).index)];
-    if (may_be_sliced(parameter, graph.type(update.parameter), options)) out.insert(update.gradient);
+    const auto index = static_cast<size_t>(graph.value(update.parameter).index);
+    if (may_be_sliced(graph.inputs()[index], graph.type(update.parameter), parallel.optimizer)) out.once.insert(index);
+  }
+  return out;
+}
+
+std::set<ValueId> summed_once(const Graph& graph, const SumOrder& sums) {
+  std::set<ValueId> out;
+  for (const size_t index : sums.once) {
+    if (const Update* update = graph.update_of(graph.inputs()[index].value); update != nullptr)
+      out.insert(update->gradient);
   }
   return out;
 }

@@ -149,9 +149,9 @@ ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh)
 // The values of the graph whose sums over ranks are taken in another type than their own, and in which.
 std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& communication);
 
-// The gradients that each rank adds up whole over micro-batches and ranks sum once a step, whatever
-// Communication::shard_accumulation says: with level 1, of the parameters that it may slice.
-std::set<ValueId> summed_once(const Graph& graph, const OptimizerParallel& options);
+// The order of sums that is asked for over this mesh; without micro-batches there is none. With level 1, each rank adds
+// up whole gradients of the parameters that it may slice, whatever Communication::shard_accumulation says.
+SumOrder sum_order(const Graph& graph, const Parallel& parallel, const Mesh& mesh);
 
 // Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are
 // summed over. `plain` is the strategy without.

@@ -378,7 +378,8 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
 Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
   const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
   Strategy strategy = exact ? for_graph(graph, [&] { return strategy_for(parallel.strategy, graph); })
-                            : reuse_strategy(parallel.strategy, graph, parallel.optimizer, options);
+                            : reuse_strategy(parallel.strategy, graph, parallel, options);
+  if (options.numerics == Numerics::kInvariant && strategy.sums.each) strategy.sums.each = false;  // else other bits
   check_ranks(strategy.mesh, ranks, parallel.pipeline.crews);
   const int64_t count = micro_batches(strategy.mesh), parts = parts_of_micro_batch(parallel);
   require(
@@ -460,7 +461,9 @@ Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, 
   if (!parallel.strategy.empty() && options.stored == nullptr) {
     return semi_auto(graph, ranks, with_parameters(parallel, graph, ranks), options);
   }
-  return SemiAuto(graph, ranks, parallel, options).run();
+  Strategy out = SemiAuto(graph, ranks, parallel, options).run();
+  out.sums = sum_order(graph, parallel, out.mesh);
+  return out;
 }
 
 Strategy data_parallel(const Graph& graph, int64_t ranks) {

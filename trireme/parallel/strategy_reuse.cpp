@@ -132,17 +132,20 @@ void ask_nodes(const StrategyLines& lines, const Graph& graph, bool is_step, Ask
 
 // ZeRO for state of which the file, written under an optimizer without any, says nothing. Of the parameters it has said
 // where they lie.
-void ask_new_state(const StrategyLines& lines, const Graph& graph, OptimizerParallel optimizer, Asks& asks) {
+void ask_new_state(const StrategyLines& lines, const Graph& graph, Parallel parallel, Asks& asks, SumOrder& sums) {
+  OptimizerParallel& optimizer = parallel.optimizer;
   const auto index = [&](ValueId id) { return static_cast<size_t>(graph.value(id).index); };
   bool any = false;
   for (const Update& update : graph.updates()) {
     const bool is_new =
         std::ranges::any_of(update.states, [&](ValueId state) { return !asks.inputs[index(state)].has_value(); });
     if (!is_new) optimizer.except.push_back(graph.inputs()[index(update.parameter)].name);
+    if (is_new) sums.once.erase(index(update.parameter));
     any = any || is_new;
   }
   if (!any || optimizer.level == 0) return;
   optimizer.level = std::min<int64_t>(optimizer.level, 2);
+  sums.once.merge(sum_order(graph, parallel, lines.mesh).once);
   ask_optimizer_parallel(graph, propagate(graph, lines.mesh, asks), optimizer, asks);
 }
 
@@ -169,7 +172,7 @@ bool is_written_for(const StrategyFile& file, const Graph& graph) {
          std::ranges::equal(lines.outputs, graph.outputs(), {}, &StrategyTensor::name, &Output::name);
 }
 
-Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const OptimizerParallel& optimizer,
+Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const Parallel& parallel,
                         const SemiAutoOptions& options) {
   const StrategyLines& lines = file.lines();
   const bool is_step = updates_something(graph);
@@ -180,8 +183,10 @@ Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const Opti
   asks.across_stages = nodes_across_stages(graph, options.stages.empty() ? lines.stages : options.stages);
   ask_inputs(lines, graph, options, asks);
   ask_nodes(lines, graph, is_step, asks);
-  if (is_step && options.stored == nullptr) ask_new_state(lines, graph, optimizer, asks);
+  SumOrder sums = sum_order_for(file, graph);
+  if (is_step && options.stored == nullptr) ask_new_state(lines, graph, parallel, asks, sums);
   Strategy out = propagate(graph, lines.mesh, std::move(asks));
+  out.sums = std::move(sums);
   out.stages = lines.stages;
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const StrategyTensor* line = line_of(lines.outputs, graph.outputs()[i].name);

@@ -9,8 +9,8 @@ namespace trireme {
 // What the file says of inputs and nodes that the graph has too is asked, by their names; the rest follows. Throws
 // kInvalidArgument where the graph is a training step of another model, saying what differs. A graph that updates
 // nothing has what it has of the step. Where the file knows no state of a parameter, because its optimizer had none,
-// the state lies as `optimizer` says.
-Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const OptimizerParallel& optimizer,
+// the state lies as `parallel.optimizer` says.
+Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const Parallel& parallel,
                         const SemiAutoOptions& options);
 
 // Whether the file has an input that is an optimizer's state of another, by the names.

@@ -150,7 +150,7 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
   std::string first;
   for (const Update& update : graph.updates()) {
     const int64_t terms = ranks_of_terms(layouts[static_cast<size_t>(update.gradient)], mesh);
-    if (terms % optimizer.shard_size == 0 || ignored++ > 0) continue;
+    if (terms == 1 || terms % optimizer.shard_size == 0 || ignored++ > 0) continue;  // one: stays_whole says so
     first = graph.inputs()[static_cast<size_t>(graph.value(update.parameter).index)].name;
     ranks = terms;
   }

@@ -161,7 +161,8 @@ class Order {
     const Node& node = graph_.node(reader < 0 ? producer : reader);
     require(in_a_row && is_forward(here) == is_forward(there),
             "{} of '{}' works on all micro-batches at once ({} reads what {} makes), which the schedule '{}' does not "
-            "allow; use the schedule gpipe, or for places of experts more groups (model.expert_groups)",
+            "allow; use the schedule gpipe (others take experts with model.aux_loss_factor = 0, and as many "
+            "model.expert_groups as the batch has parts: micro-batches times the ranks that share it)",
             node.op->name, graph_.scope_of(node), to_string(here), to_string(there), stages_.timetable().name);
   }
 

@@ -129,7 +129,7 @@ class Unroll {
     const NodeId producer = graph_.value(old_id).producer;
     require(!steps_.has_chunks() || (producer >= 0 && steps_.repeats(producer)),
             "what {} of '{}' makes is needed for one chunk of positions before all chunks have made it; take another "
-            "schedule than seq-1f1b, or cut positions over fewer ranks",
+            "schedule than seq-1f1b, like 1f1b (experts, and positions that ranks share by cp, need all positions)",
             producer < 0 ? "an input" : graph_.node(producer).op->name,
             producer < 0 ? "the step" : graph_.scope_of(graph_.node(producer)));
     invariant(producer >= 0 && steps_.repeats(producer), "%{} is read before it is made for micro-batch {}", old_id, m);

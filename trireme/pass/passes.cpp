@@ -100,7 +100,7 @@ std::vector<Key> keys_of(PassOptions& options) {
                             .was_switch = true},
            .doc = "what the backward pass computes again instead of finding it kept, with the same bits: none, "
                   "selective (activation functions and norms), full (all that is inside a block), or a number, of the "
-                  "first blocks",
+                  "first blocks of each row of them (as a resnet's layer1)",
            .flag = "--recompute",
            .in_bench = true,
            .on_resume = OnResume::kFree},

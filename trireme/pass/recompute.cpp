@@ -83,7 +83,8 @@ class Recomputing {
     if (options_.rows)
       return "no activation function or norm makes 64 KiB or more on a rank that the backward pass reads";
     if (options_.blocks != 0) return "no module with a number (h.0) makes what the backward pass reads";
-    return "the backward pass reads nothing of what parallel.keep names but what other modules read too";
+    return "the backward pass reads nothing of what parallel.keep and the model's code name but what other modules "
+           "read too";
   }
 
   static size_t at(int32_t id) { return static_cast<size_t>(id); }

@@ -151,7 +151,7 @@ void check_blocks(const Graph& graph, int64_t blocks) {
           "use 'selective' or 'none'",
           blocks);
   require(blocks <= there,
-          "train.recompute = {}: the model has {}, of which '{}' is the last; use {} or less, or 'full'", blocks,
+          "train.recompute = {}: the model has at most {} in a row, up to '{}'; use {} or less, or 'full'", blocks,
           counted(there, "block"), last, there);
 }
 

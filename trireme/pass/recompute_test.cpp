@@ -95,9 +95,9 @@ TEST(RecomputeBlocks, more_than_there_are_are_refused) {
   EXPECT_EQ(refusal(two, 2), "");
   EXPECT_EQ(refusal(two, -1), "");
   EXPECT_EQ(refusal(two, 3),
-            "train.recompute = 3: the model has 2 blocks, of which 'h.1' is the last; use 2 or less, or 'full'");
+            "train.recompute = 3: the model has at most 2 blocks in a row, up to 'h.1'; use 2 or less, or 'full'");
   EXPECT_EQ(refusal({"layer1.0", "layer2.0", "layer2.1", "layer3.0"}, 3),
-            "train.recompute = 3: the model has 2 blocks, of which 'layer2.1' is the last; use 2 or less, or 'full'");
+            "train.recompute = 3: the model has at most 2 blocks in a row, up to 'layer2.1'; use 2 or less, or 'full'");
   EXPECT_EQ(
       refusal({"fc", "head"}, 1),
       "train.recompute = 1: no module of the model has a number, as 'h.0' has, so that there are no first blocks; "

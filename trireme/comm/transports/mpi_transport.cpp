@@ -242,7 +242,9 @@ class MpiTransport final : public Transport {
 Backend mpi_backend(const WorldOptions& options, EngineOptions& engine) {
   auto transport = std::make_unique<MpiTransport>();
   const bool fits = options.size == 1 || (options.size == transport->size() && options.rank == transport->rank());
-  require(fits, "connect: asked to be rank {} of {}, but MPI says rank {} of {}; leave rank and size to MPI",
+  require(fits,
+          "connect: asked to be rank {} of {}, but MPI says rank {} of {}; leave rank and size to MPI: start the ranks "
+          "by mpirun, without -n",
           options.rank, options.size, transport->rank(), transport->size());
   engine.rank = transport->rank();
   engine.size = transport->size();

@@ -33,6 +33,13 @@ struct Flight {
   int watchers = 0;  // crews that have not waited for it
 };
 
+// A collective or a message that is under way on a rank, beside computing.
+struct UnderWay {
+  double begin_s = 0, end_s = 0;
+  size_t action = 0;
+  Lane lane = Lane::kComm;
+};
+
 // What steps leave under way, for how long after their end: by crew, place in StepBorder::left, and rank of the mesh.
 using LeftOver = std::vector<std::vector<std::vector<double>>>;
 
@@ -48,6 +55,7 @@ struct CrewClock {
   std::vector<double> now;                       // of compute, by rank of the mesh
   std::array<std::vector<double>, kLanes> free;  // from when on the lane does nothing
   double compute_s = 0;                          // so far, at full speed
+  std::vector<std::vector<UnderWay>> under_way;  // by rank of the mesh, in order of begin; kept where it slows down
 };
 
 class Simulation {
@@ -126,6 +134,7 @@ class Simulation {
       clock.now[r] = rank(crew, r).late_s = options_.late_s.empty() ? 0 : options_.late_s[crew * devices_ + r];
     }
     clock.free.fill(clock.now);
+    clock.under_way.resize(devices_);
     crews_.push_back(std::move(clock));
     out_.spans.emplace_back(plan.actions.size());
   }
@@ -168,12 +177,48 @@ class Simulation {
   void compute(size_t crew, double seconds) {
     CrewClock& clock = crews_[crew];
     clock.compute_s += seconds;
+    if (options_.overlap_slowdown > 0) {
+      for (size_t r = 0; r < devices_; ++r)
+        compute_beside(crew, r, options_.slowness.empty() ? seconds : seconds * options_.slowness[crew * devices_ + r]);
+      return;
+    }
     if (options_.slowness.empty()) {
       for (double& now : clock.now) now += seconds;
       return;
     }
     const double* slowness = options_.slowness.data() + crew * devices_;
     for (size_t r = 0; r < devices_; ++r) clock.now[r] += seconds * slowness[r];
+  }
+
+  // While something is under way, computing goes on at the share of its speed that is left.
+  void compute_beside(size_t crew, size_t r, double seconds) {
+    CrewClock& clock = crews_[crew];
+    const double left = 1 - options_.overlap_slowdown;
+    double at = clock.now[r];
+    std::vector<UnderWay>& under_way = clock.under_way[r];
+    std::erase_if(under_way, [at](const UnderWay& each) { return each.end_s <= at; });
+    for (const UnderWay& each : under_way) {
+      const double before = std::max(0.0, each.begin_s - at);
+      if (seconds <= before) break;
+      seconds -= before;
+      at += before;
+      double beside = std::max(0.0, each.end_s - at);
+      if (beside * left > seconds) beside = seconds / left;
+      const double lost = beside * options_.overlap_slowdown;
+      seconds = std::max(0.0, seconds - beside * left);
+      at += beside;
+      rank(crew, r).lanes[static_cast<size_t>(each.lane)].exposed_s += lost;
+      if (r == 0) out_.spans[crew][each.action].exposed_s += lost;
+    }
+    clock.now[r] = at + seconds;
+  }
+
+  void note_under_way(size_t crew, size_t r, double end_s, double seconds, Lane lane) {
+    if (options_.overlap_slowdown <= 0 || seconds <= 0) return;
+    CrewClock& clock = crews_[crew];
+    std::vector<UnderWay>& under_way = clock.under_way[r];
+    const UnderWay added{.begin_s = end_s - seconds, .end_s = end_s, .action = clock.next, .lane = lane};
+    under_way.insert(std::ranges::upper_bound(under_way, added.begin_s, {}, &UnderWay::begin_s), added);
   }
 
   const Members& members_of(const Action& action, const ExecutionPlan& plan) {
@@ -209,6 +254,7 @@ class Simulation {
       for (const int r : group) {
         flight.end[static_cast<size_t>(r)] = free[static_cast<size_t>(r)] = end;
         rank(crew, static_cast<size_t>(r)).lanes[static_cast<size_t>(action.lane)].busy_s += seconds;
+        note_under_way(crew, static_cast<size_t>(r), end, seconds, action.lane);
       }
     }
     flight.sides = 2;
@@ -236,6 +282,7 @@ class Simulation {
       for (size_t r = 0; r < devices_; ++r) {
         flight.moved[r] = free[r] = std::max(clock.now[r], free[r]) + seconds;
         rank(crew, r).lanes[static_cast<size_t>(action.lane)].busy_s += seconds;
+        note_under_way(crew, r, flight.moved[r], seconds, action.lane);
       }
     } else {
       flight.end = clock.now;

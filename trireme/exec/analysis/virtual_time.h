@@ -7,7 +7,8 @@
 // the next: the step is one after others, and what it leaves is cut at its end. A collective begins on all its members
 // when the last has started it and ended what its lane did before. A message leaves when it is sent and those that its
 // rank sent before have left; it ends, for both sides, when it has come and is asked for. Packing and starting take no
-// time, and lanes do not slow each other down.
+// time. While a collective is under way on a rank, or a message that it sends, computing loses the share of that time
+// that `overlap_slowdown` says, which counts as exposed; other lanes do not slow each other down.
 #pragma once
 
 #include <array>
@@ -27,14 +28,16 @@ struct VirtualTimeOptions {
   // By rank of the world; empty: all are alike.
   std::vector<double> slowness = {};  // how many times as long its compute actions take
   std::vector<double> late_s = {};    // how much later it begins
+  double overlap_slowdown = 0;        // Machine::overlap_slowdown
 };
 
 struct LaneTime {
   double busy_s = 0;     // it does something. A message keeps its sender's lane busy
-  double exposed_s = 0;  // of background lanes: something moves, and compute waits for it
+  double exposed_s = 0;  // of background lanes: something moves, and compute waits for it or is slowed down by it
 };
 
-// From late_s to the end, the compute lane is busy, waits for what moves (exposed), or waits for other ranks.
+// From late_s to the end, the compute lane is busy, waits for what moves or loses time to it (exposed), or waits for
+// other ranks.
 struct RankTime {
   double late_s = 0;
   double end_s = 0;
@@ -45,7 +48,7 @@ struct RankTime {
 };
 
 // A compute action from its begin to its end; one in the background from its start to its end, and how long compute
-// waited while it moved.
+// waited, or was held up, while it moved.
 struct ActionSpan {
   double begin_s = 0, end_s = 0;
   double exposed_s = 0;

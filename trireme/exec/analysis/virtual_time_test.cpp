@@ -194,6 +194,32 @@ TEST(Collectives, hide_under_what_does_not_wait_for_them) {
   EXPECT_THAT(time.spans[0][1].end_s, DoubleEq(5));
 }
 
+TEST(Collectives, slow_computing_down_where_they_need_its_core) {
+  VirtualTime time = timed({overlapped()}, {.comm = 4}, {.overlap_slowdown = 0.5});
+  EXPECT_THAT(time.makespan_s, DoubleEq(1 + 4 + 1 + 1));  // two of the three beside the sum
+  EXPECT_THAT(time.ranks[0].lane(Lane::kCompute).busy_s, DoubleEq(5));
+  EXPECT_THAT(time.ranks[0].lane(Lane::kComm).exposed_s, DoubleEq(2));
+  EXPECT_THAT(time.spans[0][1].exposed_s, DoubleEq(2));
+  EXPECT_THAT(time.spans[0][2].end_s, DoubleEq(3));
+  time = timed({overlapped()}, {.comm = 4}, {.overlap_slowdown = 1});
+  EXPECT_THAT(time.makespan_s, DoubleEq(1 + 4 + 3 + 1));
+  // It begins when the first rank has nothing left to do beside it.
+  time = timed({overlapped()}, {.comm = 4}, {.late_s = {0, 10}, .overlap_slowdown = 0.5});
+  EXPECT_THAT(time.ranks[0].waiting_s, DoubleEq(7));
+  EXPECT_THAT(time.ranks[0].lane(Lane::kComm).exposed_s, DoubleEq(4));
+  EXPECT_THAT(time.makespan_s, DoubleEq(10 + 7));
+}
+
+// A rank that sends loses time, not the one that the message is for.
+TEST(Messages, slow_down_who_sends_them) {
+  const std::vector<ExecutionPlan> plans = by_turns(2, 4);
+  const VirtualTime alone = timed(plans, {.message = 0.5});
+  const VirtualTime slowed = timed(plans, {.message = 0.5}, {.overlap_slowdown = 1});
+  EXPECT_GT(slowed.makespan_s, alone.makespan_s);
+  for (size_t rank = 0; rank < 2; ++rank) EXPECT_THAT(slowed.ranks[rank].lane(Lane::kCompute).busy_s, DoubleEq(8));
+  EXPECT_LE(slowed.makespan_s, alone.makespan_s + 2 * 4 * 0.5);
+}
+
 TEST(Collectives, begin_when_the_last_of_their_group_has_come) {
   const VirtualTime time = timed({overlapped()}, {.comm = 4}, {.late_s = {0, 10}});
   EXPECT_THAT(time.makespan_s, DoubleEq(16));

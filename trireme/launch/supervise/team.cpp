@@ -12,8 +12,9 @@
 namespace trireme::launch {
 namespace {
 
-// After the first failure, the time for its cause or its like in other ranks to show by itself.
-constexpr std::chrono::milliseconds kSettle{200};
+// After the first failure, the time for its like in other ranks to show by itself; and for its cause, where it may be a
+// consequence of what another rank has not said yet.
+constexpr std::chrono::milliseconds kSettle{200}, kCause{1000};
 
 }  // namespace
 
@@ -53,9 +54,12 @@ void Team::run(const Signals& signals, const TeamWatch& watch) {
 void Team::look_at_failures() {
   for (const Worker& worker : workers_) {
     if (!failed(worker)) continue;
-    if (!failure_) failure_.emplace(kSettle);
-    if (worker.asked || interrupted_ != 0) continue;
+    if (worker.asked || interrupted_ != 0) {
+      if (!failure_) failure_.emplace(kSettle);
+      continue;
+    }
     const Story story = story_of(worker);
+    if (!failure_) failure_.emplace(story.may_be_consequence ? kCause : kSettle);
     if (!story.may_be_consequence) return end_because(story.text, worker.signal != 0);
   }
 }
@@ -63,7 +67,7 @@ void Team::look_at_failures() {
 void Team::end_because(std::string_view why, bool killed) {
   if (judged_) return;
   judged_ = true;
-  if (!failure_) failure_.emplace(kSettle);
+  failure_.emplace(kSettle);
   const std::string line(why.substr(0, why.find('\n')));
   for (Worker& worker : workers_) {
     if (!worker.running) continue;
@@ -119,14 +123,17 @@ void Team::interrupt(int signal) {
   }
 }
 
-// Only to who listens: SIGUSR1 ends a process that does not.
+// Only to who listens: SIGUSR1 ends a process that does not. And only to one: ranks agree after each step, and two that
+// heard of it on both sides of a step would save twice.
 void Team::pass_on_save() {
   if (!to_save_) return;
-  for (const Worker& worker : workers_) {
-    if (!worker.running || !worker.page->page().saves_when_asked.load()) continue;
-    kill(worker.pid, SIGUSR1);
-    to_save_ = false;
-  }
+  const auto listens = [](const Worker& worker) {
+    return worker.running && worker.page->page().saves_when_asked.load();
+  };
+  const auto found = std::ranges::find_if(workers_, listens);
+  if (found == workers_.end()) return;
+  kill(found->pid, SIGUSR1);
+  to_save_ = false;
 }
 
 void Team::end() {

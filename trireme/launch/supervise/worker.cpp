@@ -63,7 +63,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   if (prepared.pinned) sched_setaffinity(0, sizeof prepared.cores, &prepared.cores);
   fcntl(prepared.error_pipe, F_SETFD, 0);
   fcntl(prepared.page, F_SETFD, 0);
-  for (const int s : {SIGCHLD, SIGPIPE})
+  for (const int s : {SIGCHLD, SIGPIPE, SIGXFSZ})
     signal(s, SIG_DFL);  // of the others, what the launcher was started to ignore stays ignored
   sigset_t none;
   sigemptyset(&none);

@@ -268,9 +268,11 @@ Timetable timetable_of(const PipelineParallel& pipeline, int64_t micro_batches) 
   if (pipeline.schedule.given()) {
     const Timetable& out = *pipeline.schedule.given();
     require(static_cast<int64_t>(out.crews.size()) == pipeline.crews,
-            "the timetable '{}' is for {} crews; the pipeline has {}", out.name, out.crews.size(), pipeline.crews);
-    require(out.micro_batches == micro_batches, "the timetable '{}' is for {}; a step has {}", out.name,
-            counted(out.micro_batches, "micro-batch"), micro_batches);
+            "the timetable '{}' is for {} crews; the pipeline has {} (--pp)", out.name, out.crews.size(),
+            pipeline.crews);
+    require(out.micro_batches == micro_batches,
+            "the timetable '{}' is for {}; a step has {}; give --micro-batches {}, or another timetable", out.name,
+            counted(out.micro_batches, "micro-batch"), micro_batches, out.micro_batches);
     const int per_crew = out.stages / static_cast<int>(out.crews.size());
     require(pipeline.stages_per_crew == 0 || pipeline.stages_per_crew == per_crew,
             "the timetable '{}' has {} a crew; {} asked for", out.name, counted(per_crew, "stage"),

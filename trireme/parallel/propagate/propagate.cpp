@@ -1,5 +1,7 @@
 #include "trireme/parallel/propagate/propagate.h"
 
+#include <algorithm>
+
 #include "trireme/base/error.h"
 #include "trireme/base/said.h"
 #include "trireme/op/op_def.h"
@@ -79,6 +81,21 @@ void end_sums_over_micro_batches(std::vector<std::optional<Layout>>& layouts, co
   }
 }
 
+// Whether terms of micro-batches flow through a node for which chunks of positions are put together: they would be for
+// each micro-batch, after the passes of all.
+bool gathers_terms(const Propagated& known, const Node& node, const ShardingRule& rule, const FactorCuts& cuts) {
+  const auto is_ours = [&](int axis) { return is_micro_batch_axis(known.mesh(), axis); };
+  if (std::ranges::none_of(cuts.through, is_ours, &PartialAxis::axis)) return false;
+  const std::vector<int> chunks = seq_chunk_axes(known.mesh());
+  const std::vector<Layout> needed = operand_layouts(rule, cuts);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const std::optional<Layout>& made = known.layout(node.inputs[i]);
+    const auto is_gathered = [&](int axis) { return made->dim_cut_by(axis) >= 0 && !needed[i].uses(axis); };
+    if (made && std::ranges::any_of(chunks, is_gathered)) return true;
+  }
+  return false;
+}
+
 // The cuts that the operands come with, or those of the node it is part of the gradient of.
 Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& rule) {
   const Node& node = known.graph.node(id);
@@ -100,9 +117,16 @@ Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& r
   int64_t result_bytes = 0;
   for (const ValueId result : node.outputs) result_bytes += known.graph.type(result).bytes();
   if (known.asks.across_stages.contains(id)) end_sums_over_micro_batches(have, known.mesh());
-  NodeChoice choice(rule, have, known.mesh());
-  out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow, node.phase == Phase::kUpdate);
-  out.why = choice.why() + as_gradient(known, node);
+  const auto choose_from = [&] {
+    NodeChoice choice(rule, have, known.mesh());
+    out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow, node.phase == Phase::kUpdate);
+    out.why = choice.why() + as_gradient(known, node);
+  };
+  choose_from();
+  if (gathers_terms(known, node, rule, out.cuts)) {
+    end_sums_over_micro_batches(have, known.mesh());
+    choose_from();
+  }
   if (is_of_vouched(known, node))
     out.why += "; not by the layouts that are vouched for, which do not fit this step of it";
   if (const auto skip = known.asks.as_it_comes.find(id); skip != known.asks.as_it_comes.end()) {

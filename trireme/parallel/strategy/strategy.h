@@ -4,6 +4,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +18,16 @@
 
 namespace trireme {
 
+// Of a step in several micro-batches: which of two sums of a value comes first, that over ranks or that over
+// micro-batches.
+struct SumOrder {
+  // Of values that ranks keep slices of: true, ranks sum each micro-batch's; false, what each has added up of all of
+  // them. Not told: as the job says (Communication::shard_accumulation).
+  std::optional<bool> each;
+  std::set<size_t> once = {};  // of inputs: parameters whose gradients are summed once a step, whatever `each` says
+  friend bool operator==(const SumOrder&, const SumOrder&) = default;
+};
+
 struct Strategy {
   Mesh mesh;
   std::vector<Layout> inputs;     // of graph.inputs()
@@ -24,6 +36,7 @@ struct Strategy {
   // Outputs, by index, of which ranks make values of their own, and the axes over which their mean is taken.
   std::map<size_t, std::vector<int>> means;
   ScopeStages stages;  // of a pipeline; empty: there is none
+  SumOrder sums;
   // Who or what chose, of inputs and nodes, for people; the text form leaves it out, and so it may be empty.
   std::vector<std::string> why_inputs;
   std::vector<std::string> why_nodes;
@@ -36,6 +49,9 @@ inline Parts parts_of(const Input& input) {
 
 // The sharding rule of a node on its whole types; nothing may be cut where the op has none.
 RuleOf rule_of(const Graph& graph, const Node& node);
+
+// The gradients of the parameters that `sums.once` names.
+std::set<ValueId> summed_once(const Graph& graph, const SumOrder& sums);
 
 // The layouts of all values that the strategy gives: what each node produces, before any reshard.
 std::vector<Layout> value_layouts(const Graph& graph, const Strategy& strategy);

@@ -42,8 +42,12 @@ StrategyLines lines_of(const Graph& graph, const Strategy& strategy) {
   StrategyLines out{.mesh = strategy.mesh};
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
-    out.inputs.push_back({input.name, graph.type(input.value), strategy.inputs[i]});
+    out.inputs.push_back({.name = input.name,
+                          .type = graph.type(input.value),
+                          .layout = strategy.inputs[i],
+                          .summed_once = strategy.sums.once.contains(i)});
   }
+  out.sums_each = strategy.sums.each;
   out.stages = strategy.stages;
   const std::vector<std::string> keys = node_keys(graph);
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -170,11 +174,29 @@ std::string trained_parameters_to_string(const Graph& graph, const Strategy& str
   return to_string(out);
 }
 
+SumOrder sum_order_for(const StrategyFile& file, const Graph& graph) {
+  SumOrder out{.each = file.lines().sums_each};
+  std::map<std::string_view, const StrategyTensor*> once;
+  for (const StrategyTensor& line : file.lines().inputs) {
+    if (line.summed_once) once.emplace(line.name, &line);
+  }
+  for (size_t i = 0; i < graph.inputs().size() && !once.empty(); ++i) {
+    const auto found = once.find(graph.inputs()[i].name);
+    if (found == once.end() || graph.updates().empty()) continue;
+    if (graph.update_of(graph.inputs()[i].value) == nullptr)
+      wrong_strategy(found->second->line, fmt::format("'{}' is no parameter that is trained; sums=once is for those",
+                                                      graph.inputs()[i].name));
+    out.once.insert(i);
+  }
+  return out;
+}
+
 Strategy strategy_for(const StrategyFile& file, const Graph& graph) {
   const StrategyLines& lines = file.lines();
   Strategy strategy;
   strategy.mesh = lines.mesh;
   strategy.stages = lines.stages;
+  strategy.sums = sum_order_for(file, graph);
   if (lines.inputs.size() != graph.inputs().size() || lines.outputs.size() != graph.outputs().size()) {
     wrong_strategy(lines.last,
                    fmt::format("{} inputs and {} outputs are given; the graph has {} and {}", lines.inputs.size(),

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,7 @@ struct StrategyTensor {
   TensorType type;
   Layout layout;
   std::vector<int> mean = {};  // of an output: the axes over which the mean of the ranks' values is taken
+  bool summed_once = false;    // of a parameter: SumOrder::once
   int line = 0;                // of the text
 };
 
@@ -37,7 +39,8 @@ struct StrategyNode {
 struct StrategyLines {
   Mesh mesh;
   bool parameters_only = false;
-  std::string graph, model;  // hashes of what it was written for; "": not told
+  std::string graph, model;       // hashes of what it was written for; "": not told
+  std::optional<bool> sums_each;  // SumOrder::each
   std::vector<StrategyTensor> inputs, outputs;
   std::vector<StrategyNode> nodes;
   ScopeStages stages;
@@ -72,6 +75,10 @@ std::string choice_text(const StrategyNode& node, const Mesh& mesh);  // "m=dp n
 Strategy strategy_for(const StrategyFile& file, const Graph& graph);
 // The layouts of the parameters that the graph updates, by name, as a file of parameters only has them.
 std::map<std::string, Layout> parameter_layouts(const StrategyFile& file, const Graph& graph);
+
+// The order of sums that it gives for a graph, by the names of its parameters. Throws kInvalidArgument with the line's
+// number where a parameter of the graph is none that it updates.
+SumOrder sum_order_for(const StrategyFile& file, const Graph& graph);
 
 // The same of single lines.
 Layout layout_for(const StrategyTensor& tensor, const TensorType& type, const Mesh& mesh, Parts parts);

@@ -14,6 +14,7 @@ using nlohmann::ordered_json;
 ordered_json tensor_entry(const StrategyTensor& tensor, const Mesh& mesh) {
   ordered_json out{{"name", tensor.name}, {"type", to_string(tensor.type)}, {"layout", to_string(tensor.layout, mesh)}};
   if (!tensor.mean.empty()) out["mean"] = print_axes(tensor.mean, mesh);
+  if (tensor.summed_once) out["sums"] = "once";
   return out;
 }
 
@@ -44,8 +45,10 @@ std::string tensor_lines(const json& object, const char* key, const char* kind, 
     const std::string name = member_text(item, "name", where);
     const std::string of = fmt::format("{}: {} '{}'", where, kind, name);
     const std::string mean = member_text(item, "mean", of, false);
-    out += fmt::format("{} \"{}\" {} {}{}{}\n", kind, name, member_text(item, "type", of),
-                       member_text(item, "layout", of), mean.empty() ? "" : " mean=", mean);
+    const std::string sums = member_text(item, "sums", of, false);
+    out += fmt::format("{} \"{}\" {} {}{}{}{}{}\n", kind, name, member_text(item, "type", of),
+                       member_text(item, "layout", of), mean.empty() ? "" : " mean=", mean,
+                       sums.empty() ? "" : " sums=", sums);
   }
   return out;
 }
@@ -68,6 +71,7 @@ std::string stage_lines(const json& root, const std::string& where) {
 std::string strategy_to_json(const StrategyFile& file) {
   const StrategyLines lines = file.empty() ? StrategyLines{} : file.lines();
   ordered_json out{{"mesh", to_string(lines.mesh)}};
+  if (lines.sums_each) out["sums"] = *lines.sums_each ? "each" : "once";
   if (!lines.graph.empty()) out["graph"] = lines.graph;
   if (!lines.model.empty()) out["model"] = lines.model;
   if (lines.parameters_only) out["only"] = "parameters";
@@ -91,7 +95,7 @@ std::string strategy_from_json(std::string_view text, const std::string& where) 
   }
   require(root.is_object(), "{} is {}, not an object", where, root.type_name());
   std::string out = fmt::format("strategy mesh=\"{}\"", member_text(root, "mesh", where));
-  for (const char* key : {"only", "graph", "model"}) {
+  for (const char* key : {"only", "sums", "graph", "model"}) {
     if (const std::string value = member_text(root, key, where, false); !value.empty())
       out += fmt::format(" {}={}", key, value);
   }

@@ -1,6 +1,6 @@
-// The JSON form of a strategy's text, for other programs: {"mesh", "graph", "model", "only", "inputs": [{"name",
-// "type", "layout"}], "stages": {"scope": 1}, "nodes": [{"op", "cuts"}], "outputs": [{"name", "type", "layout",
-// "mean"}]}, with the words of the text as strings. "stages" is of a pipeline alone.
+// The JSON form of a strategy's text, for other programs: {"mesh", "sums", "graph", "model", "only", "inputs":
+// [{"name", "type", "layout", "sums"}], "stages": {"scope": 1}, "nodes": [{"op", "cuts"}], "outputs": [{"name", "type",
+// "layout", "mean"}]}, with the words of the text as strings. "stages" is of a pipeline alone, "sums" of micro-batches.
 #pragma once
 
 #include <string>

@@ -12,10 +12,15 @@
 //   node "bn1/batch_statistics" vouched="[-, -], [-], [-] -> [-], [-], [-], [-]" parts=2
 //   output "bn1.running_mean" f32[64] [-] mean=dp
 //
+//   strategy mesh="dp=2,micro_batch=4" sums=each
+//   input "layers.0.weight" f32[64,784] [-, -] sums=once
+//
 // A node is named by its scope and op, and by how many of these come before it where there are several
 // (parallel/asked/op_names.h). Its line names the factors of its sharding rule that are cut, and the axes; a node that
-// is not named cuts nothing. A scope's ops are of a stage of a pipeline (parallel/asked/stages.h). The hashes are of
-// the graph it was written for, and of the model in it; without them it is for whatever graph it fits.
+// is not named cuts nothing. A scope's ops are of a stage of a pipeline (parallel/asked/stages.h). Sums of
+// values that ranks keep slices of are taken over ranks for each micro-batch, or once a step (SumOrder of strategy.h);
+// without the word the job says which. The hashes are of the graph it was written for, and of the model in it; without
+// them it is for whatever graph it fits.
 #include <algorithm>
 #include <charconv>
 
@@ -28,6 +33,8 @@ namespace {
 constexpr std::string_view kWhere = "strategy text, line ";
 constexpr std::string_view kParametersOnly = "only=parameters";
 constexpr std::string_view kMean = " mean=";
+constexpr std::string_view kSumsEach = "sums=each";
+constexpr std::string_view kSumsOnce = "sums=once";
 
 std::string_view next_word(std::string_view& rest) {
   while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
@@ -145,6 +152,8 @@ void read_head(std::string_view rest, StrategyLines& out, int line) {
   for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
     if (word == kParametersOnly) {
       out.parameters_only = true;
+    } else if (word == kSumsEach || word == kSumsOnce) {
+      out.sums_each = word == kSumsEach;
     } else if (word.starts_with("graph=")) {
       out.graph = word.substr(6);
     } else if (word.starts_with("model=")) {
@@ -165,9 +174,12 @@ void read_stage(std::string_view rest, StrategyLines& out, int line) {
   if (!out.stages.emplace(scope, stage).second) wrong_strategy(line, fmt::format("\"{}\" is given two stages", scope));
 }
 
-// "type layout", with "mean=axes" after it.
+// "type layout", with "mean=axes" or "sums=once" after it.
 void read_tensor(std::string_view rest, const Mesh& mesh, StrategyTensor& out) {
   out.type = parse_tensor_type(next_word(rest));
+  out.summed_once = rest.ends_with(kSumsOnce);
+  if (out.summed_once) rest.remove_suffix(kSumsOnce.size());
+  while (rest.ends_with(' ')) rest.remove_suffix(1);
   const size_t mean = rest.find(kMean);
   out.layout = parse_layout(rest.substr(0, mean), mesh);
   if (mean == std::string_view::npos) return;
@@ -189,8 +201,12 @@ void read_line(std::string_view kind, std::string_view rest, StrategyLines& out,
     StrategyNode& node = out.nodes.emplace_back(StrategyNode{.key = std::move(name), .factors = {}, .line = line});
     return read_choice(rest, out.mesh, node);
   }
-  std::vector<StrategyTensor>& tensors = kind == "input" ? out.inputs : out.outputs;
-  read_tensor(rest, out.mesh, tensors.emplace_back(StrategyTensor{std::move(name), {}, {}, {}, line}));
+  const bool is_input = kind == "input";
+  StrategyTensor& tensor = (is_input ? out.inputs : out.outputs).emplace_back();
+  tensor.name = std::move(name);
+  tensor.line = line;
+  read_tensor(rest, out.mesh, tensor);
+  if (tensor.summed_once && !is_input) wrong_strategy(line, fmt::format("unexpected '{}' of an output", kSumsOnce));
 }
 
 std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
@@ -200,8 +216,11 @@ std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
 }
 
 std::string print_tensor(std::string_view kind, const StrategyTensor& tensor, const Mesh& mesh) {
-  return fmt::format("{} \"{}\" {} {}{}\n", kind, tensor.name, to_string(tensor.type), to_string(tensor.layout, mesh),
-                     tensor.mean.empty() ? "" : fmt::format("{}{}", kMean, print_axes(tensor.mean, mesh)));
+  std::string out =
+      fmt::format("{} \"{}\" {} {}", kind, tensor.name, to_string(tensor.type), to_string(tensor.layout, mesh));
+  if (!tensor.mean.empty()) out += fmt::format("{}{}", kMean, print_axes(tensor.mean, mesh));
+  if (tensor.summed_once) out += fmt::format(" {}", kSumsOnce);
+  return out + '\n';
 }
 
 }  // namespace
@@ -240,6 +259,7 @@ std::string choice_text(const StrategyNode& node, const Mesh& mesh) {
 std::string to_string(const StrategyLines& lines) {
   std::string out = fmt::format("strategy mesh=\"{}\"", to_string(lines.mesh));
   if (lines.parameters_only) out += fmt::format(" {}", kParametersOnly);
+  if (lines.sums_each) out += fmt::format(" {}", *lines.sums_each ? kSumsEach : kSumsOnce);
   if (!lines.graph.empty()) out += " graph=" + lines.graph;
   if (!lines.model.empty()) out += " model=" + lines.model;
   out += '\n';

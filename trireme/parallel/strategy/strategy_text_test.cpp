@@ -90,6 +90,35 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(text, "output", "strategy mesh=\"dp=2\"\noutput"), HasSubstr("line 9: the mesh is given twice"));
   EXPECT_THAT(error_of(text, "output \"y\" f32[8,4] [-, -]\n", ""),
               HasSubstr("3 inputs and 0 outputs are given; the graph has 3 and 1"));
+  EXPECT_THAT(error_of(text, "tp=4\"", "tp=4\" sums=twice"), HasSubstr("line 1: unexpected 'sums=twice'"));
+  EXPECT_THAT(error_of(text, "[-, -]\n", "[-, -] sums=once\n"), HasSubstr("unexpected 'sums=once' of an output"));
+}
+
+TEST(StrategyText, says_which_sums_come_first_where_there_are_micro_batches) {
+  Graph graph = two_products();
+  const ValueId up = graph.input("up").value;
+  graph.add_output("up", scale(Tensor(graph, up), 0.5).id(), up);
+  graph.add_update({.parameter = up, .gradient = scale(Tensor(graph, up), 2).id()});
+  const auto text = [&](const char* mesh, int64_t level) {
+    const Parallel parallel{
+        .mesh = mesh, .optimizer = {.level = level, .threshold_kb = 0}, .communication = {.shard_accumulation = true}};
+    Strategy strategy = propagate(graph, parallel.mesh.whole(), std::vector<Layout>{});
+    strategy.sums = sum_order(graph, parallel, strategy.mesh);
+    return to_string(graph, strategy);
+  };
+  EXPECT_THAT(text("dp=2", 1), testing::Not(HasSubstr("sums=")));
+  EXPECT_THAT(text("dp=2,micro_batch=4", 2), HasSubstr("strategy mesh=\"dp=2,micro_batch=4\" sums=each\ninput"));
+  const std::string once = text("dp=2,micro_batch=4", 1);
+  EXPECT_THAT(once, HasSubstr("input \"up\" f32[4,16] [-, -] sums=once\ninput \"down\" f32[16,4] [-, -]\n"));
+  const Strategy read = parse_strategy(once, graph);
+  EXPECT_EQ(to_string(graph, read), once);
+  EXPECT_EQ(summed_once(graph, read.sums), (std::set<ValueId>{graph.updates()[0].gradient}));
+  std::string wrong = once;
+  const std::string_view of_down = "f32[16,4] [-, -]";
+  wrong.insert(wrong.find(of_down) + of_down.size(), " sums=once");
+  EXPECT_THAT([&] { parse_strategy(wrong, graph); },
+              testing::ThrowsMessage<Error>(
+                  HasSubstr("line 4: 'down' is no parameter that is trained; sums=once is for those")));
 }
 
 }  // namespace

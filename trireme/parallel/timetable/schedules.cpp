@@ -25,8 +25,10 @@ constexpr std::array kSchedules{
                      schedule::zero_bubble_h2},
     PipelineSchedule{"zb-v", "two stages a crew in a V: no bubble where all passes take the same, the memory of 1f1b",
                      2, false, schedule::zero_bubble_v},
-    PipelineSchedule{"v-half", "two stages a crew in a V: half the memory of 1f1b", 2, false, schedule::v_half},
-    PipelineSchedule{"v-min", "two stages a crew in a V: a third of the memory of 1f1b", 2, false, schedule::v_min},
+    PipelineSchedule{"v-half", "two stages a crew in a V: half the memory of 1f1b, and a bit", 2, false,
+                     schedule::v_half},
+    PipelineSchedule{"v-min", "two stages a crew in a V: a third of the memory of 1f1b, and a bit", 2, false,
+                     schedule::v_min},
     PipelineSchedule{"dualpipe-v", "two stages a crew in a V, forward passes beside backward passes", 2, false,
                      schedule::dual_pipe_v},
 };

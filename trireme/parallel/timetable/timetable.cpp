@@ -60,10 +60,10 @@ std::optional<Unit> parse_unit(std::string_view word, int seq_chunks) {
   return unit;
 }
 
-void parse_head(std::string_view line, Timetable& out) {
+void parse_head(std::string_view line, int number, Timetable& out) {
   const std::vector<std::string_view> words = split_words(line);
   constexpr std::string_view kForm = "'timetable NAME stages=S micro_batches=M', and seq_chunks=C if positions are cut";
-  require(words.size() >= 4 && words[0] == "timetable", "timetable line 1: '{}' is not {}", line, kForm);
+  require(words.size() >= 4 && words[0] == "timetable", "timetable line {}: '{}' is not {}", number, line, kForm);
   out.name = words[1];
   struct Key {
     std::string_view name;
@@ -79,15 +79,17 @@ void parse_head(std::string_view line, Timetable& out) {
     const std::string_view name = words[i].substr(0, equals);
     const auto key = std::ranges::find(keys, name, &Key::name);
     require(key != keys.end() && equals != std::string_view::npos && given.insert(name).second,
-            "timetable line 1: '{}' is not one of stages=S, micro_batches=M, seq_chunks=C, each given once", words[i]);
+            "timetable line {}: '{}' is not one of stages=S, micro_batches=M, seq_chunks=C, each given once", number,
+            words[i]);
     const std::optional<int> value = number_in(words[i].substr(equals + 1), 1, key->most);
-    require(value.has_value(), "timetable line 1: {} must be a number from 1 to {} (got '{}')", name, key->most,
-            words[i].substr(equals + 1));
+    require(value.has_value(), "timetable line {}: {} must be a number from 1 to {} (got '{}')", number, name,
+            key->most, words[i].substr(equals + 1));
     *key->value = *value;
   }
-  require(given.contains("stages") && given.contains("micro_batches"), "timetable line 1: '{}' is not {}", line, kForm);
+  require(given.contains("stages") && given.contains("micro_batches"), "timetable line {}: '{}' is not {}", number,
+          line, kForm);
   require(int64_t{out.stages} * out.micro_batches * out.seq_chunks <= kMostUnits,
-          "timetable line 1: {} stages x {} micro-batches x {} chunks are more than {} units", out.stages,
+          "timetable line {}: {} stages x {} micro-batches x {} chunks are more than {} units", number, out.stages,
           out.micro_batches, out.seq_chunks, kMostUnits);
 }
 
@@ -194,11 +196,9 @@ void check_units(const Timetable& timetable) {
 void check_order(const Timetable& timetable) {
   const UnitIndex index(timetable);
   std::vector<int> done(timetable.crews.size(), 0);
-  std::vector<Unit> needs;
   const auto next_of = [&](size_t crew) { return timetable.crews[crew][static_cast<size_t>(done[crew])]; };
   const auto missing = [&](size_t crew) -> std::optional<Unit> {
-    index.needs_of(next_of(crew), needs);
-    for (const Unit& need : needs) {
+    for (const Unit& need : index.needs_of(next_of(crew))) {
       const UnitIndex::Place place = index.place_of(need);
       if (place.at >= done[static_cast<size_t>(place.crew)]) return need;
     }
@@ -251,13 +251,15 @@ Timetable parse_timetable(std::string_view text) {
   bool headed = false;
   int number = 0;
   while (!text.empty()) {
-    const std::string_view line = trim(text.substr(0, text.find('\n')));
+    std::string_view line = text.substr(0, text.find('\n'));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    line = trim(line);
     text.remove_prefix(
         std::min(text.size(), text.find('\n') == std::string_view::npos ? text.size() : text.find('\n') + 1));
     ++number;
     if (line.empty() || line[0] == '#') continue;
     if (!headed) {
-      parse_head(line, out);
+      parse_head(line, number, out);
       headed = true;
       continue;
     }
@@ -310,21 +312,22 @@ Unit UnitIndex::gradient_of(Unit unit) const {
   return unit;
 }
 
-void UnitIndex::needs_of(const Unit& unit, std::vector<Unit>& needs) const {
-  needs.clear();
+UnitNeeds UnitIndex::needs_of(const Unit& unit) const {
+  UnitNeeds out;
   if (unit.pass == Unit::Pass::kWeightGrad) {
-    needs.push_back(with(unit, Unit::Pass::kInputGrad));
-    return;
+    out.add(with(unit, Unit::Pass::kInputGrad));
+    return out;
   }
   const bool forward = unit.pass == Unit::Pass::kForward;
-  if (!forward) needs.push_back(with(unit, Unit::Pass::kForward));
-  const auto add = [&](Unit other) { needs.push_back(forward ? other : gradient_of(other)); };
+  if (!forward) out.add(with(unit, Unit::Pass::kForward));
+  const auto add = [&](const Unit& other) { out.add(forward ? other : gradient_of(other)); };
   Unit other = unit;
   other.stage += forward ? -1 : 1;
   if (other.stage >= 0 && other.stage < stages_) add(other);
   other = unit;
   other.seq_chunk += forward ? -1 : 1;
   if (other.seq_chunk >= 0 && other.seq_chunk < seq_chunks_) add(other);
+  return out;
 }
 
 std::vector<int> crews_of_stages(const Timetable& timetable) {

@@ -11,9 +11,11 @@
 // F is a forward pass, B a backward pass, of a stage and a micro-batch. A backward pass may be cut in two: I, the
 // gradients of the stage's inputs, for which the stage before waits, and W, those of its weights, for which nobody
 // does. Where micro-batches are cut along their positions as well ("seq_chunks=4" in the head) the chunk is a third
-// number: F0.1.3.
+// number: F0.1.3. Empty lines and those that begin with # are left out.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -54,6 +56,15 @@ Timetable parse_timetable(std::string_view text);
 //  - cannot be run: units wait for each other in a circle, a unit stands before one of its own crew that it needs.
 void check(const Timetable& timetable);
 
+// What has to be done before a unit can start.
+struct UnitNeeds {
+  std::array<Unit, 3> units;
+  size_t count = 0;
+  void add(const Unit& unit) { units[count++] = unit; }
+  const Unit* begin() const { return units.data(); }
+  const Unit* end() const { return units.data() + count; }
+};
+
 // Where each unit stands, and what it needs.
 class UnitIndex {
  public:
@@ -65,10 +76,10 @@ class UnitIndex {
   explicit UnitIndex(const Timetable& timetable);
 
   Place place_of(const Unit& unit) const { return places_[index_of(unit)]; }
-  // What has to be done before a unit can start: the stage's operand, the gradient of its result, its own forward pass,
-  // earlier positions' keys and values (later positions' gradients of them). A gradient comes from a whole backward
-  // pass or its first part, as the timetable has it. At most three.
-  void needs_of(const Unit& unit, std::vector<Unit>& needs) const;
+  // The stage's operand, the gradient of its result, its own forward pass, earlier positions' keys and values (later
+  // positions' gradients of them). A gradient comes from a whole backward pass or its first part, as the timetable has
+  // it.
+  UnitNeeds needs_of(const Unit& unit) const;
 
  private:
   size_t index_of(const Unit& unit) const;

@@ -210,11 +210,16 @@ TEST(Timetable, contracts_9_5_a_circle_over_crews_is_told_with_all_who_wait) {
             "F0.1 of crew 0");
 }
 
+TEST(Timetable, lines_may_be_empty_or_notes_and_end_as_on_any_system) {
+  EXPECT_EQ(parse_timetable("# ours\r\n\r\ntimetable x stages=1 micro_batches=1\r\n # of one\r\ncrew 0: F0.0 B0.0\r\n"),
+            parse_timetable("timetable x stages=1 micro_batches=1\ncrew 0: F0.0 B0.0"));
+}
+
 TEST(Timetable, text_that_is_none_is_refused_by_its_line) {
   const auto problem = [](std::string_view text) { return error_of([&] { parse_timetable(text); }); };
 
   EXPECT_THAT(problem(""), HasSubstr("there is no line 'timetable NAME"));
-  EXPECT_THAT(problem("timetable x stages=2\n"), HasSubstr("line 1"));
+  EXPECT_THAT(problem("\ntimetable x stages=2\n"), HasSubstr("line 2"));
   EXPECT_THAT(problem("timetable x stages=0 micro_batches=1\n"),
               HasSubstr("stages must be a number from 1 to 16384 (got '0')"));
   EXPECT_THAT(problem("timetable x stages=16384 micro_batches=65536\n"), HasSubstr("are more than"));

@@ -46,12 +46,10 @@ TimetableTime time_of(const Timetable& timetable, const UnitCosts& costs) {
   const UnitIndex index(timetable);
   TimetableTime out;
   out.crews.resize(timetable.crews.size());
-  std::vector<Unit> needs;
   // When the crew may start its next unit; false while something that it needs has not run.
   const auto start = [&](size_t crew, double& at) {
     TimetableTime::Crew& own = out.crews[crew];
-    index.needs_of(timetable.crews[crew][own.units.size()], needs);
-    for (const Unit& need : needs) {
+    for (const Unit& need : index.needs_of(timetable.crews[crew][own.units.size()])) {
       const UnitIndex::Place place = index.place_of(need);
       const auto other = static_cast<size_t>(place.crew);
       if (static_cast<size_t>(place.at) >= out.crews[other].units.size()) return false;

@@ -16,10 +16,8 @@ void fill_with_weight_grads(Timetable& timetable, int most_live) {
   const std::vector<std::vector<Unit>>& given = timetable.crews;
   std::vector<Crew> crews(given.size());
   std::vector<std::vector<int>> done_at(given.size());  // the slot in which each unit of the given orders ran
-  std::vector<Unit> needs;
   const auto is_ready = [&](const Unit& unit, int slot) {
-    index.needs_of(unit, needs);
-    for (const Unit& need : needs) {
+    for (const Unit& need : index.needs_of(unit)) {
       const UnitIndex::Place place = index.place_of(need);
       const std::vector<int>& done = done_at[static_cast<size_t>(place.crew)];
       if (static_cast<size_t>(place.at) >= done.size() || done[static_cast<size_t>(place.at)] >= slot) return false;

@@ -178,19 +178,27 @@ void CertifiedPrice::add_up() const {
   sums_.reserve(static_cast<size_t>(parts_) + 1);
   sums_.emplace_back();
   const auto add = [&](const CertifiedPart& part, int64_t times) {
-    const int64_t pass = pass_of(part), once = certified_once_of(part),
-                  persistent = exact_sum(exact_sum(part.persistent, part.held), part.gradients);
-    for (int64_t i = 0; i < times; ++i) {
+    const Sum each{.pass = pass_of(part),
+                   .once = certified_once_of(part),
+                   .persistent = exact_sum(exact_sum(part.persistent, part.held), part.gradients),
+                   .kept = part.kept,
+                   .waiting = part.waiting,
+                   .host = part.host,
+                   .disk = part.disk,
+                   .kept_host = part.kept_host,
+                   .kept_disk = part.kept_disk};
+    for (const auto field : kSums) exact_sum(sums_.back().*field, exact_product(each.*field, times));
+    for (int64_t i = 0; i < times; ++i) {  // none is beyond the last, which is exact
       const Sum& before = sums_.back();
-      sums_.push_back({.pass = exact_sum(before.pass, pass),
-                       .once = exact_sum(before.once, once),
-                       .persistent = exact_sum(before.persistent, persistent),
-                       .kept = exact_sum(before.kept, part.kept),
-                       .waiting = exact_sum(before.waiting, part.waiting),
-                       .host = exact_sum(before.host, part.host),
-                       .disk = exact_sum(before.disk, part.disk),
-                       .kept_host = exact_sum(before.kept_host, part.kept_host),
-                       .kept_disk = exact_sum(before.kept_disk, part.kept_disk)});
+      sums_.push_back({.pass = before.pass + each.pass,
+                       .once = before.once + each.once,
+                       .persistent = before.persistent + each.persistent,
+                       .kept = before.kept + each.kept,
+                       .waiting = before.waiting + each.waiting,
+                       .host = before.host + each.host,
+                       .disk = before.disk + each.disk,
+                       .kept_host = before.kept_host + each.kept_host,
+                       .kept_disk = before.kept_disk + each.kept_disk});
     }
   };
   add(table_.parts.front(), 1);
@@ -229,6 +237,19 @@ std::vector<CertifiedPrice::Sum> CertifiedPrice::stages_of(const std::vector<int
   return out;
 }
 
+int64_t CertifiedPrice::bytes_of(int64_t crew, const std::vector<Sum>& stages) const {
+  return way_.virtual_stages == 1 ? bytes_of_stage(crew, stages[static_cast<size_t>(crew)])
+                                  : bytes_of_crew(crew, stages);
+}
+
+// Crew by crew: the first one often has no room already.
+bool CertifiedPrice::crews_fit(const std::vector<Sum>& stages) const {
+  for (int64_t crew = 0; crew < way_.pp; ++crew) {
+    if (bytes_of(crew, stages) > room_.device || !has_room_beside(crew, stages)) return false;
+  }
+  return true;
+}
+
 CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const {
   Cut out;
   int64_t slowest = 0, once = 0;
@@ -241,8 +262,7 @@ CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const
     out.has_room_beside = out.has_room_beside && has_room_beside(crew, stages);
     slowest = std::max(slowest, pass);
     once = std::max(once, at_end);
-    out.crew_bytes.push_back(way_.virtual_stages == 1 ? bytes_of_stage(crew, stages[static_cast<size_t>(crew)])
-                                                      : bytes_of_crew(crew, stages));
+    out.crew_bytes.push_back(bytes_of(crew, stages));
   }
   out.step_ps = step_of(slowest, once);
   return out;
@@ -360,17 +380,11 @@ bool CertifiedPrice::stage_fits(int64_t stage, const Sum& sum) const {
   return bytes_of_stage(stage, sum) <= room_.device && has_room_beside(stage, sum);
 }
 
-bool CertifiedPrice::fits(const Cut& cut) const {
-  return cut.has_room_beside && *std::ranges::max_element(cut.crew_bytes) <= room_.device;
-}
-
 bool CertifiedPrice::fits() const {
   if (parts_ < way_.pp) return false;
   if (way_.virtual_stages > 1) {
-    for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
-      if (fits(cut_of(stages_of(begins)))) return true;
-    }
-    return false;
+    return std::ranges::any_of(even_cuts_of_parts(),
+                               [&](const std::vector<int64_t>& begins) { return crews_fit(stages_of(begins)); });
   }
   if (even_cut_fits()) return true;
   std::vector<char> ends(static_cast<size_t>(parts_) + 1, 0);  // where the stages so far can end
@@ -431,8 +445,8 @@ std::optional<int64_t> CertifiedPrice::least_slowest(int64_t most_pass, int64_t 
 std::optional<int64_t> CertifiedPrice::least_even_cut_below(int64_t limit) const {
   int64_t least = limit;
   for (const std::vector<int64_t>& begins : even_cuts_of_parts()) {
-    const Cut cut = cut_of(stages_of(begins));
-    if (fits(cut)) least = std::min(least, cut.step_ps);
+    const std::vector<Sum> stages = stages_of(begins);
+    if (crews_fit(stages)) least = std::min(least, cut_of(stages).step_ps);
   }
   if (least >= limit) return std::nullopt;
   return least;

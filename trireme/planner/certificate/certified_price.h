@@ -2,6 +2,7 @@
 // The verifier's own arithmetic: exact, or refused.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -43,7 +44,6 @@ class CertifiedPrice {
   // Of all passes of a micro-batch, what a crew takes on average.
   int64_t share_of_passes() const;
 
-  bool fits(const Cut& cut) const;
   // Whether some cut fits in the memory.
   bool fits() const;
   // The least of all cuts that fit, where that is below `limit`.
@@ -54,6 +54,8 @@ class CertifiedPrice {
     int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
     int64_t kept_host = 0, kept_disk = 0;  // of each micro-batch
   };
+  static constexpr std::array kSums{&Sum::pass, &Sum::once, &Sum::persistent, &Sum::kept,     &Sum::waiting,
+                                    &Sum::host, &Sum::disk, &Sum::kept_host,  &Sum::kept_disk};
   bool stage_fits(int64_t stage, const Sum& sum) const;
   // Of the parts from `begin` up to but not `end`.
   Sum sum_of(int64_t begin, int64_t end) const;
@@ -73,6 +75,8 @@ class CertifiedPrice {
   // On the host, or the disk.
   bool has_room_beside(int64_t crew, const std::vector<Sum>& stages) const;
   bool has_room_beside(int64_t stage, const Sum& sum) const;
+  int64_t bytes_of(int64_t crew, const std::vector<Sum>& stages) const;
+  bool crews_fit(const std::vector<Sum>& stages) const;
   std::vector<Sum> stages_of(const std::vector<int64_t>& begins) const;
   Cut cut_of(const std::vector<Sum>& stages) const;
 

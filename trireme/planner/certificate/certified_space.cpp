@@ -1,5 +1,7 @@
 #include "trireme/planner/certificate/certified_space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -28,13 +30,16 @@ std::vector<int64_t> dividing(int64_t of, Allowed is_allowed) {
 class SpaceOf {
  public:
   SpaceOf(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
-          const std::function<void(CertifiedGroup)>& look)
-      : model_(model), ranks_(ranks), tiers_(tiers), look_(look) {}
+          const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like)
+      : model_(model), ranks_(ranks), tiers_(tiers), look_(look), like_(like) {}
 
   void look_at_all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
       if (model_.heads > 0 && model_.heads % tp != 0) continue;
-      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) add(tp, pp);
+      if (like_ != nullptr && like_->cut.tp != tp) continue;
+      for (const int64_t pp : dividing(ranks_ / tp, [&](int64_t v) { return v <= most_stages(); })) {
+        if (like_ == nullptr || like_->pp == pp) add(tp, pp);
+      }
     }
   }
 
@@ -121,14 +126,15 @@ class SpaceOf {
   int64_t ranks_;
   const CertifiedTiers& tiers_;
   const std::function<void(CertifiedGroup)>& look_;
+  const CertifiedWay* like_;
   std::vector<CertifiedWay> group_;
 };
 
 }  // namespace
 
 void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
-                    const std::function<void(CertifiedGroup)>& look) {
-  SpaceOf(model, ranks, tiers, look).look_at_all();
+                    const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like) {
+  SpaceOf(model, ranks, tiers, look, like).look_at_all();
 }
 
 bool is_no_slower_in_group(const CertifiedCut& less, const CertifiedCut& more) {
@@ -170,6 +176,20 @@ CertifiedTiers certified_tiers(const CertifiedModel& model, int64_t host_bytes, 
 
 bool certified_comes_for_step(const CertifiedCut& cut) {
   return cut.place.update == Tier::kHost && cut.zero != 1 && cut.zero != 2;
+}
+
+std::string certified_way_text(const CertifiedWay& way) {
+  const CertifiedCut& cut = way.cut;
+  std::string out =
+      fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
+                  cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+  if (cut.kept_slices) out += " kept_slices=1";
+  if (cut.keep != Tier::kDevice) out += fmt::format(" keep={}", to_string(cut.keep));
+  if (way.pp > 1) out += " schedule=" + way.schedule;
+  if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
+  if (cut.place.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.place.state));
+  if (cut.place.update != Tier::kDevice) out += fmt::format(" update={}", to_string(cut.place.update));
+  return out;
 }
 
 std::string certified_space_text() {

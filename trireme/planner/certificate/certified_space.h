@@ -19,10 +19,11 @@ CertifiedTiers certified_tiers(const CertifiedModel& model, int64_t host_bytes, 
 
 // Calls `look` with each group of ways that differ in `kept_slices`, `keep` and `place` alone: the first has none of
 // them, and each comes after those that have less of them. What they are depends on whether there is tp alone. Of the
-// ways whose batch does not divide there is one group for each choice of axes and pp, of 0 micro-batches.
+// ways whose batch does not divide there is one group for each choice of axes and pp, of 0 micro-batches. With `like`
+// those that have its pp and tp alone.
 using CertifiedGroup = std::span<const CertifiedWay>;
 void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
-                    const std::function<void(CertifiedGroup)>& look);
+                    const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like = nullptr);
 // Whether the second has just one thing more than the first, of a group. What is kept elsewhere is no slower in slices,
 // so that these are no more there.
 bool is_next_in_group(const CertifiedCut& less, const CertifiedCut& more, const CertifiedTiers& tiers);
@@ -33,6 +34,7 @@ bool is_no_slower_in_group(const CertifiedCut& less, const CertifiedCut& more);
 bool is_as_near(const CertifiedPlace& nearer, const CertifiedPlace& place);
 // In words, for people.
 std::string certified_space_text();
+std::string certified_way_text(const CertifiedWay& way);
 
 // Samples of a micro-batch of one of the ranks that share the batch.
 int64_t certified_most_rows_of_ways();

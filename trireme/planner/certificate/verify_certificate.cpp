@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string_view>
+#include <tuple>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/certified_least.h"
@@ -24,20 +26,6 @@ template <class... Args>
   fail(ErrorKind::kInvalidArgument, "certificate: {}", fmt::format(text, std::forward<Args>(args)...));
 }
 
-std::string certified_way_text(const CertifiedWay& way) {
-  const CertifiedCut& cut = way.cut;
-  std::string out =
-      fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
-                  cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
-  if (cut.kept_slices) out += " kept_slices=1";
-  if (cut.keep != Tier::kDevice) out += fmt::format(" keep={}", to_string(cut.keep));
-  if (way.pp > 1) out += " schedule=" + way.schedule;
-  if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
-  if (cut.place.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.place.state));
-  if (cut.place.update != Tier::kDevice) out += fmt::format(" update={}", to_string(cut.place.update));
-  return out;
-}
-
 CertifiedTable nothing_of(const CertifiedTable& table) {
   CertifiedTable out{.cut = table.cut};
   out.parts.resize(table.parts.size());
@@ -48,7 +36,7 @@ class CertificateVerifier {
  public:
   explicit CertificateVerifier(const Certificate& certificate) : c_(certificate) {
     for (const auto& [tables, into] : {std::pair(&c_.alone, &alone_), std::pair(&c_.prices, &prices_)}) {
-      for (const CertifiedTable& table : *tables) into->emplace(table.cut, &table);
+      for (const CertifiedTable& table : *tables) into->emplace(table.cut, KnownTable{&table});
     }
   }
 
@@ -66,42 +54,50 @@ class CertificateVerifier {
   }
 
  private:
-  using Tables = std::map<CertifiedCut, const CertifiedTable*>;
+  struct KnownTable {
+    const CertifiedTable* table = nullptr;
+    bool is_used = false;
+  };
+  using Tables = std::map<CertifiedCut, KnownTable>;
 
-  const CertifiedTable& table_of(const Tables& tables, const CertifiedCut& key, const CertifiedWay& way) {
+  const CertifiedTable& table_of(Tables& tables, const CertifiedCut& key, const CertifiedWay& way) {
     const auto found = tables.find(key);
     if (found == tables.end()) {
       not_proven("{} is nowhere ruled out: the line '{} ...' of its {} is missing", certified_way_text(way),
                  &tables == &alone_ ? "alone" : "prices", &tables == &alone_ ? "bounds" : "cut");
     }
-    used_.insert(found->second);
-    return *found->second;
+    found->second.is_used = true;
+    return *found->second.table;
+  }
+  // Where it is there and no cut is refused.
+  static const CertifiedTable* table_if_any(const Tables& tables, const std::optional<CertifiedCut>& cut) {
+    const auto found = cut ? tables.find(*cut) : tables.end();
+    return found == tables.end() || found->second.table->is_refused ? nullptr : found->second.table;
   }
 
   // Of what is known none is less than what bounds say of it; whoever needs a table that is not there says so.
   void check_bounds() const {
-    for (const auto& [cut, table] : prices_) {
-      check_bound(*table, cut, certified_alone(cut));
-      check_less_of_variants(*table);
-      check_moves(*table, c_.runs, c_.model);
-      const auto few = certified_few_ranks(cut);
-      const auto found = few ? prices_.find(*few) : prices_.end();
-      if (found != prices_.end() && !table->is_refused && !found->second->is_refused)
-        check_no_less(*table, with_moved(nothing_of(*table), *found->second));
-      check_sums(*table);
+    for (const auto& [cut, known] : prices_) {
+      const CertifiedTable& table = *known.table;
+      check_bound(table, cut, certified_alone(cut));
+      check_less_of_variants(table);
+      check_moves(table, c_.runs, c_.model);
+      const CertifiedTable* const few = table_if_any(prices_, certified_few_ranks(cut));
+      if (few != nullptr && !table.is_refused) check_no_less(table, with_moved(nothing_of(table), *few));
+      check_sums(table);
     }
-    for (const auto& [cut, table] : alone_) {
-      for (const CertifiedPart& part : table->parts) {
+    for (const auto& [cut, known] : alone_) {
+      const CertifiedTable& table = *known.table;
+      for (const CertifiedPart& part : table.parts) {
         if (part.adding > part.weight_grad || part.sums > part.gradients)
           not_proven("gradients of {} take more to be added than in all", certified_way_text({.cut = cut}));
       }
       const CertifiedCut most = certified_most_rows(cut);
-      if (cut != most) check_bound(*table, cut, most);
-      if (cut != certified_all_kept(most)) check_passes(*table);
-      for (const auto& fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
-        const auto found = fewer ? alone_.find(*fewer) : alone_.end();
-        if (found != alone_.end() && !table->is_refused && !found->second->is_refused)
-          check_no_less(*table, certified_least_by_fewer(*found->second, cut));
+      if (cut != most) check_bound(table, cut, most);
+      if (cut != certified_all_kept(most)) check_passes(table);
+      for (const auto& of_fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
+        const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
+        if (fewer != nullptr && !table.is_refused) check_no_less(table, certified_least_by_fewer(*fewer, cut));
       }
     }
   }
@@ -109,20 +105,19 @@ class CertificateVerifier {
   void check_sums(const CertifiedTable& table) const {
     const auto own = certified_without_slices(table.cut);
     if (table.is_refused || !own) return;
-    const auto alone = alone_.find(certified_alone(table.cut)), unsummed = alone_.find(certified_alone(*own));
-    if (alone == alone_.end() || unsummed == alone_.end()) return;
+    const CertifiedTable* const alone = table_if_any(alone_, certified_alone(table.cut));
+    const CertifiedTable* const unsummed = table_if_any(alone_, certified_alone(*own));
+    if (alone == nullptr || unsummed == nullptr) return;
     for (const auto& cut : {own, certified_few_ranks(*own)}) {
-      const auto summed = cut ? prices_.find(*cut) : prices_.end();
-      if (summed == prices_.end()) continue;
-      const CertifiedSums by{*alone->second, *summed->second, *unsummed->second};
-      if (by.alone.is_refused || by.summed.is_refused || by.unsummed.is_refused) continue;
-      check_no_less(table, with_exchanged(nothing_of(table), by));
+      const CertifiedTable* const summed = table_if_any(prices_, cut);
+      if (summed != nullptr) check_no_less(table, with_exchanged(nothing_of(table), {*alone, *summed, *unsummed}));
     }
   }
   void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
     const auto found = alone_.find(of);
     if (found == alone_.end() || table.is_refused) return;
-    if (!found->second->is_refused) return check_no_less(table, certified_least(*found->second, cut, c_.model));
+    const CertifiedTable& alone = *found->second.table;
+    if (!alone.is_refused) return check_no_less(table, certified_least(alone, cut, c_.model));
     if (of == certified_alone(cut))
       not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
   }
@@ -140,8 +135,8 @@ class CertificateVerifier {
           cut.keep = keep;
           cut.place = place;
           if (cut == table.cut || !is_no_slower_in_group(cut, table.cut)) continue;
-          const auto found = prices_.find(cut);
-          if (found != prices_.end() && !found->second->is_refused) check_less_of(table, *found->second);
+          const CertifiedTable* const of = table_if_any(prices_, cut);
+          if (of != nullptr) check_less_of(table, *of);
         }
       }
     }
@@ -167,9 +162,9 @@ class CertificateVerifier {
                  certified_way_text({.cut = of.cut}));
   }
   void check_passes(const CertifiedTable& table) const {
-    const auto found = alone_.find(certified_all_kept(certified_most_rows(table.cut)));
-    if (found == alone_.end() || table.is_refused || found->second->is_refused) return;
-    const CertifiedTable least = certified_least(*found->second, table.cut, c_.model);
+    const CertifiedTable* const found = table_if_any(alone_, certified_all_kept(certified_most_rows(table.cut)));
+    if (found == nullptr || table.is_refused) return;
+    const CertifiedTable least = certified_least(*found, table.cut, c_.model);
     CertifiedTable passes = nothing_of(table);
     passes.crossing = least.crossing;
     for (size_t part = 0; part < passes.parts.size(); ++part) {
@@ -211,13 +206,13 @@ class CertificateVerifier {
   // Of those that are said to be the best the ways that there are.
   std::set<CertifiedWay> best_in_space() const {
     std::set<CertifiedWay> out;
-    for_each_group(c_.model, c_.ranks, tiers_, [&](CertifiedGroup group) {
-      for (const CertifiedPlan& plan : c_.best) {
-        const CertifiedWay &said = plan.way, &first = group.front();
-        if (said.pp != first.pp || said.micro_batches != first.micro_batches || said.cut.tp != first.cut.tp) continue;
-        if (std::ranges::find(group, said) != group.end()) out.insert(said);
-      }
-    });
+    for (const CertifiedPlan& plan : c_.best) {
+      const auto look = [&](CertifiedGroup group) {
+        if (group.front().micro_batches == plan.way.micro_batches && std::ranges::find(group, plan.way) != group.end())
+          out.insert(plan.way);
+      };
+      for_each_group(c_.model, c_.ranks, tiers_, look, &plan.way);
+    }
     return out;
   }
 
@@ -225,26 +220,34 @@ class CertificateVerifier {
   // so that those with one thing more have to be looked at.
   enum class Found : uint8_t { kDone, kTooLarge };
 
-  // Of each way of a group those with just one thing less, and whether one has just one thing more.
-  struct GroupOrder {
-    std::vector<std::vector<size_t>> less;
-    std::vector<char> has_next;
+  // Of a group's ways: those with one thing less, and whether there is one with one thing more.
+  struct OrderInGroup {
+    std::vector<size_t> after;
+    bool has_next = false;
   };
-  // Groups of as many ways are alike in that.
-  const GroupOrder& order_of(CertifiedGroup group) {
-    const auto [known, is_new] = orders_.try_emplace(group.size());
-    if (!is_new) return known->second;
-    GroupOrder& out = known->second;
-    out.less.resize(group.size());
-    out.has_next.assign(group.size(), 0);
+  // The same of all groups of as many ways.
+  const std::vector<OrderInGroup>& order_in(CertifiedGroup group) {
+    std::vector<OrderInGroup>& out = orders_[group.size()];
+    if (!out.empty()) return out;
+    out.resize(group.size());
     for (size_t i = 0; i < group.size(); ++i) {
       for (size_t k = 0; k < group.size(); ++k) {
         if (!is_next_in_group(group[k].cut, group[i].cut, tiers_)) continue;
-        out.less[i].push_back(k);
-        out.has_next[k] = 1;
+        out[i].after.push_back(k);
+        out[k].has_next = true;
       }
     }
     return out;
+  }
+
+  // But for slices of state, what is computed again, and variants.
+  static bool is_cut_like(const CertifiedWay& a, const CertifiedWay& b) {
+    const auto cut_of = [](const CertifiedWay& way) {
+      const CertifiedCut& cut = way.cut;
+      return std::tuple(way.pp, way.micro_batches, way.virtual_stages, std::string_view(way.schedule), cut.tp, cut.cp,
+                        cut.ep, cut.sp, cut.vocabulary, cut.rows);
+    };
+    return cut_of(a) == cut_of(b);
   }
 
   // One is looked at where all with one thing less are too large.
@@ -254,12 +257,18 @@ class CertificateVerifier {
       ledger_.do_not_divide += static_cast<int64_t>(group.size());
       return;
     }
-    const GroupOrder& order = order_of(group);
+    if (!is_cut_like(group.front(), last_)) {
+      bounds_.clear();
+      fits_.clear();
+      last_ = group.front();
+    }
+    const std::vector<OrderInGroup>& order = order_in(group);
     std::vector<Found> found(group.size(), Found::kDone);
     for (size_t i = 0; i < group.size(); ++i) {
-      const bool is_needed = std::ranges::all_of(order.less[i], [&](size_t k) { return found[k] == Found::kTooLarge; });
+      const bool is_needed =
+          std::ranges::all_of(order[i].after, [&](size_t k) { return found[k] == Found::kTooLarge; });
       if (is_needed) {
-        found[i] = look_at(group[i], order.has_next[i] != 0);
+        found[i] = look_at(group[i], order[i].has_next);
       } else {
         ++ledger_.needless;
         check_not_best(group[i],
@@ -312,14 +321,38 @@ class CertificateVerifier {
     if (!fewer) return false;
     const CertifiedTable& known = table_of(alone_, *fewer, way);
     if (known.is_refused) return false;
-    const CertifiedTable least = certified_least_by_fewer(known, way.cut);
-    if (is_slower_by(way, least)) return true;
+    const auto least = [&] { return certified_least_by_fewer(known, way.cut); };
+    const KnownBound& bound = bound_by(way, known, Counted::kBlocks, least);
+    if (bound.is_slower) return count_slower(way, "its bounds take longer");
     if (way.cut.ep == fewer->ep) return false;
-    const int64_t moved = exact_product(way.micro_batches, price(way, least).share_of_passes());
+    const int64_t moved = exact_product(way.micro_batches, bound.share_of_passes);
     if (exact_sum(certified_arithmetic_ps(way, c_.model), moved) <= limit_) return false;
+    return count_slower(way, "its arithmetic and what it moves take longer");
+  }
+  bool count_slower(const CertifiedWay& way, std::string_view why) {
     ++ledger_.slower;
-    check_not_best(way, "its arithmetic and what it moves take longer");
+    check_not_best(way, why);
     return true;
+  }
+
+  // What a bound by time has of a table: passes of blocks, of all parts, or with them what they do once.
+  enum class Counted : uint8_t { kBlocks, kPasses, kAll };
+  struct KnownBound {
+    bool is_slower = false;
+    int64_t share_of_passes = 0;
+  };
+  // Of ways that are cut alike the same for all of which it counts the same and that move as much once a step.
+  template <class Least>
+  const KnownBound& bound_by(const CertifiedWay& way, const CertifiedTable& of, Counted counted, Least least) {
+    const int64_t moves = certified_moves_ps(way.cut, c_.model);
+    const bool is_all = counted == Counted::kAll;  // which depends on where state and updates are
+    const std::tuple key(&of, counted, is_all ? way.cut.place : CertifiedPlace(), moves);
+    const auto found = bounds_.find(key);
+    if (found != bounds_.end()) return found->second;
+    const CertifiedTable table = least();
+    const CertifiedPrice priced = price(way, table);
+    return bounds_.emplace(key, KnownBound{priced.longer_passes_exceed(limit_, moves), priced.share_of_passes()})
+        .first->second;
   }
   bool is_slower_than_few(const CertifiedWay& way, const CertifiedCut& own) {
     const auto cut = certified_few_ranks(way.cut);
@@ -339,19 +372,28 @@ class CertificateVerifier {
   bool is_slower(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
     if (alone.is_refused) return false;
-    return is_slower_by(way, certified_least(alone, way.cut, c_.model));
+    const bool is_whole = way.cut.zero == 0 && by == certified_alone(way.cut);
+    const auto least = [&] { return certified_least(alone, way.cut, c_.model); };
+    if (!bound_by(way, alone, is_whole ? Counted::kAll : Counted::kPasses, least).is_slower) return false;
+    return count_slower(way, "its bounds take longer");
   }
   bool is_slower_by(const CertifiedWay& way, const CertifiedTable& least) {
     if (!price(way, least).longer_passes_exceed(limit_, certified_moves_ps(way.cut, c_.model))) return false;
-    ++ledger_.slower;
-    check_not_best(way, "its bounds take longer");
-    return true;
+    return count_slower(way, "its bounds take longer");
   }
   bool is_too_large(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
     if (alone.is_refused) return false;
-    const CertifiedTable least = certified_least(alone, way.cut, c_.model);
-    if (price(way, least).fits()) return false;
+    // Of its place it is a matter whether the state is on the device, and whether weights come for the step.
+    const bool is_whole = way.cut.zero == 0 && by == certified_alone(way.cut);
+    const std::tuple key(&alone, is_whole, way.cut.zero, way.cut.place.state == Tier::kDevice,
+                         certified_comes_for_step(way.cut));
+    const auto known = fits_.find(key);
+    const bool fits =
+        known != fits_.end()
+            ? known->second
+            : fits_.emplace(key, price(way, certified_least(alone, way.cut, c_.model)).fits()).first->second;
+    if (fits) return false;
     ++ledger_.memory;
     check_not_best(way, "by its bounds no cut of it fits");
     return true;
@@ -425,9 +467,10 @@ class CertificateVerifier {
 
   // What nothing follows from is not what the search found.
   void check_used() const {
-    for (const auto* const tables : {&c_.alone, &c_.prices}) {
+    for (const auto& [tables, known] : {std::pair(&c_.alone, &alone_), std::pair(&c_.prices, &prices_)}) {
       for (const CertifiedTable& table : *tables) {
-        if (used_.count(&table) == 0)
+        const KnownTable& of = known->at(table.cut);
+        if (of.table != &table || !of.is_used)
           not_proven("no way needs the {} of {}", tables == &c_.alone ? "bounds" : "prices",
                      certified_way_text(CertifiedWay{.cut = table.cut}));
       }
@@ -436,58 +479,20 @@ class CertificateVerifier {
 
   const Certificate& c_;
   CertifiedTiers tiers_;
-  std::map<size_t, GroupOrder> orders_;  // by the number of ways
   Tables alone_, prices_;
-  std::set<const CertifiedTable*> used_;
+  std::map<size_t, std::vector<OrderInGroup>> orders_;
+  CertifiedWay last_;  // that was looked at; bounds are of ways that are cut like it
+  std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t>, KnownBound> bounds_;
+  std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best
   CertifiedLedger ledger_;
 };
 
-std::string certified_ms(int64_t ps) {
-  return fmt::format("{:.3f} ms", static_cast<double>(ps) * 1e-9);
-}
-
-std::string certified_mib(int64_t bytes) {
-  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / 1048576.0);
-}
-
 }  // namespace
 
 void verify_certificate(const Certificate& certificate) {
   CertificateVerifier(certificate).verify();
-}
-
-std::string proven_text(const Certificate& c) {
-  std::string out = fmt::format("certificate for step {}, {} ranks of '{}' with {} each\n", c.graph, c.ranks, c.machine,
-                                certified_mib(c.memory));
-  const CertifiedLedger& l = c.ledger;
-  const auto counts = [&] {
-    const size_t tables = c.alone.size() + c.prices.size();
-    return fmt::format(
-        "its {} ways are {}\n"
-        "  {:>8} do not divide, or are refused by the compiler\n"
-        "  {:>8} are too large by their parameters and state alone\n"
-        "  {:>8} are slower by their arithmetic alone\n"
-        "  {:>8} are slower by what their tables, or bounds from others, say\n"
-        "  {:>8} fit by no cut into stages\n"
-        "  {:>8} have state, updates or kept activations farther, or these in slices, without need\n"
-        "  {:>8} fit, {}\n"
-        "it rests on {} tables of what parts of the model take\n",
-        l.ways, certified_space_text(), l.do_not_divide, l.memory_least, l.bound, l.slower, l.memory, l.needless,
-        l.solved, c.best.empty() ? "which is none" : "and no cut of them is faster than the best", tables);
-  };
-  if (c.best.empty()) return out + "proven: no way in its space fits in the memory of a rank\n" + counts();
-  const CertifiedPlan& best = c.best.front();
-  const int64_t most = *std::ranges::max_element(best.crew_bytes);
-  out += fmt::format("plan {} micro_batches={}\n", certified_way_text(best.way), best.way.micro_batches);
-  out += fmt::format("proven: by its tables it fits, the fullest rank holds {}; it takes {} a step, exactly {} ps\n",
-                     certified_mib(most), certified_ms(best.step_ps), best.step_ps);
-  out += "proven: no other way in its space takes less; the gap is 0\n";
-  for (size_t i = 1; i < c.best.size(); ++i)
-    out += fmt::format("proven: the next best, {}, takes {}\n", certified_way_text(c.best[i].way),
-                       certified_ms(c.best[i].step_ps));
-  return out + counts();
 }
 
 }  // namespace trireme

@@ -37,6 +37,15 @@ void add_least_persistent(int64_t persistent, const LeastPartOf& of, PartPrice& 
 
 }  // namespace
 
+// Those of the step, and moves, are of its own table without slices alone.
+LeastPartOf LeastPartOf::for_times() const {
+  LeastPartOf out{.rows = rows, .rows_of_table = rows_of_table, .is_own = is_own && zero == 0};
+  if (!out.is_own) return out;
+  out.state_elsewhere = state_elsewhere;
+  out.update_elsewhere = update_elsewhere;
+  return out;
+}
+
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
   PartPrice out;
   for (const LeastField field : kOfRows) {

@@ -2,6 +2,8 @@
 // nobody has made. It holds because no table is made that has less (train/plan/part_prices.h).
 #pragma once
 
+#include <compare>
+
 #include "trireme/planner/outer/stage_problem.h"
 
 namespace trireme {
@@ -15,6 +17,10 @@ struct LeastPartOf {
   bool state_elsewhere = false, update_elsewhere = false;  // than on the device
   int64_t parameter_bytes = 0, state_bytes = 0;            // of the whole model
   int64_t weight_bytes = 0;                                // of parameters, in the type that the device computes in
+
+  // What of it times depend on: the same for ways that differ in bytes alone.
+  LeastPartOf for_times() const;
+  friend auto operator<=>(const LeastPartOf&, const LeastPartOf&) = default;
 };
 
 // A row takes no less among fewer rows: passes but for what adding gradients takes of them, which is the same, and

@@ -8,19 +8,26 @@ namespace {
 
 constexpr int64_t kNoCut = std::numeric_limits<int64_t>::max();
 
-// How many stages it takes where none takes more than `most`, which is as long as the longest part or longer.
-int64_t stages_within(const std::vector<PassRun>& chain, int64_t most) {
-  int64_t stages = 1, room = most;
+// Stages that each have as many parts as take no more than so much, which is as long as the longest part or longer.
+struct FilledStages {
+  int64_t stages = 1;
+  int64_t next = kNoCut;  // as long as they take no more than less than that, they have these parts
+};
+FilledStages filled(const std::vector<PassRun>& chain, int64_t most) {
+  FilledStages out;
+  int64_t room = most;
   for (const PassRun& run : chain) {
     if (run.pass == 0) continue;
     const int64_t in_this = std::min(run.count, room / run.pass), left = run.count - in_this;
     room -= in_this * run.pass;
     if (left == 0) continue;
+    out.next = std::min(out.next, most - room + run.pass);
     const int64_t of_each = most / run.pass, more = (left + of_each - 1) / of_each;
-    stages += more;
+    if (more > 1) out.next = std::min(out.next, (of_each + 1) * run.pass);
+    out.stages += more;
     room = most - (left - (more - 1) * of_each) * run.pass;
   }
-  return stages;
+  return out;
 }
 
 int64_t least_bottleneck(const std::vector<PassRun>& chain, int64_t stages) {
@@ -31,15 +38,18 @@ int64_t least_bottleneck(const std::vector<PassRun>& chain, int64_t stages) {
   }
   int64_t low = std::max(longest, (all + stages - 1) / stages);
   int64_t high = low + longest;  // it is enough: a stage that takes no further part has its share at least
-  while (low < high) {
+  while (true) {
+    const FilledStages least = filled(chain, low);
+    if (least.stages <= stages) return low;
+    low = least.next;
     const int64_t middle = low + (high - low) / 2;
-    if (stages_within(chain, middle) <= stages) {
+    const FilledStages of = filled(chain, middle);
+    if (of.stages <= stages) {
       high = middle;
     } else {
-      low = middle + 1;
+      low = of.next;
     }
   }
-  return low;
 }
 
 // Stages of as many of `counted` parts, or one more, where the first part and the last one may not count; `before`:

@@ -36,9 +36,9 @@ class OuterSearch {
       }
       if (ask_.on_progress)
         ask_.on_progress({out_.ledger.ways, static_cast<int64_t>(open_.size()), std::get<0>(open_.top())});
-      open(look_at(taken()));
+      open(look_at(open_.taken()));
     }
-    for (; !open_.empty(); open_.pop()) count(open_.top());
+    for (const Open& left : open_.taken_all()) count(left);
     if (out_.is_proven && !out_.best.empty()) out_.bound_ps = out_.best.front().price.total;
     return std::move(out_);
   }
@@ -49,6 +49,45 @@ class OuterSearch {
   // Instead of a number of bounds: the way was solved, and a cut of it that is too large is faster than those that fit,
   // and takes the bound.
   static constexpr size_t kSolved = std::numeric_limits<size_t>::max();
+
+  // Those with the lowest bound first. The way that was asked last is often the next one again: it does not go through
+  // the heap.
+  class Queue {
+   public:
+    bool empty() const { return !first_ && heap_.empty(); }
+    size_t size() const { return heap_.size() + (first_ ? 1 : 0); }
+    const Open& top() const { return first_ ? *first_ : heap_.top(); }
+    void push(Open of) {
+      const bool is_first = empty() || of < top();
+      if (is_first && first_) std::swap(of, *first_);
+      if (is_first && !first_) {
+        first_ = of;
+      } else {
+        heap_.push(of);
+      }
+    }
+    Open taken() {
+      const Open out = top();
+      if (first_) {
+        first_.reset();
+      } else {
+        heap_.pop();
+      }
+      return out;
+    }
+    std::vector<Open> taken_all() {
+      std::vector<Open> out = heap_.taken();
+      if (first_) out.push_back(*std::exchange(first_, std::nullopt));
+      return out;
+    }
+
+   private:
+    struct Heap : std::priority_queue<Open, std::vector<Open>, std::greater<>> {
+      std::vector<Open> taken() { return std::exchange(c, {}); }
+    };
+    std::optional<Open> first_;  // none comes before it; nothing: the heap's
+    Heap heap_;
+  };
 
   // Every way that is after none.
   void begin() {
@@ -79,12 +118,6 @@ class OuterSearch {
     if (known) open_.push(*known);
   }
 
-  Open taken() {
-    const Open out = open_.top();
-    open_.pop();
-    return out;
-  }
-
   // One of which nothing more is asked. Of those after it nothing is known where it is undecided.
   void count(const Open& left) {
     const auto [bound, way, asked] = left;
@@ -107,7 +140,7 @@ class OuterSearch {
     out_.is_proven = false;
     out_.bound_ps = std::get<0>(open_.top());
     if (ask_.likely) return ask_likely();
-    while (has_open() && ask_.may_go_on(true)) open(ask_all(taken()));
+    while (has_open() && ask_.may_go_on(true)) open(ask_all(open_.taken()));
   }
 
   std::optional<Open> ask_all(std::optional<Open> at) {
@@ -127,7 +160,7 @@ class OuterSearch {
         continue;  // it is decided
       is_asked[static_cast<size_t>(at - left.begin())] = 1;
       open_.push(*at);
-      while (has_open()) open(look_at(taken()));  // it, and those after it
+      while (has_open()) open(look_at(open_.taken()));  // it, and those after it
     }
     for (size_t i = 0; i < left.size(); ++i) {
       if (is_asked[i] == 0) count(left[i]);
@@ -141,7 +174,7 @@ class OuterSearch {
 
   void admit(int64_t bound, size_t way) {
     if (!ask_.least_bytes || ask_.least_bytes(way) <= memory_) {
-      open_.emplace(std::max(bound, candidates_[way / variants_.count()].bound_ps), way, 0);
+      open_.push({std::max(bound, candidates_[way / variants_.count()].bound_ps), way, 0});
       return;
     }
     ++out_.ledger.memory_least;
@@ -232,9 +265,6 @@ class OuterSearch {
   size_t top_;
   const OuterQuestions& ask_;
   std::vector<uint8_t> waits_;  // of each way: for how many that it is after, which are not known to be too large
-  struct Queue : std::priority_queue<Open, std::vector<Open>, std::greater<>> {
-    std::vector<Open> taken_all() { return std::exchange(c, {}); }
-  };
   Queue open_;
   OuterResult out_;
 };

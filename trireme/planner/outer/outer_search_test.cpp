@@ -7,9 +7,11 @@
 #include <functional>
 
 #include "trireme/base/error.h"
+#include "trireme/planner/outer/least_part.h"
 #include "trireme/planner/outer/least_slowest.h"
 #include "trireme/planner/outer/pipeline_shape.h"
 #include "trireme/planner/outer/random_tables_impl.h"
+#include "trireme/planner/outer/stage_sums.h"
 
 namespace trireme::outer_search_test {
 namespace {
@@ -55,6 +57,39 @@ TEST(StageProblem, steps_that_no_number_tells_are_refused) {
   problem.micro_batches = 1;
   problem.parts[0].persistent = int64_t{1} << 61;
   EXPECT_THROW(check_range(problem), Error);
+
+  StageSums sums(std::vector<PartPrice>(2, {.kept = int64_t{1} << 58}));
+  EXPECT_NO_THROW(sums.check_bytes(3));
+  EXPECT_THROW(sums.check_bytes(4), Error);
+  EXPECT_THROW(sums.add({.persistent = int64_t{1} << 60}, 16), Error);  // whose sum no number tells
+}
+
+// What bounds by time are remembered by.
+TEST(LeastPart, times_depend_on_what_is_said_of_them_alone) {
+  RandomTables tables(8);
+  int wholes = 0;
+  for (int i = 0; i < 2'000; ++i) {
+    PartPrice part = tables.part();
+    part.adding = tables.number(0, part.weight_grad);
+    part.sums = tables.number(0, part.gradients);
+    LeastPartOf of{.rows = tables.number(1, 4),
+                   .is_own = tables.number(0, 1) == 0,
+                   .ranks = tables.number(1, 4),
+                   .zero = tables.number(0, 3),
+                   .state_elsewhere = tables.number(0, 1) == 0,
+                   .parameter_bytes = tables.number(0, 2'000),
+                   .state_bytes = tables.number(0, 2'000)};
+    of.rows_of_table = of.rows * tables.number(1, 2);
+    of.update_elsewhere = of.state_elsewhere && tables.number(0, 1) == 0;
+    of.weight_bytes = tables.number(0, of.parameter_bytes);
+    const PartPrice whole = least_part(part, of), times = least_part(part, of.for_times());
+    ASSERT_EQ(times.forward_pass(), whole.forward_pass()) << i;
+    ASSERT_EQ(times.input_pass(), whole.input_pass()) << i;
+    ASSERT_EQ(times.weight_grad, whole.weight_grad) << i;
+    ASSERT_EQ(times.once(), whole.once()) << i;
+    wholes += whole.once() > 0 ? 1 : 0;
+  }
+  EXPECT_GT(wholes, 100);
 }
 
 TEST(StageProblem, bounds_hold_of_longer_parts) {

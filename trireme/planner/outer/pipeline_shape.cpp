@@ -16,46 +16,79 @@ namespace {
 const UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96};
 
 // What a step takes beside the passes of all micro-batches, by each of these costs: time_of
-// (parallel/timetable/timetable_time.h) for all at once, of a timetable that was checked.
+// (parallel/timetable/timetable_time.h) for all at once, of a timetable that was checked. So what a unit needs of its
+// own crew stands before it, and it waits for one of another stage at most.
 template <size_t n>
-std::array<int64_t, n> idle_by(const Timetable& timetable, const std::array<UnitCosts, n>& costs) {
-  using Times = std::array<double, n>;
-  const UnitIndex index(timetable);
-  const size_t crews = timetable.crews.size();
-  std::vector<std::vector<Times>> ends(crews);
-  std::vector<Unit> needs;
-  const auto start = [&](size_t crew, Times& at) {
-    index.needs_of(timetable.crews[crew][ends[crew].size()], needs);
-    for (const Unit& need : needs) {
-      const UnitIndex::Place place = index.place_of(need);
-      const auto other = static_cast<size_t>(place.crew);
-      if (static_cast<size_t>(place.at) >= ends[other].size()) return false;
-      const Times& ready = ends[other][static_cast<size_t>(place.at)];
-      for (size_t i = 0; i < n; ++i) at[i] = std::max(at[i], ready[i] + (other == crew ? 0 : costs[i].transfer));
-    }
-    return true;
-  };
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (size_t crew = 0; crew < crews; ++crew) {
-      while (ends[crew].size() < timetable.crews[crew].size()) {
-        Times at = ends[crew].empty() ? Times{} : ends[crew].back();
-        if (!start(crew, at)) break;
-        for (size_t i = 0; i < n; ++i) at[i] += cost_of(timetable.crews[crew][ends[crew].size()], costs[i]);
-        ends[crew].push_back(at);
-        moved = true;
+class IdleBy {
+ public:
+  IdleBy(const Timetable& timetable, const std::array<UnitCosts, n>& costs)
+      : timetable_(timetable),
+        costs_(costs),
+        crew_of_(crews_of_stages(timetable)),
+        micro_batches_(static_cast<size_t>(timetable.micro_batches)),
+        forward_(crew_of_.size() * micro_batches_),
+        gradient_(forward_.size()) {}
+
+  std::array<int64_t, n> operator()() {
+    const size_t crews = timetable_.crews.size();
+    std::vector<size_t> next(crews, 0);
+    std::vector<Times> ends(crews, Times{});
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t crew = 0; crew < crews; ++crew) {
+        const std::vector<Unit>& units = timetable_.crews[crew];
+        for (; next[crew] < units.size() && run(units[next[crew]], static_cast<int>(crew), ends[crew]); moved = true)
+          ++next[crew];
       }
     }
+    std::array<int64_t, n> out{};
+    const auto passes = static_cast<int64_t>(forward_.size() / crews);  // of a crew
+    for (size_t i = 0; i < n; ++i) {
+      double makespan = 0;
+      for (const Times& end : ends) makespan = std::max(makespan, end[i]);
+      const double each = costs_[i].forward + costs_[i].input_grad + costs_[i].weight_grad;
+      out[i] = std::llround(makespan - each * static_cast<double>(passes));
+    }
+    return out;
   }
-  std::array<int64_t, n> out{};
-  for (size_t i = 0; i < n; ++i) {
-    double makespan = 0;
-    for (const std::vector<Times>& crew : ends) makespan = std::max(makespan, crew.back()[i]);
-    const double passes = costs[i].forward + costs[i].input_grad + costs[i].weight_grad;
-    const auto chunks = timetable.stages / static_cast<int>(crews);
-    out[i] = std::llround(makespan - passes * timetable.micro_batches * chunks);
+
+ private:
+  using Times = std::array<double, n>;
+  struct Done {
+    Times at{};
+    bool is_done = false;
+  };
+  Done& of(std::vector<Done>& all, int stage, int micro_batch) {
+    return all[static_cast<size_t>(stage) * micro_batches_ + static_cast<size_t>(micro_batch)];
   }
-  return out;
+
+  // Whether it could run; `at`: the end of the crew's unit before it, then its own.
+  bool run(const Unit& unit, int crew, Times& at) {
+    const bool is_forward = unit.pass == Unit::Pass::kForward;
+    const int from = is_forward ? unit.stage - 1 : unit.stage + 1;
+    const bool waits = unit.pass != Unit::Pass::kWeightGrad && from >= 0 && from < timetable_.stages;
+    if (waits) {
+      const Done& needed = of(is_forward ? forward_ : gradient_, from, unit.micro_batch);
+      if (!needed.is_done) return false;
+      const bool is_own = crew_of_[static_cast<size_t>(from)] == crew;
+      for (size_t i = 0; i < n; ++i) at[i] = std::max(at[i], needed.at[i] + (is_own ? 0 : costs_[i].transfer));
+    }
+    for (size_t i = 0; i < n; ++i) at[i] += cost_of(unit, costs_[i]);
+    if (unit.pass != Unit::Pass::kWeightGrad)
+      of(is_forward ? forward_ : gradient_, unit.stage, unit.micro_batch) = {at, true};
+    return true;
+  }
+
+  const Timetable& timetable_;
+  const std::array<UnitCosts, n>& costs_;
+  std::vector<int> crew_of_;
+  size_t micro_batches_;
+  std::vector<Done> forward_, gradient_;
+};
+
+template <size_t n>
+std::array<int64_t, n> idle_by(const Timetable& timetable, const std::array<UnitCosts, n>& costs) {
+  return IdleBy<n>(timetable, costs)();
 }
 
 UnitCosts with_one_more(double UnitCosts::*cost) {

@@ -81,6 +81,11 @@ struct PipelineShape {
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
 };
 
+// Bytes that a rank may take: of its device, and beside it.
+struct RankRoom {
+  int64_t device = 0, host = 0, disk = 0;
+};
+
 // Times and bytes of a step are sums of these that stay below 2^61 (check_range).
 struct StageProblem {
   std::vector<PartPrice> parts;
@@ -89,6 +94,8 @@ struct StageProblem {
   int64_t crossing = 0;        // ps: activations over one boundary, and their gradients back
   int64_t memory = 0;          // bytes of a rank's device
   int64_t host = 0, disk = 0;  // bytes beside it that a rank may take
+
+  RankRoom room() const { return {.device = memory, .host = host, .disk = disk}; }
 };
 
 // What the step takes: micro_batches * slowest + fill + crossings + once.
@@ -102,6 +109,8 @@ struct CutPrice {
 
 // Throws kInvalidArgument where a step may take 2^61 ps (26 days) or more, or a stage so many bytes.
 void check_range(const StageProblem& problem);
+// Micro-batches that a crew holds of all its stages at its fullest moment.
+int64_t most_held(const PipelineShape& shape);
 
 // `begins`: the first part of each stage.
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins);
@@ -125,6 +134,8 @@ int64_t bound_of_longer_parts(const StageProblem& problem);
 int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& shape, int64_t micro_batches,
                               int64_t crossing);
 bool some_cut_fits(const StageProblem& problem);
+class StageSums;  // planner/outer/stage_sums.h
+bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room);
 // What the fullest crew holds on the device, of the cut that has it hold the fewest; nothing where there are fewer
 // parts than stages, or no cut has room beside the device.
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);

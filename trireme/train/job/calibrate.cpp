@@ -1,7 +1,6 @@
 #include "trireme/train/job/calibrate.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "trireme/backend/cpu/peak.h"
 #include "trireme/base/rng.h"
@@ -16,7 +15,7 @@ namespace trireme {
 namespace {
 
 constexpr int kWarmUps = 2;
-constexpr int kTimedSteps = 5;  // of which each action's shortest time counts
+constexpr int kTimedSteps = 7;
 
 struct SampleJob {
   std::string_view name;
@@ -33,11 +32,13 @@ std::vector<SampleJob> sample_jobs() {
       {"a GPT of width 128", gpt("model.layers=2", "model.width=128", "data.seq=64"), 4},
       {"a GPT of width 256", gpt("model.layers=2", "model.width=256", "data.seq=256"), 4},
       {"a GPT of width 512", gpt("model.layers=1", "model.width=512", "data.seq=256"), 4},
+      {"a GPT of few rows", gpt("model.layers=1", "model.width=512", "data.seq=64"), 1},
       {"a Llama", {"model.kind=llama", "model.layers=2", "model.width=256", "model.heads=4", "data.seq=128"}, 8},
       {"a mixture of experts",
        {"model.kind=llama", "model.layers=1", "model.width=128", "model.heads=4", "model.experts=4", "data.seq=128"},
        8},
       {"an MLP", {"model.kind=mlp", "model.hidden=[640,640]", "data.image=[28,28,1]"}, 192},
+      {"an MLP of few rows", {"model.kind=mlp", "model.hidden=[1024,1024]", "data.image=[28,28,1]"}, 16},
       {"LeNet", {"model.kind=lenet"}, 32},
       {"a ResNet", {"model.kind=resnet", "model.blocks=[1,1,1]", "model.stem=32", "data.image=[64,64,3]"}, 8},
       {"a vision transformer", {"model.kind=vit", "model.layers=1", "data.image=[32,32,3]"}, 16},
@@ -72,31 +73,36 @@ void fill(Executor& executor, const JobConfig& config, int64_t step) {
   if (executor.has_input("step")) executor.write_number("step", step);
 }
 
-// Of each action of compute, the shortest of the steps.
+// Of each action of compute, the median of the steps: what is predicted is a usual step.
 void add_samples(const SampleJob& job, const Machine& machine, ThreadPool& pool, std::vector<OpSample>& samples) {
   const JobConfig config = config_of(job);
   const auto model = make_model(config);
   Session session = session_of(assembly_of(config, *model, 1), nullptr, &pool);
   session.initialise();
   Executor& executor = session.step();
-  std::vector<double> shortest(session.plan().actions.size(), std::numeric_limits<double>::infinity());
+  std::vector<std::vector<double>> seconds(session.plan().actions.size());
   for (int step = 1; step <= kWarmUps + kTimedSteps; ++step) {
     fill(executor, config, step);
     executor.set_timing(true);  // from zero
     executor.run();
     if (step <= kWarmUps) continue;
     const std::vector<ActionTime> times = executor.times();
-    for (size_t i = 0; i < times.size(); ++i) shortest[i] = std::min(shortest[i], times[i].seconds);
+    for (size_t i = 0; i < times.size(); ++i) seconds[i].push_back(times[i].seconds);
+  }
+  std::vector<double> times;
+  for (std::vector<double>& of_action : seconds) {
+    std::ranges::nth_element(of_action, of_action.begin() + kTimedSteps / 2);
+    times.push_back(of_action[kTimedSteps / 2]);
   }
   const ExecutionPlan& plan = session.plan();
-  for (size_t i = 0; i < shortest.size(); ++i) {
+  for (size_t i = 0; i < times.size(); ++i) {
     const Action& action = plan.actions[i];
     if (action.kernel.empty() || !action.op->kernel) continue;
     std::vector<TensorType> in, out;
     for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
     for (const int id : action.out) out.push_back(plan.values[static_cast<size_t>(id)].type);
-    const double bound_s = compute_seconds(*action.op, {in, out, action.attrs}, machine);
-    if (bound_s > 0) samples.push_back({std::string(action.op->name), bound_s, shortest[i]});
+    const OpBound bound = bound_of(*action.op, {in, out, action.attrs}, machine);
+    if (bound.flops_s > 0 || bound.bytes_s > 0) samples.push_back({std::string(action.op->name), bound, times[i]});
   }
 }
 
@@ -131,6 +137,7 @@ Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<
     machine.devices_per_host = std::max<int64_t>(machine.devices_per_host, world->size());
     machine.memory_bytes = total / machine.devices_per_host;
     machine.levels = {{"host", machine.devices_per_host, link.latency_s, link.bytes_per_s}};
+    machine.overlap_slowdown = measure_overlap_slowdown(*world, pool);
   }
   for (const SampleJob& job : sample_jobs()) {
     say(job.name);

@@ -48,11 +48,9 @@ void add_effects_of_tiers(const JobConfig& c, Reasons& all) {
   const bool any_homes = chooses || any_home(Tier::kHost) || any_home(Tier::kDisk);
   const bool any_on_disk =
       any_home(Tier::kDisk) || any_keeps(c, Keep::kDisk) || (chooses && p.tiers.disk != DiskSpace());
-  if (!any_homes) {
+  if (!any_homes && !p.on_host.updates) {
     all["parallel.update_part"] =
-        "no parameters or state on the host or the disk (parallel.home, offload_to, device_memory)";
-  } else if (p.on_host.is_asked_for()) {
-    all["parallel.update_part"] = "parallel.on or optimizer_on, beside which an update takes all of a tensor";
+        "no parameters or state on the host or the disk (parallel.home, offload_to, device_memory, optimizer_on)";
   }
   if (!any_homes && !any_on_disk && !any_keeps(c, Keep::kHost) && p.on_host.rules.empty()) {
     all["parallel.prefetch"] = "nothing on the host or the disk (parallel.home, keep, offload_to, device_memory)";
@@ -84,6 +82,9 @@ void add_effects_of_sums(const JobConfig& c, Reasons& all) {
   }
   if (p.mode != Mode::kDataParallel && p.mode != Mode::kHybrid)
     all["parallel.gradients_mean"] = fmt::format("parallel.mode = '{}'", to_string(p.mode));
+  const bool is_whole = p.gradient_accumulation_steps == 1 && p.interleave == 1 && p.pp == 1 &&
+                        p.mesh.micro_batches() == 1 && p.strategy.empty();
+  if (is_whole) all["parallel.gradient_accumulation_shard"] = "parallel.gradient_accumulation_steps = 1";
   all["parallel.loss_repeated_mean"] = "any others: a loss that several ranks compute alike counts once";
 }
 
@@ -122,6 +123,7 @@ Reasons keys_without_effect(const JobConfig& c) {
                               "parallel.sp", "parallel.stages"})
         all[key] = file;
       if (knows_state(given)) all["parallel.zero"] = file;
+      if (given.lines().sums_each) all["parallel.gradient_accumulation_shard"] = file;
     }
   }
   return all;

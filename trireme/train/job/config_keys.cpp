@@ -144,8 +144,9 @@ std::vector<Key> keys_of_fusion(JobConfig& c) {
           {.name = "fusion",
            .target = as_texts(&p.communication.fusion.ids),
            .doc = "rules \"name = number\" for parameters and what is in modules, like [\"h.* = 2\", \"head = 0\"]: "
-                  "the collectives of all that have one number are one operation for each kind and group of ranks; 0: "
-                  "each is taken alone; the last that matches counts"}};
+                  "the collectives of all that have one number are one operation for each kind, element type, group of "
+                  "ranks, dimension that ranks cut and micro-batch; 0: each is taken alone; the last that matches "
+                  "counts"}};
 }
 
 // The ready-made strategies (train/job/parallel_settings.h).

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 114> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 125> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},
@@ -77,6 +77,17 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 114> kOtherN
     {"pipeline_scheduler", "parallel.schedule"},
     {"pipeline_schedule", "parallel.schedule"},
     {"pipeline_interleave", "parallel.virtual_stages"},
+    {"pipeline_config", "parallel.schedule"},
+    {"num_layers_per_virtual_pipeline_stage", "parallel.virtual_stages"},
+    {"seq_split_num", "parallel.seq_chunks"},
+    {"micro_size", "parallel.gradient_accumulation_steps"},
+    {"interleave_num", "parallel.interleave"},
+    {"select_recompute", "parallel.keep"},
+    {"mp_comm_recompute", "parallel.recompute_communication"},
+    {"select_comm_recompute", "parallel.recompute_communication"},
+    {"parallel_optimizer_comm_recompute", "parallel.optimizer_comm_recompute"},
+    {"recompute_num_layers", "train.recompute"},
+    {"recompute_granularity", "train.recompute"},
     {"model_parallel", "parallel.tp"},
     {"context_parallel", "parallel.cp"},
     {"context_parallel_algo", "parallel.cp_algorithm"},

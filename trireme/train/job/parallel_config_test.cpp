@@ -123,6 +123,14 @@ TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
   EXPECT_EQ(config.parallel.homes.size(), 2U);
 }
 
+TEST(ParallelConfig, sums_come_in_no_other_order_without_micro_batches) {
+  const std::string line = "gradient_accumulation_shard = false\n";
+  EXPECT_THAT(remark_of("gradient_accumulation_shard", line + "zero = 2\n"),
+              HasSubstr("has no effect with parallel.gradient_accumulation_steps = 1"));
+  for (const char* more : {"gradient_accumulation_steps = 2\n", "interleave = 2\n", "mesh = \"dp=2,micro_batch=2\"\n"})
+    EXPECT_EQ(remark_of("gradient_accumulation_shard", line + more), "") << more;
+}
+
 TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) {
   const std::pair<const char*, const char*> kKeys[] = {{"update_part", "update_part = \"1MiB\"\n"},
                                                        {"prefetch", "prefetch = [\"h.* = 2\"]\n"},
@@ -143,14 +151,12 @@ TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) 
   EXPECT_EQ(without("keep = [\"h.* = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
   EXPECT_EQ(without("keep = [\"h.* = disk\"]\n"), "update_part auto_offload ");
   EXPECT_EQ(without("on = [\"wte = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
-  EXPECT_EQ(without("optimizer_on = \"host\"\n"), "update_part prefetch disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("optimizer_on = \"host\"\n"), "prefetch disk_block disk_queue auto_offload ");
   EXPECT_EQ(without("device_memory = \"1GB\"\n"), "disk_block disk_queue ");
   EXPECT_EQ(without("device_memory = \"1GB\"\ndisk = \"/tmp\"\n"), "");
   EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\n"),
               HasSubstr("parallel.update_part = '1MiB' has no effect with no parameters or state on the host"));
   EXPECT_EQ(remark_of("auto_offload", "auto_offload = false\noffload_to = \"disk\"\n"), "");
-  EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\nhome = [\"* = host\"]\noptimizer_on = \"host\"\n"),
-              HasSubstr("has no effect with parallel.on or optimizer_on"));
 }
 
 TEST(ParallelConfig, sums_and_what_is_kept_have_no_effect_where_all_is_as_asked_anyway) {
@@ -367,6 +373,8 @@ TEST(ParallelConfig, what_other_systems_call_a_key_is_told_by_its_name_here) {
   EXPECT_THAT(refusal("pipeline_stages = 2\n"),
               HasSubstr("no key 'parallel.pipeline_stages'. Did you mean 'parallel.pp'?"));
   EXPECT_THAT(refusal("full_batch = true\n"), HasSubstr("Did you mean 'parallel.dataset'?"));
+  EXPECT_THAT(refusal("mp_comm_recompute = true\n"), HasSubstr("Did you mean 'parallel.recompute_communication'?"));
+  EXPECT_THAT(refusal("seq_split_num = 2\n"), HasSubstr("Did you mean 'parallel.seq_chunks'?"));
   EXPECT_THAT(refusal("enable_parallel_optimizer = true\n"), HasSubstr("Did you mean 'parallel.zero'?"));
   EXPECT_THAT(refusal("global_rank = 1\n"),
               HasSubstr("no key 'parallel.global_rank', and none is needed: the launcher gives each rank its number"));

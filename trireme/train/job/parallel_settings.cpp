@@ -215,9 +215,11 @@ void check_searched(const JobConfig& config) {
   require(p.layerwise.empty(),
           "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
           "'auto_parallel'");
-  require(p.pp == 1 && p.gradient_accumulation_steps == 1 && p.interleave == 1,
-          "configuration: parallel.mode = 'auto_parallel' does not search the cuts of micro-batches and pipelines yet; "
-          "leave parallel.pp, gradient_accumulation_steps and interleave out, or use the mode 'semi_auto_parallel'");
+  require(
+      p.pp == 1 && p.gradient_accumulation_steps == 1 && p.interleave == 1,
+      "configuration: parallel.mode = 'auto_parallel' does not search the cuts of micro-batches and pipelines; leave "
+      "parallel.pp, gradient_accumulation_steps and interleave out, use the mode 'semi_auto_parallel', or let "
+      "`trireme plan` find them all");
 }
 
 // What says how the compiler cuts a model has no place where the model's own code cuts it.
@@ -340,13 +342,8 @@ ScheduleSpec schedule_of(const JobConfig& config, int64_t ranks) {
       "configuration: parallel.schedule = '{}' is neither a schedule nor a file; schedules are {}, and a file is as "
       "`trireme timetable` prints it",
       given, names);
-  std::string text = read_file(given);
-  require(text.starts_with("timetable "),
-          "configuration: parallel.schedule: '{}' is no timetable; it begins with "
-          "'timetable NAME stages=S micro_batches=M'",
-          given);
   try {
-    return text;
+    return to_string(parse_timetable(read_file(given)));
   } catch (Error& e) {
     e.note(fmt::format("while reading '{}', the parallel.schedule", given));
     if (const int64_t of_crew = ranks / config.parallel.pp; of_crew * config.parallel.pp == ranks)

@@ -1,7 +1,10 @@
 // Strategies in files: for the job that wrote them, for it with other clipping or another optimizer, for its evaluation
 // and prediction.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <random>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -79,6 +82,7 @@ const std::vector<std::vector<std::string>> kCuts{
     {"parallel.zero=3", "parallel.zero_threshold_kb=0"},
     {"parallel.cp=2", "parallel.cp_algorithm=ring"},
     {"parallel.tp=2", "parallel.gradient_accumulation_steps=2"},
+    {"parallel.zero_threshold_kb=0", "parallel.gradient_accumulation_steps=2", "parallel.zero=1"},
     {"parallel.dataset=full_batch"},
 };
 
@@ -93,6 +97,56 @@ TEST_F(StrategyFile, gives_the_plans_that_it_was_made_of) {
     const Made made = compiled(job(keys));
     for (const bool json : {false, true}) expect_same(compiled(job({written(keys, json)})), made);
   }
+}
+
+// As many bytes over the same ranks, whatever the flags were; here every action is the same.
+TEST_F(StrategyFile, of_random_jobs_gives_the_plans_that_it_was_made_of) {
+  std::mt19937 random(7);
+  const auto one_of = [&](const std::vector<std::string>& words) { return words[random() % words.size()]; };
+  int made = 0, once = 0, each = 0;
+  for (int i = 0; i < 24; ++i) {
+    const std::vector<std::string> beside{"parallel.pp=" + one_of({"1", "1", "2"}),
+                                          "parallel.gradient_accumulation_steps=" + one_of({"1", "2", "4"}),
+                                          "train.clip=" + one_of({"0", "1"}), "train.dtype=" + one_of({"f32", "bf16"}),
+                                          "model.experts=" + one_of({"0", "0", "4"})};
+    std::vector<std::string> keys = beside;
+    for (const std::string& key :
+         {"parallel.zero=" + one_of({"0", "1", "1", "2", "3"}), "parallel.zero_threshold_kb=" + one_of({"0", "1"}),
+          "parallel.zero_shard_size=" + one_of({"-1", "2"}), "parallel.tp=" + one_of({"1", "2"}),
+          "parallel.gradient_accumulation_shard=" + one_of({"true", "false"})})
+      keys.push_back(key);
+    SCOPED_TRACE(fmt::format("{}", fmt::join(keys, " ")));
+    std::string file;
+    try {
+      file = written(keys, i % 2 == 0);
+    } catch (const Error&) {  // fewer micro-batches than the pipeline takes, and the like
+      continue;
+    }
+    ++made;
+    const std::string text = read_file(file.substr(file.find('=') + 1));
+    once +=
+        text.find("sums=once\ninput") != std::string::npos || text.find("\"sums\": \"once\"\n") != std::string::npos;
+    each += text.find("sums=each") != std::string::npos || text.find("\"sums\": \"each\"") != std::string::npos;
+    EXPECT_TRUE(compiled(job(with(beside, file))).step == compiled(job(keys)).step);
+  }
+  EXPECT_GE(made, 12);
+  EXPECT_GE(once, 3);
+  EXPECT_GE(each, 3);
+}
+
+// Of an earlier version: how often a gradient is summed was not in it.
+TEST_F(StrategyFile, without_the_order_of_sums_goes_by_the_job) {
+  const std::vector<std::string> keys{"parallel.zero=1", "parallel.zero_threshold_kb=0",
+                                      "parallel.gradient_accumulation_steps=2"};
+  const std::string file = written(keys), path = file.substr(file.find('=') + 1);
+  std::string text = read_file(path);
+  for (const std::string word : {" sums=once", " sums=each"}) {
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word)) text.erase(at, word.size());
+  }
+  atomic_write(path, text);
+  const std::string slices = compiled(job({file})).step;
+  EXPECT_TRUE(slices != compiled(job(keys)).step);
+  EXPECT_TRUE(compiled(job({file, "parallel.gradient_accumulation_shard=false"})).step == compiled(job(keys)).step);
 }
 
 TEST_F(StrategyFile, stays_valid_for_other_clipping_and_another_optimizer) {
@@ -148,6 +202,10 @@ TEST_F(StrategyFile, keys_beside_it_must_say_the_same_of_the_mesh_and_others_are
               testing::ElementsAre(AllOf(HasSubstr("parallel.zero = 1 has no effect with parallel.strategy = '"),
                                          HasSubstr("which says how everything lies"))));
   EXPECT_THAT(remarks(job({file})), testing::IsEmpty());
+  const std::string parts = written({"parallel.gradient_accumulation_steps=2"});
+  EXPECT_THAT(remarks(job({parts, "parallel.gradient_accumulation_shard=false"})),
+              testing::ElementsAre(
+                  HasSubstr("parallel.gradient_accumulation_shard = false has no effect with parallel.strategy = '")));
 }
 
 TEST_F(StrategyFile, of_a_pipeline_is_for_as_many_stages_of_as_many_ranks) {

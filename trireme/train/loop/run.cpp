@@ -107,7 +107,10 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
       save();
       saves_s_ += now_s() - begin_s;
     }
-    if (wishes.save && job_.rank() == 0) say_saved();
+    if (wishes.save) {
+      interrupt.take();  // what came meanwhile is the same wish, sent to each rank by a cluster
+      if (job_.rank() == 0) say_saved();
+    }
   }
   tracer.finish();
   timeline_ = timeline.timeline();

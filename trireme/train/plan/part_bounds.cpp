@@ -1,5 +1,7 @@
 // Whose tables bound whose (part_prices.h).
 #include <algorithm>
+#include <functional>
+#include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/least_part.h"
@@ -99,21 +101,38 @@ void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero) {
     raise_exchanged(to.parts[i], {of.alone.parts[i], of.summed.parts[i], of.unsummed.parts[i], zero});
 }
 
-PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
-  const LeastPartOf of{.rows = way.rows,
-                       .rows_of_table = known.rows,
-                       .is_own = known == alone_of(way),
-                       .ranks = way.ranks(),
-                       .zero = way.zero,
-                       .state_elsewhere = way.place.state != Tier::kDevice,
-                       .update_elsewhere = way.place.update != Tier::kDevice,
-                       .parameter_bytes = figures.parameter_bytes,
-                       .state_bytes = figures.state_bytes,
-                       .weight_bytes = figures.weight_bytes};
+LeastPartOf least_part_of(const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  return {.rows = way.rows,
+          .rows_of_table = known.rows,
+          .is_own = known == alone_of(way),
+          .ranks = way.ranks(),
+          .zero = way.zero,
+          .state_elsewhere = way.place.state != Tier::kDevice,
+          .update_elsewhere = way.place.update != Tier::kDevice,
+          .parameter_bytes = figures.parameter_bytes,
+          .state_bytes = figures.state_bytes,
+          .weight_bytes = figures.weight_bytes};
+}
+
+PartPrices least_of(const PartPrices& alone, const LeastPartOf& of) {
   PartPrices out;
+  out.parts.reserve(alone.parts.size());
   for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
-  out.crossing = alone.crossing * way.rows / known.rows;  // the links between larger crews are no faster
+  out.crossing = alone.crossing * of.rows / of.rows_of_table;  // the links between larger crews are no faster
   return out;
+}
+
+PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  return least_of(alone, least_part_of(known, way, figures));
+}
+
+size_t InnerWayHash::operator()(const InnerWay& way) const noexcept {
+  size_t out = std::hash<std::string>()(way.recompute);
+  const int64_t flags = (way.sp ? 1 : 0) + (way.vocabulary ? 2 : 0) + (way.kept_slices ? 4 : 0);
+  for (const int64_t each : {way.tp, way.cp, way.ep, way.dp, way.zero, way.rows, flags,
+                             static_cast<int64_t>(way.place.state), static_cast<int64_t>(way.place.update)})
+    out = (out ^ static_cast<size_t>(each)) * 0x9E3779B97F4A7C15U;
+  return out ^ out >> 32;
 }
 
 Way InnerWay::way() const {

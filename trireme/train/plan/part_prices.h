@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "trireme/planner/outer/stage_problem.h"
+#include "trireme/planner/outer/least_part.h"
 #include "trireme/train/plan/model_parts.h"
 #include "trireme/train/plan/ways.h"
 
@@ -30,6 +30,9 @@ struct InnerWay {
   int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
   Way way() const;
   friend auto operator<=>(const InnerWay&, const InnerWay&) = default;
+};
+struct InnerWayHash {
+  size_t operator()(const InnerWay& way) const noexcept;
 };
 
 inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
@@ -99,6 +102,8 @@ struct ExchangedBlocks {
 void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero);
 
 // Each part of `way` takes no less, by the prices of `known`, one data parallel rank.
+LeastPartOf least_part_of(const InnerWay& known, const InnerWay& way, const StepFigures& figures);
+PartPrices least_of(const PartPrices& alone, const LeastPartOf& of);
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures);
 
 class PartPricer {

@@ -66,7 +66,10 @@ size_t variants_from(const std::vector<Way>& ways, size_t first) {
 class Planner {
  public:
   explicit Planner(const PlanRequest& request)
-      : request_(request), job_(without_cuts(request.job)), model_(make_model(job_)) {
+      : request_(request),
+        job_(without_cuts(request.job)),
+        model_(make_model(job_)),
+        device_(make_device(job_.train.device)) {
     const Assembly assembly = assembly_for(job_, 1);
     const Graph step = graphs_of(assembly, 1).step;
     const Communication& how = assembly.options.parallel.communication;
@@ -99,6 +102,8 @@ class Planner {
     }
     std::ranges::stable_sort(out_.best, {}, [](const PlannedWay& each) { return each.cost.step_s; });
     keep_unlike(request_.top, out_.best);
+    for (const PlannedWay& shown : out_.best) verify(shown);
+    if (out_.best.empty() && out_.smallest) verify(*out_.smallest);
     return std::move(out_);
   }
 
@@ -110,12 +115,13 @@ class Planner {
     return out;
   }
 
-  CompiledJob compiled(const Way& way) const {
+  CompiledJob compiled(const Way& way, bool is_verified = true) const {
     JobConfig job = job_;
     set_keys(job, way.keys());
     const Assembly assembly = assembly_for(job, request_.ranks);
     JobGraphs graphs = graphs_of(assembly, request_.ranks);
-    const CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads);
+    CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads, device_);
+    how.passes.verify = how.passes.verify && is_verified;
     return compile(std::move(graphs.step), std::move(graphs.evaluation), how);
   }
 
@@ -178,15 +184,23 @@ class Planner {
     return true;
   }
 
+  // Of many ways that are priced few are shown, which are verified then.
   WayCost compiled_cost(const Way& way) const {
-    WayCost out = cost_of(compiled(way).step);
+    WayCost out = cost_of(compiled(way, false).step);
     out.flops = flops_;
     return out;
+  }
+  void verify(const PlannedWay& shown) const {
+    const WayCost verified = cost_of(compiled(shown.way).step);
+    invariant(verified.step_s == shown.cost.step_s && verified.most_bytes() == shown.cost.most_bytes(),
+              "{} takes {} s and {} bytes where it is verified, and else {} s and {}", shown.way.text(),
+              verified.step_s, verified.most_bytes(), shown.cost.step_s, shown.cost.most_bytes());
   }
 
   const PlanRequest& request_;
   const JobConfig job_;
   const std::unique_ptr<nn::Module> model_;
+  const std::shared_ptr<Device> device_;  // of all ways
   KeptBytes kept_;
   double flops_ = 0;
   JobPlan out_;
@@ -264,7 +278,8 @@ WayCost cost_of(const Compiled& compiled) {
   WayCost out;
   std::vector<std::vector<double>> seconds;
   for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
-  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  const VirtualTime time = virtual_time(
+      compiled.plans(), {.seconds = std::move(seconds), .overlap_slowdown = compiled.rates.overlap_slowdown()});
   out.step_s = time.makespan_s;
   const auto ranks = static_cast<double>(time.ranks.size());
   for (const RankTime& rank : time.ranks) {

@@ -29,7 +29,7 @@ struct TimedStep {
 
   explicit TimedStep(const Compiled& step) : compiled(step) {
     for (const ExecutionPlan* const plan : step.plans()) seconds.push_back(action_seconds(*plan, step.rates));
-    time = virtual_time(step.plans(), {.seconds = seconds});
+    time = virtual_time(step.plans(), {.seconds = seconds, .overlap_slowdown = step.rates.overlap_slowdown()});
   }
 };
 
@@ -203,7 +203,7 @@ void add_ways(const JobPlan& plan, PlanPage& page) {
       {"fit", ledger.fit},
       {"compiled and too large", ledger.memory},
       {"too large by their parameters alone", ledger.memory_least},
-      {"recompute, keep slices, or have the optimizer's state elsewhere, without need", ledger.needless},
+      {"recompute, keep slices, or have the optimizer's state or updates elsewhere, without need", ledger.needless},
       {"do not go with the model, the batch or the ranks", ledger.do_not_divide}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
   page.bound = fmt::format("No way takes less than {:.3f} ms, the arithmetic alone.", plan.bound_s * 1e3);

@@ -68,7 +68,8 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
         "need, "
         "{} do not go with the model, the batch or the ranks\n",
         counted(ledger.ways, "way"), ledger.fit, ledger.memory, ledger.memory_least, ledger.needless,
-        plan.beside.places().empty() ? "" : " or have the optimizer's state elsewhere", ledger.do_not_divide);
+        plan.beside.places().empty() ? "" : " or have the optimizer's state or updates elsewhere",
+        ledger.do_not_divide);
     return out;
   };
   if (plan.best.empty()) {

@@ -4,6 +4,7 @@
 #include <queue>
 
 #include "trireme/planner/outer/pipeline_shape.h"
+#include "trireme/planner/outer/stage_sums.h"
 
 namespace trireme {
 
@@ -21,38 +22,48 @@ std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
 }
 
 OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked asked) {
-  const std::optional<PartPrices>& alone = pricer_.alone(known);
-  asked_alone_.insert(known);
-  if (!alone) {
+  const std::optional<PartPrices>& table = alone(known);
+  if (!table) {
     const bool is_own = known == alone_of(way.inner);
     return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
   }
-  const PartPrices least = least_of(*alone, known, way.inner, setting_.figures);
-  if (asked == Asked::kTime) return {.bound_ps = bound_of_longer_parts(way, least)};
-  return {.kind = some_cut_fits(problem_with(way, least)) ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+  if (asked == Asked::kMemory) {
+    const bool fits = may_fit(way, least_of(*table, known, way.inner, setting_.figures));
+    return {.kind = fits ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+  }
+  const std::pair key(&*table, least_part_of(known, way.inner, setting_.figures).for_times());
+  auto least = least_times_.find(key);
+  if (least == least_times_.end()) {
+    const PartPrices times = least_of(*table, key.second);
+    least = least_times_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
+  }
+  return {.bound_ps = bound_by(least->second, way)};
 }
 
 // Experts are no slower in fewer pieces, so that without ep it says nothing of what these compute; that takes no less
 // than the arithmetic, and collectives come on top.
 OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known) {
   if (!known) return {};
-  const std::optional<PartPrices>& of_fewer = pricer_.alone(*known);
-  asked_alone_.insert(*known);
+  const std::optional<PartPrices>& of_fewer = alone(*known);
   if (!of_fewer) return {};
-  const PartPrices least = least_by_fewer_axes(*of_fewer, *known, way.inner);
-  const int64_t bound = bound_of_longer_parts(way, least);
-  if (way.inner.ep == known->ep) return {.bound_ps = bound};
+  const bool has_more_ep = way.inner.ep != known->ep;
+  const std::tuple key(&*of_fewer, way.inner.rows, way.inner.cp, has_more_ep);
+  auto least = least_times_by_fewer_axes_.find(key);
+  if (least == least_times_by_fewer_axes_.end()) {
+    const PartPrices times = least_by_fewer_axes(*of_fewer, *known, way.inner);
+    least = least_times_by_fewer_axes_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
+  }
+  const int64_t bound = bound_by(least->second, way);
+  if (!has_more_ep) return {.bound_ps = bound};
   const int64_t computed = arithmetic_ps(way, setting_.figures);
-  return {.bound_ps = std::max(bound, computed + way.micro_batches * (totals_of(least).pass() / way.pp))};
+  return {.bound_ps = std::max(bound, computed + way.micro_batches * (least->second.totals.pass() / way.pp))};
 }
 
 OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
-  const InnerWay own = alone_of(way.inner);
-  const std::optional<PartPrices>& alone = pricer_.alone(own);
-  asked_alone_.insert(own);
-  const bool is_joined = alone && alone->is_joined && way.pp > 1;
+  const std::optional<PartPrices>& own = alone(alone_of(way.inner));
+  const bool is_joined = own && own->is_joined && way.pp > 1;
   refused_joined_ = refused_joined_ || is_joined;
-  return {.kind = !alone || is_joined ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
+  return {.kind = !own || is_joined ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
 }
 
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
@@ -60,9 +71,9 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   if (!few) return {};
   asked_prices_.insert(*few);
   const InnerWay own = alone_of(way.inner);
-  const std::optional<PartPrices>&moved = pricer_.prices(*few), &alone = pricer_.alone(own);
-  if (!moved || !alone) return {};
-  PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
+  const std::optional<PartPrices>&moved = pricer_.prices(*few), &of_own = alone(own);
+  if (!moved || !of_own) return {};
+  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
   raise_moved(least, *moved);
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
@@ -73,12 +84,10 @@ OuterAnswer WayTables::answer_by_sums(const OuterWay& way, bool of_few) {
   if (!known) return {};
   const InnerWay own = alone_of(way.inner), of_one = alone_of(*known);
   asked_prices_.insert(*known);
-  asked_alone_.insert(of_one);
-  const std::optional<PartPrices>&summed = pricer_.prices(*known), &alone = pricer_.alone(own),
-        &unsummed = pricer_.alone(of_one);
-  if (!summed || !alone || !unsummed) return {};
-  PartPrices least = least_of(*alone, own, way.inner, setting_.figures);
-  raise_exchanged(least, {*alone, *summed, *unsummed}, way.inner.zero);
+  const std::optional<PartPrices>&summed = pricer_.prices(*known), &of_own = alone(own), &unsummed = alone(of_one);
+  if (!summed || !of_own || !unsummed) return {};
+  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
+  raise_exchanged(least, {*of_own, *summed, *unsummed}, way.inner.zero);
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
@@ -89,13 +98,12 @@ void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuess
   if (!some_cut_fits(within)) guesses.learn_too_large(way);
 }
 
-// About as many as it takes to price each cut of a stage once.
+// To price each cut of a stage once; a proof takes about as many.
 int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
-  constexpr int64_t kOfEach = 8;
   std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool>> cuts;
   for (const OuterWay& way : ways.cuts())
     cuts.emplace(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
-  return kOfEach * static_cast<int64_t>(cuts.size());
+  return static_cast<int64_t>(cuts.size());
 }
 
 OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
@@ -181,9 +189,16 @@ std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, 
 
 CertifiedTables WayTables::asked() {
   CertifiedTables out;
-  for (const InnerWay& way : asked_alone_) out.alone.push_back(certified_prices(way, pricer_.alone(way)));
+  const std::map<InnerWay, const std::optional<PartPrices>*> in_order(asked_alone_.begin(), asked_alone_.end());
+  for (const auto& [way, prices] : in_order) out.alone.push_back(certified_prices(way, *prices));
   for (const InnerWay& way : asked_prices_) out.prices.push_back(certified_prices(way, pricer_.prices(way)));
   return out;
+}
+
+const std::optional<PartPrices>& WayTables::alone(const InnerWay& known) {
+  const auto found = asked_alone_.find(known);
+  if (found != asked_alone_.end()) return *found->second;
+  return *asked_alone_.emplace(known, &pricer_.alone(known)).first->second;
 }
 
 PartTotals WayTables::totals_of(const PartPrices& prices) const {
@@ -192,10 +207,31 @@ PartTotals WayTables::totals_of(const PartPrices& prices) const {
   return out;
 }
 
+int64_t WayTables::bound_by(LeastTimes& least, const OuterWay& way) {
+  const int64_t moves = least_moves_ps(way.inner, setting_.figures);
+  const PipelineShape& of_way = shape(way);
+  const std::tuple key(&of_way, way.micro_batches, moves);
+  const auto found = least.bounds.find(key);
+  if (found != least.bounds.end()) return found->second;
+  PartTotals totals = least.totals;
+  totals.once += moves;
+  const int64_t bound = trireme::bound_of_longer_parts(totals, of_way, way.micro_batches, least.crossing);
+  return least.bounds.emplace(key, bound).first->second;
+}
+
 int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& prices) {
   PartTotals totals = totals_of(prices);
   totals.once += least_moves_ps(way.inner, setting_.figures);
   return trireme::bound_of_longer_parts(totals, shape(way), way.micro_batches, prices.crossing);
+}
+
+bool WayTables::may_fit(const OuterWay& way, const PartPrices& least) {
+  const ShapeOfCrews& of_way = shape_of_crews(way);
+  StageSums sums;
+  for (const auto& [part, count] : runs_) sums.add(least.parts[part], count);
+  sums.check_bytes(of_way.most_held);
+  return some_cut_fits(sums, of_way.shape,
+                       {.device = setting_.memory_bytes, .host = setting_.beside.host, .disk = setting_.beside.disk});
 }
 
 StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
@@ -212,11 +248,13 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
   return out;
 }
 
-const PipelineShape& WayTables::shape(const OuterWay& way) {
-  const std::tuple key(way.schedule, way.pp, way.virtual_stages);
+const WayTables::ShapeOfCrews& WayTables::shape_of_crews(const OuterWay& way) {
+  const std::tuple key(way.pp, way.virtual_stages, way.schedule);
   const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  return shapes_.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
+  ShapeOfCrews out{shape_of_schedule(way.schedule, way.pp, way.virtual_stages)};
+  out.most_held = most_held(out.shape);
+  return shapes_.emplace(key, std::move(out)).first->second;
 }
 
 }  // namespace trireme

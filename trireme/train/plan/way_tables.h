@@ -5,6 +5,8 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "trireme/train/plan/certified_tables.h"
@@ -43,6 +45,19 @@ class WayTables {
 
  private:
   enum class Asked : uint8_t { kTime, kMemory };
+  // What all parts take at least by a table, and the bounds that were made of it: by shape, micro-batches, and what is
+  // moved once a step beside it.
+  struct LeastTimes {
+    PartTotals totals;
+    int64_t crossing = 0;
+    std::map<std::tuple<const PipelineShape*, int64_t, int64_t>, int64_t> bounds = {};
+  };
+  struct ShapeOfCrews {
+    PipelineShape shape;
+    int64_t most_held = 0;  // micro-batches
+  };
+  // A table of one data parallel rank. It lasts as long as this.
+  const std::optional<PartPrices>& alone(const InnerWay& known);
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
   // By that of some of its axes, where it is cut by more: of its passes.
@@ -57,15 +72,21 @@ class WayTables {
   // From a way's own tables.
   void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;
   PartTotals totals_of(const PartPrices& prices) const;
+  int64_t bound_by(LeastTimes& least, const OuterWay& way);
   int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);
+  bool may_fit(const OuterWay& way, const PartPrices& least);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
-  const PipelineShape& shape(const OuterWay& way);
+  const ShapeOfCrews& shape_of_crews(const OuterWay& way);
+  const PipelineShape& shape(const OuterWay& way) { return shape_of_crews(way).shape; }
 
   const ExactSetting& setting_;
   PartPricer pricer_;
-  std::set<InnerWay> asked_alone_, asked_prices_;
-  // By schedule, crews, and stages of each.
-  std::map<std::tuple<std::string_view, int64_t, int64_t>, PipelineShape> shapes_;
+  std::unordered_map<InnerWay, const std::optional<PartPrices>*, InnerWayHash> asked_alone_;
+  std::set<InnerWay> asked_prices_;
+  std::map<std::pair<const PartPrices*, LeastPartOf>, LeastTimes> least_times_;
+  // By the rows of the way, its cp, and whether it has more ep.
+  std::map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes> least_times_by_fewer_axes_;
+  std::map<std::tuple<int64_t, int64_t, std::string_view>, ShapeOfCrews> shapes_;  // by crews, and stages of each
   bool refused_joined_ = false;
   std::vector<int64_t> chain_;                    // the parts
   std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one

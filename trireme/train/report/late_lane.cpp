@@ -76,7 +76,8 @@ std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& ste
   const bool is_known = is_named || (compiled.crews.size() == 1 && steps.times.size() == plan.actions.size());
   if (!is_known || steps.count < 1 || !moves_between_tiers(plan)) return "";
   const VirtualTime time = virtual_time(
-      compiled.plans(), {.seconds = modelled_seconds(compiled, steps.times, steps.count, steps.disk_bytes_per_s)});
+      compiled.plans(), {.seconds = modelled_seconds(compiled, steps.times, steps.count, steps.disk_bytes_per_s),
+                         .overlap_slowdown = compiled.rates.overlap_slowdown()});
   const double step_s = steps.seconds / static_cast<double>(steps.count);
   if (step_s <= kMissed * time.makespan_s || (!is_named && step_s < time.makespan_s + kWorthSayingS)) return "";
   const LaneSeconds wanted = modelled_lanes(time.ranks[0]), got = measured_lanes(steps.times, steps.count);

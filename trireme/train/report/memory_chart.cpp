@@ -36,7 +36,8 @@ AreaChart memory_chart(const ExecutionPlan& plan, std::span<const ActionSpan> sp
 std::vector<std::pair<std::string, AreaChart>> memory_charts(const Compiled& compiled) {
   std::vector<std::vector<double>> seconds;
   for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
-  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  const VirtualTime time = virtual_time(
+      compiled.plans(), {.seconds = std::move(seconds), .overlap_slowdown = compiled.rates.overlap_slowdown()});
   const ExecutionPlan& plan = largest_plan(compiled);
   const std::vector<const ExecutionPlan*> plans = compiled.plans();
   const auto crew = static_cast<size_t>(std::ranges::find(plans, &plan) - plans.begin());

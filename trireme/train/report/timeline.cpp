@@ -96,7 +96,8 @@ double Timeline::bubble() const {
 Timeline modelled_timeline(const Compiled& compiled) {
   std::vector<std::vector<double>> seconds;
   for (const ExecutionPlan* plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
-  const VirtualTime time = virtual_time(compiled.plans(), {.seconds = std::move(seconds)});
+  const VirtualTime time = virtual_time(
+      compiled.plans(), {.seconds = std::move(seconds), .overlap_slowdown = compiled.rates.overlap_slowdown()});
   Timeline out;
   for (size_t crew = 0; crew < compiled.crews.size(); ++crew) {
     const std::vector<Action>& actions = compiled.crews[crew].plan.actions;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/counted.h"
+#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/train/checkpoints/checkpointing.h"
@@ -129,7 +130,11 @@ Tracer::Tracer(const TraceOptions& options, Executor& executor, comm::World* wor
       world_(world),
       from_(first_step + options.first - 1),
       to_(from_ + options.steps),
-      trace_(rank_of(world)) {}
+      trace_(rank_of(world)) {
+  if (options.path.empty() || rank_of(world) != 0) return;
+  require_directory(std::string(parent_path(options.path)), "train.trace", "name a file in a directory that there is");
+  require(!is_directory(options.path), "train.trace: '{}' is a directory; name a file in it", options.path);
+}
 
 void Tracer::begin(int64_t step) {
   if (options_.path.empty() || step != from_) return;

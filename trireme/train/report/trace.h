@@ -57,7 +57,7 @@ std::string trace_file(const std::vector<std::pair<int, std::string>>& events); 
 // Traces the steps that the options ask for of a run's executor.
 class Tracer {
  public:
-  // `first` is the run's first step. A null world is one rank.
+  // `first` is the run's first step. A null world is one rank. Throws on rank 0 where no file can be at the path.
   Tracer(const TraceOptions& options, Executor& executor, comm::World* world, int64_t first_step);
 
   // Before and after each step; collective where tracing begins and ends.

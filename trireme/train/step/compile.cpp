@@ -1,12 +1,10 @@
 #include "trireme/train/step/compile.h"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
 #include "trireme/backend/device.h"
-#include "trireme/base/bytes_text.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
@@ -79,7 +77,8 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
 
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
                                    const Rates& rates) {
-  SearchConditions out{.partition = partition_options(options.parallel, graph, mesh), .rates = rates};
+  SearchConditions out{.rates = rates};
+  out.partition = partition_options(options.parallel, graph, mesh, sum_order(graph, options.parallel, mesh));
   if (options.device) out.memory_bytes = options.device->memory_bytes();
   if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
   if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates);
@@ -143,7 +142,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   } else if (options.stored == nullptr) {  // else beside a step, whose check it was
     check_written_stages(out.graph, out.strategy.stages, parallel);
   }
-  PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh);
+  PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh, out.strategy.sums);
   if (options.numerics == Numerics::kInvariant)
     how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
   out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
@@ -202,6 +201,7 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Cr
   const auto crews = static_cast<int>(programs.size());
   std::vector<CompiledCrew> out(only.empty() ? programs.size() : only.size());
   std::vector<char> is_made(out.size(), 1);
+  std::vector<std::optional<TooLittleMemory>> refused(out.size());
   const auto compile_crew = [&](int64_t at, int) {
     const auto crew = only.empty() ? static_cast<size_t>(at) : only[static_cast<size_t>(at)];
     PassOptions own = passes;
@@ -231,25 +231,29 @@ std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const Cr
       remarks.clear();  // of another trial
       return run_passes(program, of);
     };
-    FittedHomes fitted = fit_tiers(passes, options.parallel.tiers, {program_of, plan_of});
-    std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
-    made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen),
-            std::move(remarks)};
+    try {
+      FittedHomes fitted = fit_tiers(passes, options.parallel.tiers, {program_of, plan_of});
+      std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
+      made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen),
+              std::move(remarks)};
+    } catch (const TooLittleMemory& error) {
+      refused[static_cast<size_t>(at)] = error;
+    }
   };
   ThreadPool none(1);
   (options.pool != nullptr ? *options.pool : none).run(static_cast<int64_t>(out.size()), compile_crew);
+  throw_largest(refused);
   if (std::ranges::count(is_made, 0) > 0) out.clear();
   return out;
 }
 
 }  // namespace
 
-PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh) {
-  const StrategyFile& written = parallel.strategy;
-  const bool is_asked = written.empty() || written.has_parameters_only();  // what optimizer parallelism does
-  return {.costs = reshard_costs(parallel.communication, mesh),
-          .sum_types = sum_types(graph, parallel.communication),
-          .summed_once = is_asked ? summed_once(graph, parallel.optimizer) : std::set<ValueId>{}};
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
+                                   const SumOrder& sums) {
+  Communication how = parallel.communication;
+  how.shard_accumulation = sums.each.value_or(how.shard_accumulation);
+  return {reshard_costs(how, mesh), sum_types(graph, how), summed_once(graph, sums)};
 }
 
 std::vector<HomeRule> with_own_homes(const PassOptions& passes, const ExecutionPlan& plan) {
@@ -381,46 +385,6 @@ Compiled compile(Graph graph, const CompileOptions& options) {
 
 namespace {
 
-// Names the keys that say how much there is, and the cures.
-void require_within(const ExecutionPlan& plan, const TierSizes& sizes) {
-  static constexpr std::array<std::string_view, kTiers> kKeys{"device_memory", "host_memory", "disk"};
-  static constexpr std::array<std::string_view, kTiers> kCures{
-      "parallel.home and parallel.keep move state and activations to the host or the disk, and "
-      "docs/howto/train_in_less_memory.md has other ways",
-      "give homes to less, or on the disk (parallel.home, parallel.keep)", "give homes on the disk to less"};
-  for (const Tier tier : kEveryTier) {
-    const MemorySize size = sizes.of(tier);
-    const auto at = static_cast<size_t>(tier);
-    require(!size.is_given() || plan.arena(tier).bytes <= size.bytes(),
-            "'{}' takes {} bytes of the tier '{}' on each rank{}; parallel.{} allows {} ({} bytes); allow more, or {}",
-            plan.name, plan.arena(tier).bytes, to_string(tier),
-            plan.crews > 1 ? fmt::format(" of crew {}", plan.crew) : "", kKeys[at], to_string(size), size.bytes(),
-            kCures[at]);
-  }
-}
-
-}  // namespace
-
-void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes) {
-  require_within(plan, sizes);
-  const Machine host = Machine::this_host();
-  const bool is_named = device.memory_bytes() > 0;
-  const int64_t memory = is_named ? device.memory_bytes() : host.memory_bytes * host.devices_per_host;
-  int64_t bytes = plan.arena().bytes, persistent = plan.arena().persistent;
-  if (!is_named) {
-    bytes += plan.arena(Tier::kHost).bytes;
-    persistent += plan.arena(Tier::kHost).persistent;
-  }
-  const auto text = [](int64_t of) { return bytes_text(static_cast<double>(of)); };
-  require(bytes <= memory,
-          "'{}' takes {} on each rank ({} of parameters and state), and {} has {}; cut it over more ranks, or see "
-          "docs/howto/train_in_less_memory.md",
-          plan.name, text(bytes), text(persistent), is_named ? fmt::format("device '{}'", device.name()) : "this host",
-          text(memory));
-}
-
-namespace {
-
 // Where the step's forward ops are, by their scopes; a scope that has several stages says nothing.
 ScopeStages stages_of_step(const Compiled& step) {
   if (step.strategy.stages.empty()) return {};
@@ -491,8 +455,15 @@ CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOp
   if (!evaluation) return out;
   out.evaluation = compile_beside(out.step, std::move(*evaluation), options);
   for (size_t crew = 0; crew < out.step.crews.size(); ++crew) {
+    const ExecutionPlan& plan = out.step.crews[crew].plan;
     Arena& arena = out.step.crews[crew].plan.arena();
-    arena.bytes = std::max(arena.bytes, arena.persistent + out.evaluation->crews[crew].plan.arena().bytes);
+    const int64_t bytes = arena.persistent + out.evaluation->crews[crew].plan.arena().bytes;
+    const MemorySize most = options.parallel.tiers.of(Tier::kDevice);
+    require(!most.is_given() || bytes <= most.bytes() || arena.bytes > most.bytes(),
+            "'{}' takes {} bytes of the device's memory on each rank, and {} where it validates; "
+            "parallel.device_memory allows {}: allow more, or validate by smaller batches (train.eval_batch)",
+            plan.name, arena.bytes, bytes, to_string(most));
+    arena.bytes = std::max(arena.bytes, bytes);
   }
   return out;
 }

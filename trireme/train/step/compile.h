@@ -79,7 +79,8 @@ struct Compiled {
 Compiled compile(Graph graph, const CompileOptions& options);
 
 // By what a graph's values are brought from layout to layout.
-PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh);
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
+                                   const SumOrder& sums);
 
 // What programs of fewer micro-batches are to repeat, by crew; none: they have all.
 struct CrewRepeats {
@@ -112,10 +113,6 @@ struct CompiledJob {
   std::optional<Compiled> evaluation;
 };
 CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOptions& options);
-
-// Throws kInvalidArgument, with both, when a rank's memory on the device, or of this host where the device names none,
-// does not hold what the plan takes, or `sizes` allows less of a tier.
-void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes = {});
 
 // A graph that reads the parameters of a compiled step as they lie there.
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options);

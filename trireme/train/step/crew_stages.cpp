@@ -15,8 +15,10 @@ bool trains(const Graph& graph) {
 // Of the step, whose stages and order forward passes alone have, too: as if there were enough micro-batches for it.
 Timetable timetable_of_step(const Graph& graph, const Parallel& parallel) {
   const int64_t micro_batches = micro_batches_of(parallel);
+  if (trains(graph)) return timetable_of(parallel.pipeline, micro_batches);
+  const Timetable* const given = parallel.pipeline.schedule.given();
   return timetable_of(parallel.pipeline,
-                      trains(graph) ? micro_batches : std::max(micro_batches, parallel.pipeline.crews));
+                      given ? given->micro_batches : std::max(micro_batches, parallel.pipeline.crews));
 }
 
 }  // namespace

@@ -68,7 +68,62 @@ void agree(comm::World& world, std::vector<float>& values) {
       .wait();
 }
 
+// Passes over values that stay in a core's cache, on every thread.
+class CacheWork {
+ public:
+  explicit CacheWork(ThreadPool& pool) : pool_(pool), values_(static_cast<size_t>(pool.size()) * kValues, 1.0F) {}
+  double seconds(int64_t passes) {
+    const double begin = now_s();
+    pool_.run(pool_.size(), [&](int64_t task, int) {
+      float* const values = values_.data() + task * kValues;
+      for (int64_t pass = 0; pass < passes; ++pass) {
+        for (int64_t i = 0; i < kValues; ++i) values[i] = values[i] * 0.5F + 0.5F;
+      }
+    });
+    return now_s() - begin;
+  }
+
+ private:
+  static constexpr int64_t kValues = 1 << 14;
+  ThreadPool& pool_;
+  std::vector<float> values_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace
+
+double measure_overlap_slowdown(comm::World& world, ThreadPool& pool) {
+  constexpr int64_t kElements = 1 << 20;  // a sum for which no cache of a core has room
+  constexpr double kLonger = 3;           // than a sum computes each try
+  constexpr int kRounds = 9;
+  std::vector<float> values(kElements);
+  const View view{reinterpret_cast<std::byte*>(values.data()), {DType::kF32, {kElements}}};
+  comm::Group& all = world.all();
+  const double sum_s = shortest_s(all, values, kElements);
+  CacheWork work(pool);
+  constexpr int64_t kProbe = 64;
+  work.seconds(kProbe);
+  std::vector<float> passes{static_cast<float>(kLonger * sum_s / work.seconds(kProbe) * kProbe)};
+  agree(world, passes);
+  const auto count = std::clamp<int64_t>(static_cast<int64_t>(passes[0]), 1, 1 << 20);
+  std::vector<double> alone, beside;
+  for (int round = 0; round < kRounds; ++round) {
+    all.barrier().wait();
+    alone.push_back(work.seconds(count));
+    all.barrier().wait();
+    auto sum = all.all_reduce(view, comm::Reduce::kSum);
+    beside.push_back(work.seconds(count));
+    sum.wait();
+  }
+  std::vector<float> slowdown{static_cast<float>((median(beside) - median(alone)) / std::max(sum_s, 1e-9))};
+  agree(world, slowdown);
+  return std::clamp<double>(slowdown[0], 0, 1);
+}
 
 Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
   const Mesh ranks = without_micro_batches(mesh);

@@ -13,4 +13,8 @@ namespace trireme {
 // the same, as a machine with a device a rank and a level an axis. Collective.
 Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh);
 
+// The share of a sum's time that computing on the pool loses while the sum is under way in the background, on the rank
+// that loses most (Machine::overlap_slowdown). Takes a fifth of a second. Collective.
+double measure_overlap_slowdown(comm::World& world, ThreadPool& pool);
+
 }  // namespace trireme

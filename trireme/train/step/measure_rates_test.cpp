@@ -30,6 +30,17 @@ TEST(MeasureRates, are_the_same_on_all_ranks_and_of_every_axis) {
   for (const Machine& other : rates) EXPECT_EQ(other, rates[0]);
 }
 
+TEST(MeasureRates, what_computing_loses_to_a_sum_beside_it_is_a_share_and_the_same_on_all_ranks) {
+  std::array<double, 2> lost = {-1, -1};
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    ThreadPool pool(1);
+    lost[static_cast<size_t>(world.rank())] = measure_overlap_slowdown(world, pool);
+  });
+  EXPECT_GE(lost[0], 0);
+  EXPECT_LE(lost[0], 1);
+  EXPECT_EQ(lost[0], lost[1]);
+}
+
 // What joins crews is a level of its own, and all there is where a crew is one rank.
 TEST(MeasureRates, of_a_pipeline_are_those_of_a_crews_axes_and_between_crews) {
   const auto levels_of = [](int ranks, const Mesh& mesh) {

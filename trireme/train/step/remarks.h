@@ -12,4 +12,8 @@ namespace trireme {
 // and optimizer parallelism that cut nothing (parallel/without_effect.h).
 std::vector<std::string> remarks(const Compiled& step, const Parallel& parallel, int64_t ranks);
 
+// Of a step in micro-batches that was asked to take sums over ranks once (parallel.gradient_accumulation_shard =
+// false): that they are taken in the same order without it, by what the compiler does with both; "" where they are not.
+std::string order_without_effect(const Compiled& step, const Parallel& parallel);
+
 }  // namespace trireme

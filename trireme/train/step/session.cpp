@@ -9,6 +9,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/run/agree.h"
+#include "trireme/train/step/fit_tiers.h"
 #include "trireme/train/step/initialise.h"
 #include "trireme/train/step/measure_rates.h"
 #include "trireme/train/step/tune.h"

@@ -1,10 +1,13 @@
+// Cuts of a chain of parts into stages, as stage_problem.h has them.
 #include "trireme/planner/outer/stage_problem.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <span>
 
 #include "trireme/base/error.h"
+#include "trireme/planner/outer/stage_sums.h"
 
 namespace trireme {
 namespace {
@@ -43,175 +46,97 @@ int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shap
   return std::max(totals.longest_once, divided_up(totals.once, shape.crews()));
 }
 
-// One stage, part by part.
-struct StageSum {
-  int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
-  int64_t kept_host = 0, kept_disk = 0;  // of each micro-batch
-  void add(const PartPrice& part) {
-    pass += part.pass();
-    once += part.once();
-    persistent += part.persistent + part.held + part.gradients;
-    kept += part.kept;
-    waiting += part.waiting;
-    work = std::max(work, part.work);
-    host += part.host;
-    disk += part.disk;
-    kept_host += part.kept_host;
-    kept_disk += part.kept_disk;
-  }
-  StageSum with(const PartPrice& part) const {
-    StageSum out = *this;
-    out.add(part);
-    return out;
-  }
-  // Of a crew that has this stage alone.
-  bool fits_elsewhere(const StageProblem& problem, const std::vector<HeldMoment>& held) const {
-    if ((kept_host | kept_disk) == 0) return host <= problem.host && disk <= problem.disk;
-    int64_t most = 0;  // micro-batches
-    for (const HeldMoment& each : held) most = std::max(most, each.front().all());
-    return host + most * kept_host <= problem.host && disk + most * kept_disk <= problem.disk;
-  }
-  // Of a crew that has this stage alone.
-  int64_t bytes(const std::vector<HeldMoment>& held) const {
-    int64_t most = 0;
-    for (const HeldMoment& each : held)
-      most = std::max(most, each.front().whole * kept + each.front().waiting * waiting);
-    return persistent + most + work;
-  }
-};
-
-std::vector<StageSum> sums_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  std::vector<StageSum> out(begins.size());
-  for (size_t stage = 0; stage < begins.size(); ++stage) {
-    const auto end =
-        static_cast<size_t>(stage + 1 < begins.size() ? begins[stage + 1] : static_cast<int64_t>(problem.parts.size()));
-    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) out[stage].add(problem.parts[i]);
-  }
-  return out;
-}
-
-// What a crew's stages hold together at the fullest of its moments.
-int64_t bytes_of_crew(const std::vector<StageSum>& stages, size_t crew, size_t crews,
-                      const std::vector<HeldMoment>& held) {
+// What a crew's stages, in their order, hold together at the fullest of its moments.
+int64_t bytes_of_crew(std::span<const StageSum> stages, const std::vector<HeldMoment>& held) {
   int64_t persistent = 0, work = 0, most = 0;
-  for (size_t stage = crew; stage < stages.size(); stage += crews) {
-    persistent += stages[stage].persistent;
-    work = std::max(work, stages[stage].work);
+  for (const StageSum& stage : stages) {
+    persistent += stage.persistent;
+    work = std::max(work, stage.work);
   }
   for (const HeldMoment& each : held) {
     int64_t now = 0;
-    for (size_t chunk = 0; chunk < each.size(); ++chunk) {
-      const StageSum& stage = stages[crew + chunk * crews];
-      now += each[chunk].whole * stage.kept + each[chunk].waiting * stage.waiting;
-    }
+    for (size_t chunk = 0; chunk < each.size(); ++chunk)
+      now += each[chunk].whole * stages[chunk].kept + each[chunk].waiting * stages[chunk].waiting;
     most = std::max(most, now);
   }
   return persistent + most + work;
 }
 
 // The same on the host, or the disk.
-int64_t bytes_of_crew_elsewhere(const std::vector<StageSum>& stages, size_t crew, size_t crews,
-                                const std::vector<HeldMoment>& held, Tier tier) {
+int64_t bytes_of_crew_elsewhere(std::span<const StageSum> stages, const std::vector<HeldMoment>& held, Tier tier) {
   const auto once = tier == Tier::kHost ? &StageSum::host : &StageSum::disk;
   const auto each = tier == Tier::kHost ? &StageSum::kept_host : &StageSum::kept_disk;
-  int64_t out = 0, most = 0;
-  for (size_t stage = crew; stage < stages.size(); stage += crews) out += stages[stage].*once;
+  int64_t out = 0, most = 0, kept = 0;
+  for (const StageSum& stage : stages) {
+    out += stage.*once;
+    kept += stage.*each;
+  }
+  if (kept == 0) return out;
   for (const HeldMoment& moment : held) {
     int64_t now = 0;
-    for (size_t chunk = 0; chunk < moment.size(); ++chunk)
-      now += moment[chunk].all() * (stages[crew + chunk * crews].*each);
+    for (size_t chunk = 0; chunk < moment.size(); ++chunk) now += moment[chunk].all() * (stages[chunk].*each);
     most = std::max(most, now);
   }
   return out + most;
 }
 
-// Whether there is a cut whose stages take no more than so much: by how many parts so many stages can have, for each
-// number of stages. The longest first stage is not always right: what it leaves may be too large for the second, which
-// keeps more micro-batches than the third.
-class WithinCaps {
+// Of a cut, the stages of each crew in turn.
+class CrewStages {
  public:
-  explicit WithinCaps(const StageProblem& problem) : problem_(problem) {}
+  CrewStages(const StageSums& sums, const std::vector<int64_t>& begins, size_t crews)
+      : sums_(sums), begins_(begins), crews_(crews) {}
 
-  std::optional<std::vector<int64_t>> cut(int64_t slowest, int64_t once) const {
-    const size_t parts = problem_.parts.size(), stages = problem_.shape.held.size();
-    // Where the last of so many stages begins, if they end with the part before this one; -1: they cannot.
-    std::vector<std::vector<int64_t>> begin_of(stages + 1, std::vector<int64_t>(parts + 1, -1));
-    begin_of[0][0] = 0;
-    for (size_t stage = 0; stage < stages; ++stage) {
-      for (size_t begin = 0; begin < parts; ++begin) {
-        if (begin_of[stage][begin] >= 0) extend(stage, begin, slowest, once, begin_of[stage + 1]);
-      }
+  std::span<const StageSum> of(size_t crew) {
+    stages_.clear();
+    for (size_t stage = crew; stage < begins_.size(); stage += crews_) {
+      const size_t end = stage + 1 < begins_.size() ? static_cast<size_t>(begins_[stage + 1]) : sums_.parts();
+      stages_.push_back(sums_.of(static_cast<size_t>(begins_[stage]), end));
     }
-    if (begin_of[stages][parts] < 0) return std::nullopt;
-    std::vector<int64_t> begins(stages);
-    for (size_t stage = stages, end = parts; stage-- > 0; end = static_cast<size_t>(begins[stage]))
-      begins[stage] = begin_of[stage + 1][end];
-    return begins;
-  }
-
-  // Whether there is one whatever they take, by where each stage can end.
-  bool any_fits() const {
-    const size_t parts = problem_.parts.size(), stages = problem_.shape.held.size();
-    std::vector<char> ends(parts + 1, 0), next;
-    ends[0] = 1;
-    for (size_t stage = 0; stage < stages; ++stage) {
-      next.assign(parts + 1, 0);
-      size_t reached = stage;  // from a later part on a stage has room up to there at least
-      for (size_t begin = stage; begin < parts && reached < parts; ++begin) {
-        if (ends[begin] == 0) continue;
-        StageSum sum;
-        for (size_t i = begin; i < parts && fits(stage, sum.with(problem_.parts[i])); ++i) {
-          sum.add(problem_.parts[i]);
-          next[i + 1] = 1;
-          reached = std::max(reached, i + 1);
-        }
-      }
-      ends.swap(next);
-    }
-    return ends[parts] != 0;
+    return stages_;
   }
 
  private:
-  bool fits(size_t stage, const StageSum& sum) const {
-    const std::vector<HeldMoment>& held = problem_.shape.held[stage];
-    return sum.bytes(held) <= problem_.memory && sum.fits_elsewhere(problem_, held);
-  }
-  void extend(size_t stage, size_t begin, int64_t slowest, int64_t once, std::vector<int64_t>& begin_of) const {
-    StageSum sum;
-    for (size_t i = begin; i < problem_.parts.size(); ++i) {
-      sum.add(problem_.parts[i]);
-      if (sum.pass > slowest || sum.once > once || !fits(stage, sum)) return;
-      if (begin_of[i + 1] < 0) begin_of[i + 1] = static_cast<int64_t>(begin);
-    }
-  }
-
-  const StageProblem& problem_;
+  const StageSums& sums_;
+  const std::vector<int64_t>& begins_;
+  size_t crews_;
+  std::vector<StageSum> stages_;
 };
 
 // What stages can take: sums of neighbours, sorted, each once.
-template <class Value>
-std::vector<int64_t> sums_of_runs(const std::vector<PartPrice>& parts, Value value) {
+std::vector<int64_t> sums_of_runs(const StageSums& sums, int64_t StageSum::*value) {
   std::vector<int64_t> out;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    int64_t sum = 0;
-    for (size_t j = i; j < parts.size(); ++j) out.push_back(sum += value(parts[j]));
+  out.reserve(sums.parts() * (sums.parts() + 1) / 2);
+  for (size_t begin = 0; begin < sums.parts(); ++begin) {
+    for (size_t end = begin + 1; end <= sums.parts(); ++end) out.push_back(sums.of(begin, end).*value);
   }
   std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;
 }
 
-}  // namespace
+// A crew has all of its stages on the host and the disk.
+bool fits_elsewhere(std::span<const StageSum> stages, const std::vector<HeldMoment>& held, const RankRoom& room) {
+  return bytes_of_crew_elsewhere(stages, held, Tier::kHost) <= room.host &&
+         bytes_of_crew_elsewhere(stages, held, Tier::kDisk) <= room.disk;
+}
 
-namespace {
+bool all_fit_elsewhere(const StageSums& sums, const std::vector<int64_t>& begins, const PipelineShape& shape,
+                       const RankRoom& room) {
+  CrewStages stages(sums, begins, shape.held.size());
+  for (size_t crew = 0; crew < shape.held.size(); ++crew) {
+    if (!fits_elsewhere(stages.of(crew), shape.held[crew], room)) return false;
+  }
+  return true;
+}
 
-bool all_fit_elsewhere(const StageProblem& problem, const std::vector<StageSum>& stages) {
-  const auto crews = static_cast<size_t>(problem.shape.crews());
-  for (size_t crew = 0; crew < crews; ++crew) {
-    const std::vector<HeldMoment>& held = problem.shape.held[crew];
-    if (bytes_of_crew_elsewhere(stages, crew, crews, held, Tier::kHost) > problem.host ||
-        bytes_of_crew_elsewhere(stages, crew, crews, held, Tier::kDisk) > problem.disk)
-      return false;
+// Crew by crew: the first one often has no room already.
+bool stages_fit(const StageSums& sums, const std::vector<int64_t>& begins, const PipelineShape& shape,
+                const RankRoom& room) {
+  CrewStages stages(sums, begins, shape.held.size());
+  for (size_t crew = 0; crew < shape.held.size(); ++crew) {
+    const std::span<const StageSum> own = stages.of(crew);
+    const std::vector<HeldMoment>& held = shape.held[crew];
+    if (bytes_of_crew(own, held) > room.device || !fits_elsewhere(own, held, room)) return false;
   }
   return true;
 }
@@ -261,15 +186,20 @@ void require_range(double passes, double once, double bytes, const PipelineShape
 
 }  // namespace
 
-void check_range(const StageProblem& problem) {
-  int64_t held = 0;  // micro-batches
-  for (const auto& crew : problem.shape.held) {
+int64_t most_held(const PipelineShape& shape) {
+  int64_t most = 0;
+  for (const auto& crew : shape.held) {
     for (const HeldMoment& moment : crew) {
       int64_t now = 0;
       for (const HeldMicroBatches& each : moment) now += each.all();
-      held = std::max(held, now);
+      most = std::max(most, now);
     }
   }
+  return most;
+}
+
+void check_range(const StageProblem& problem) {
+  const int64_t held = most_held(problem.shape);
   double passes = 0, once = 0, kept = 0, bytes = 0, elsewhere = 0, kept_elsewhere = 0;
   for (const PartPrice& part : problem.parts) {
     passes += static_cast<double>(part.pass());
@@ -288,13 +218,14 @@ void check_range(const StageProblem& problem) {
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
   CutPrice out{.fill = fill_of(totals_of(problem), problem.shape),
                .crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing)};
-  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const StageSums sums(problem.parts);
   const auto crews = static_cast<size_t>(problem.shape.crews());
+  CrewStages stages(sums, begins, crews);
   for (size_t crew = 0; crew < crews; ++crew) {
     int64_t pass = 0, once = 0;
-    for (size_t stage = crew; stage < stages.size(); stage += crews) {
-      pass += stages[stage].pass;
-      once += stages[stage].once;
+    for (const StageSum& stage : stages.of(crew)) {
+      pass += stage.pass;
+      once += stage.once;
     }
     out.slowest = std::max(out.slowest, pass);
     out.once = std::max(out.once, once);
@@ -304,30 +235,26 @@ CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& b
 }
 
 std::vector<int64_t> bytes_of_crews(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const StageSums sums(problem.parts);
   const size_t crews = problem.shape.held.size();
+  CrewStages stages(sums, begins, crews);
   std::vector<int64_t> out;
-  for (size_t crew = 0; crew < crews; ++crew)
-    out.push_back(bytes_of_crew(stages, crew, crews, problem.shape.held[crew]));
+  for (size_t crew = 0; crew < crews; ++crew) out.push_back(bytes_of_crew(stages.of(crew), problem.shape.held[crew]));
   return out;
 }
 
 std::vector<int64_t> bytes_elsewhere(const StageProblem& problem, const std::vector<int64_t>& begins, Tier tier) {
-  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
+  const StageSums sums(problem.parts);
   const size_t crews = problem.shape.held.size();
+  CrewStages stages(sums, begins, crews);
   std::vector<int64_t> out;
   for (size_t crew = 0; crew < crews; ++crew)
-    out.push_back(bytes_of_crew_elsewhere(stages, crew, crews, problem.shape.held[crew], tier));
+    out.push_back(bytes_of_crew_elsewhere(stages.of(crew), problem.shape.held[crew], tier));
   return out;
 }
 
 bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  const std::vector<StageSum> stages = sums_of_stages(problem, begins);
-  const size_t crews = problem.shape.held.size();
-  for (size_t crew = 0; crew < crews; ++crew) {
-    if (bytes_of_crew(stages, crew, crews, problem.shape.held[crew]) > problem.memory) return false;
-  }
-  return all_fit_elsewhere(problem, stages);
+  return stages_fit(StageSums(problem.parts), begins, problem.shape, problem.room());
 }
 
 std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
@@ -374,43 +301,43 @@ int64_t bound_of_longer_parts(const StageProblem& problem) {
   return bound_of_longer_parts(totals_of(problem), problem.shape, problem.micro_batches, problem.crossing);
 }
 
+bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room) {
+  const auto parts = static_cast<int64_t>(sums.parts());
+  if (parts < shape.stages()) return false;
+  if (shape.chunks == 1) return CutsWithin(sums, shape, room).any();
+  return std::ranges::any_of(even_cuts(parts, shape.stages()),
+                             [&](const std::vector<int64_t>& begins) { return stages_fit(sums, begins, shape, room); });
+}
+
 bool some_cut_fits(const StageProblem& problem) {
-  const auto parts = static_cast<int64_t>(problem.parts.size());
-  if (parts < problem.shape.stages()) return false;
-  if (problem.shape.chunks > 1) {
-    return std::ranges::any_of(even_cuts(parts, problem.shape.stages()),
-                               [&](const std::vector<int64_t>& begins) { return cut_fits(problem, begins); });
-  }
-  std::vector<int64_t> even;  // the usual answer, and a quick one
-  for (int64_t stage = 0; stage < problem.shape.stages(); ++stage)
-    even.push_back(stage * parts / problem.shape.stages());
-  return cut_fits(problem, even) || WithinCaps(problem).any_fits();
+  return some_cut_fits(StageSums(problem.parts), problem.shape, problem.room());
 }
 
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem) {
   const auto parts = static_cast<int64_t>(problem.parts.size());
   if (parts < problem.shape.stages()) return std::nullopt;
+  const StageSums sums(problem.parts);
+  RankRoom room = problem.room();
   std::optional<int64_t> fewest;
   for (const std::vector<int64_t>& begins : even_cuts(parts, problem.shape.stages())) {
-    if (!all_fit_elsewhere(problem, sums_of_stages(problem, begins))) continue;
+    if (!all_fit_elsewhere(sums, begins, problem.shape, room)) continue;
     const int64_t bytes = std::ranges::max(bytes_of_crews(problem, begins));
     if (!fewest || bytes < *fewest) fewest = bytes;
   }
   if (problem.shape.chunks > 1) return fewest;
-  StageProblem within = problem;
   if (!fewest) {
-    within.memory = kNoStageLimit;
-    const auto cut = WithinCaps(within).cut(kNoStageLimit, kNoStageLimit);
+    room.device = kNoStageLimit;
+    const auto cut = CutsWithin(sums, problem.shape, room).cut(kNoStageLimit, kNoStageLimit);
     if (!cut) return std::nullopt;
     fewest = std::ranges::max(bytes_of_crews(problem, *cut));
   }
   int64_t low = 0;  // no cut fits in it, but for one of no bytes
   while (low < *fewest) {
-    within.memory = low + (*fewest - low) / 2;
-    if (some_cut_fits(within)) {
-      fewest = within.memory;
+    room.device = low + (*fewest - low) / 2;
+    if (some_cut_fits(sums, problem.shape, room)) {
+      fewest = room.device;
     } else {
-      low = within.memory + 1;
+      low = room.device + 1;
     }
   }
   return fewest;
@@ -421,9 +348,11 @@ std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem) {
           problem.shape.stages(), problem.micro_batches);
   if (static_cast<int64_t>(problem.parts.size()) < problem.shape.stages()) return std::nullopt;
   if (problem.shape.chunks > 1) return best_even_cut(problem);
-  const WithinCaps within(problem);
-  const std::vector<int64_t> passes = sums_of_runs(problem.parts, [](const PartPrice& p) { return p.pass(); });
-  const std::vector<int64_t> onces = sums_of_runs(problem.parts, [](const PartPrice& p) { return p.once(); });
+  const StageSums sums(problem.parts);
+  const RankRoom room = problem.room();
+  const CutsWithin within(sums, problem.shape, room);
+  const std::vector<int64_t> passes = sums_of_runs(sums, &StageSum::pass);
+  const std::vector<int64_t> onces = sums_of_runs(sums, &StageSum::once);
   std::optional<std::vector<int64_t>> best;
   int64_t best_sum = 0;
   size_t low = 0;  // of passes: below it nothing fits whatever `once` is
