@@ -6,6 +6,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "trireme/base/clock.h"
 #include "trireme/launch/cluster/grpc_impl.h"
@@ -81,6 +83,8 @@ class ManyAgents::Loop {
     std::optional<Seals> seals;
     grpc::ByteBuffer in;
     grpc::Status status;
+    std::optional<std::string> next;  // to be written when the one before is: a stream takes one at a time
+    bool is_writing = false, is_over = false;
     bool answered = false;
     int rank = -1;
   };
@@ -97,7 +101,8 @@ class ManyAgents::Loop {
     agent.context = std::make_unique<grpc::ClientContext>();
     agent.handshake.emplace(secret_);
     agent.seals.reset();
-    agent.answered = false;
+    agent.next.reset();
+    agent.is_over = agent.answered = false;
     agent.stream = stubs_[number / kOnAConnection]->PrepareCall(agent.context.get(), kMethod, &queue_);
     agent.stream->StartCall(tag(number, kStart));
     ++pending_;
@@ -105,15 +110,27 @@ class ManyAgents::Loop {
 
   void take(size_t number, Step step, bool ok) {
     Agent& agent = agents_[number];
-    if (step == kWrite) return;  // the answer to it is what counts
+    if (step == kWrite) return take_written(number);  // the answer to it is what counts
     if (step == kFinish) {
-      if (!agent.seals) --pending_;
-      ++retries_;
-      return begin(number);
+      agent.is_over = true;
+      return agent.is_writing ? void() : begin_again(number);
     }
     if (!ok) return agent.stream->Finish(&agent.status, tag(number, kFinish));
     if (step == kRead) take_message(number, text_of(agent.in));
     if (agent.rank < 0) agent.stream->Read(&agent.in, tag(number, kRead));
+  }
+
+  void take_written(size_t number) {
+    Agent& agent = agents_[number];
+    agent.is_writing = false;
+    if (agent.is_over) return begin_again(number);
+    if (agent.next) write(number, *std::exchange(agent.next, std::nullopt));
+  }
+
+  void begin_again(size_t number) {
+    if (!agents_[number].seals) --pending_;
+    ++retries_;
+    begin(number);
   }
 
   void take_message(size_t number, const std::string& message) {
@@ -135,7 +152,13 @@ class ManyAgents::Loop {
   }
 
   void write(size_t number, const std::string& bytes) {
-    agents_[number].stream->Write(buffer_of(bytes), tag(number, kWrite));
+    Agent& agent = agents_[number];
+    if (agent.is_writing) {  // read before it is known that what it answers is written
+      agent.next = bytes;
+      return;
+    }
+    agent.is_writing = true;
+    agent.stream->Write(buffer_of(bytes), tag(number, kWrite));
   }
 
   int workers_each_;
