@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <sstream>
+#include <string>
 
 namespace trireme {
 
@@ -59,8 +59,8 @@ std::string duration_text(double seconds) {
 }
 
 double seconds_since_start_of(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string text;
+  std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text, '\0');  // "" where it has ended
   // The second field is the program's name in parentheses and may hold spaces; the 22nd is the start.
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;

@@ -341,8 +341,8 @@ std::string to_string(const Machine& machine) {
 
 Machine read_machine(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    fail(ErrorKind::kIo, "cannot read the machine file '{}'; check that it exists and may be read", path);
+  if (!in || is_directory(path)) {  // a directory opens, and reading it throws
+    fail(ErrorKind::kIo, "cannot read the machine file '{}'; check that it exists, is a file and may be read", path);
   }
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   return parse_machine(text, path);

@@ -192,7 +192,9 @@ TEST(Machine, is_written_to_and_read_from_a_file) {
 
   EXPECT_EQ(back, parse_machine(kText));
   EXPECT_EQ(error_of([&] { read_machine(path); }),
-            fmt::format("cannot read the machine file '{}'; check that it exists and may be read", path));
+            fmt::format("cannot read the machine file '{}'; check that it exists, is a file and may be read", path));
+  EXPECT_THAT(error_of([&] { read_machine("/"); }),
+              testing::StartsWith("cannot read the machine file '/'; check that"));
   EXPECT_THAT(error_of([&] { write_machine(back, path); }),
               testing::HasSubstr(fmt::format("cannot write the machine file '{}': cannot create", path)));
 }

@@ -4,9 +4,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -44,7 +44,11 @@ std::vector<std::string> thread_names(int pid) {
 
 std::string proc_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string out;
+  std::array<char, 4096> part{};  // by `read`, which does not throw where the process ends meanwhile
+  while (file.read(part.data(), part.size()) || file.gcount() > 0)
+    out.append(part.data(), static_cast<size_t>(file.gcount()));
+  return out;
 }
 
 ProcessState state_of(int pid) {

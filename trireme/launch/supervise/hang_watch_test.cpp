@@ -224,6 +224,13 @@ void compute(double seconds) {
   }
 }
 
+// As where a process ends while its files are read: this one opens, and reading it is an error.
+TEST(ProcText, of_a_file_that_cannot_be_read_is_empty) {
+  EXPECT_EQ(proc_text("/proc/self/mem"), "");
+  EXPECT_EQ(proc_text("/proc/self/gone"), "");
+  EXPECT_THAT(proc_text("/proc/self/stat"), testing::HasSubstr(")"));
+}
+
 TEST(HangWorker, DISABLED_Stops) {
   sum_after([](int rank) {
     if (rank == 1) raise(SIGSTOP);
