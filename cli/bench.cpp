@@ -33,7 +33,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/communication_summary.h"
-#include "trireme/train/step/graphs/precision.h"
+#include "trireme/train/step/compile/slow_products.h"
 #include "trireme/train/step/session/session.h"
 
 namespace trireme::cli {

@@ -35,7 +35,7 @@ void futex_wake(std::atomic<uint32_t>& word) {
 
 // A rank that is about to sleep says so, looks once more, and sleeps unless the count has moved
 // since. A peer stores, then looks whether the rank sleeps: one of the two sees the other. That
-// holds because these stores and looks, those of Ring and of ShmGroup::Block::phase too, are
+// holds because these stores and looks, those of RingBuffer and of ShmGroup::Block::phase too, are
 // sequentially consistent.
 struct ShmTransport::Doorbell {
   alignas(64) std::atomic<uint32_t> asleep;
@@ -54,7 +54,8 @@ ShmTransport::ShmTransport(const WorldOptions& options) : options_(options), mes
     everyone[static_cast<size_t>(i)] = i;
     pairs_.emplace_back(&pool_);
   }
-  mesh_.exchange_segments(everyone, kControlKey, sizeof(Doorbell) + sizeof(Ring) * static_cast<size_t>(options.size),
+  mesh_.exchange_segments(everyone, kControlKey,
+                          sizeof(Doorbell) + sizeof(RingBuffer) * static_cast<size_t>(options.size),
                           [&](std::vector<Segment> segments) { controls_ = std::move(segments); });
 }
 
@@ -62,9 +63,9 @@ ShmTransport::Doorbell& ShmTransport::doorbell(int of) const {
   return *reinterpret_cast<Doorbell*>(controls_[static_cast<size_t>(of)].memory().data());
 }
 
-Ring& ShmTransport::ring(int from, int to) const {
+RingBuffer& ShmTransport::ring(int from, int to) const {
   std::byte* const rings = controls_[static_cast<size_t>(from)].memory().data() + sizeof(Doorbell);
-  return reinterpret_cast<Ring*>(rings)[to];
+  return reinterpret_cast<RingBuffer*>(rings)[to];
 }
 
 std::string ShmTransport::describe(int peer) const {
@@ -193,9 +194,9 @@ bool ShmTransport::flush(int peer) {
 }
 
 bool ShmTransport::push(int peer, Outgoing& out) {
-  Ring& to = ring(options_.rank, peer);
+  RingBuffer& to = ring(options_.rank, peer);
   if (out.transfer == nullptr) return to.push(out.frame, nullptr);
-  out.frame.payload_bytes = std::min<uint64_t>(out.frame.message_bytes - out.sent, Ring::kMaxPayload);
+  out.frame.payload_bytes = std::min<uint64_t>(out.frame.message_bytes - out.sent, RingBuffer::kMaxPayload);
   if (!to.push(out.frame, out.transfer->data + out.sent)) return false;
   out.sent += out.frame.payload_bytes;
   return true;
@@ -219,7 +220,7 @@ void ShmTransport::receive(Transfer& transfer) {
 bool ShmTransport::progress() {
   bool moved = false;
   for (int peer = 0; peer < options_.size; ++peer) {
-    Ring& from = ring(peer, options_.rank);
+    RingBuffer& from = ring(peer, options_.rank);
     if (!from.empty()) {
       moved = true;
       do {

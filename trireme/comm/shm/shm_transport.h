@@ -12,8 +12,8 @@
 
 #include "trireme/comm/engine/block_pool.h"
 #include "trireme/comm/engine/transport.h"
+#include "trireme/comm/shm/ring_buffer.h"
 #include "trireme/comm/shm/shm_mesh.h"
-#include "trireme/comm/shm/shm_ring.h"
 
 namespace trireme::comm {
 
@@ -78,7 +78,7 @@ class ShmTransport final : public Transport {
     std::pmr::unordered_map<uint64_t, Incoming> incoming;  // accepted
   };
 
-  Ring& ring(int from, int to) const;
+  RingBuffer& ring(int from, int to) const;
   Doorbell& doorbell(int of) const;
   bool flush(int peer);
   bool push(int peer, Outgoing& out);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "trireme/backend/cpu/isa/attention.h"
 #include "trireme/backend/cpu/isa/channels.h"
 #include "trireme/backend/cpu/isa/elementwise.h"
 #include "trireme/backend/cpu/isa/matvec.h"
@@ -14,7 +15,7 @@
 #include "trireme/backend/cpu/isa/pooling.h"
 #include "trireme/backend/cpu/isa/products.h"
 #include "trireme/backend/cpu/isa/reduce.h"
-#include "trireme/backend/cpu/isa/rows.h"
+#include "trireme/backend/cpu/isa/softmax.h"
 #include "trireme/backend/cpu/isa/updates.h"
 
 namespace trireme::cpu {

@@ -1,7 +1,7 @@
-// Apart from precision.cpp, so that reading a configuration needs no kernels.
+#include "trireme/train/step/compile/slow_products.h"
+
 #include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/base/log.h"
-#include "trireme/train/step/graphs/precision.h"
 
 namespace trireme {
 

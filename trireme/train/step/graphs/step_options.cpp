@@ -1,6 +1,6 @@
 #include "trireme/train/step/graphs/step_options.h"
 
-#include "trireme/train/step/graphs/precision.h"
+#include "trireme/train/step/graphs/compute_type.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/train/step/graphs/precision.h"
+#include "trireme/train/step/graphs/compute_type.h"
 
 #include "trireme/base/error.h"
 

@@ -1,4 +1,4 @@
-// Ring: a queue of frames in shared memory from one rank to another; one writes, one reads. Either
+// RingBuffer: a queue of frames in shared memory from one rank to another; one writes, one reads. Either
 // may sleep until the other stores, so the stores are sequentially consistent
 // (ShmTransport::Doorbell).
 #pragma once
@@ -34,7 +34,7 @@ struct Frame {
 };
 static_assert(sizeof(Frame) == 64);
 
-class Ring {
+class RingBuffer {
  public:
   static constexpr size_t kCapacity = 128 << 10;
   static constexpr size_t kMaxPayload = 32 << 10;

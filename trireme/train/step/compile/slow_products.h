@@ -1,0 +1,11 @@
+// What is said where a job's products are slow on this machine.
+#pragma once
+
+#include "trireme/tensor/dtype.h"
+
+namespace trireme {
+
+// Says in the log that products of this type are slow on this machine, where they are.
+void log_slow_products(DType compute);
+
+}  // namespace trireme
