@@ -1,0 +1,47 @@
+// The exact search over some axes of a mesh, what the others cut being given: what dynamic and recursive programming
+// are made of. Its problem is that of strategy_problem.h, solved by planner/solver.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trireme/planner/search.h"
+#include "trireme/planner/strategy_problem.h"
+
+namespace trireme {
+
+// The graph, the mesh and the conditions must outlive it.
+class AxisSearch {
+ public:
+  // Throws kUnsupported where what is asked for is not kept by these searches.
+  AxisSearch(const Graph& graph, const Mesh& mesh, const SearchOptions& options, const SearchConditions& conditions);
+
+  // The best strategy that cuts over `axes`, with what `base` cuts over others. Throws kInvalidArgument where none fits
+  // in the memory, saying how much the smallest needs, and kUnsupported where there are too many choices.
+  SearchResult over(const Strategy& base, const std::vector<AxisGroup>& axes);
+  // The same where not all axes have been taken, so that nothing is cut as far as it will be: all fit.
+  SearchResult over_without_limit(const Strategy& base, const std::vector<AxisGroup>& axes);
+
+  // Nothing is cut but what is asked.
+  const Strategy& base() const { return space_.base; }
+  const Mesh& mesh() const { return mesh_; }
+  // Whether choices were left out of a search so far.
+  bool is_limited() const { return is_limited_; }
+
+ private:
+  void take_asks();
+  SearchResult over(const Strategy& base, const std::vector<AxisGroup>& axes, int64_t bytes);
+  // The times of its tables, before these were rounded.
+  int64_t exact_ps(const Strategy& strategy) const;
+
+  const Graph& graph_;
+  const Mesh& mesh_;
+  const SearchConditions& conditions_;
+  const Units units_;
+  const CostModel model_;
+  const int64_t bytes_;
+  StrategySpace space_;
+  bool is_limited_ = false;
+};
+
+}  // namespace trireme
