@@ -95,6 +95,9 @@ class CertificateVerifier {
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(table, cut, most);
       if (cut != certified_all_kept(most)) check_passes(table);
+      const CertifiedTable* const whole =
+          cut.vocabulary ? table_if_any(alone_, certified_whole_vocabulary(cut)) : nullptr;
+      if (whole != nullptr && !table.is_refused) check_no_less(table, certified_blocks_of(*whole, cut));
       for (const auto& of_fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
         const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
         if (fewer != nullptr && !table.is_refused) check_no_less(table, certified_least_by_fewer(*fewer, cut));
@@ -298,8 +301,16 @@ class CertificateVerifier {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
     if (is_slower_by_fewer(way, certified_by_tp(way.cut)) || is_slower_by_fewer(way, certified_by_tp_and_ep(way.cut)))
       return Found::kDone;
-    if (is_slower(way, certified_all_kept(most)) || is_slower(way, most)) return Found::kDone;
+    const auto unsliced = certified_without_slices(way.cut);
+    auto of_few = unsliced ? certified_few_ranks(*unsliced) : unsliced;
+    if (!of_few) of_few = unsliced;
+    const CertifiedCut kept = certified_all_kept(most);
+    if (is_slower_by_blocks(way, kept) || is_slower(way, kept) || is_slower_by_sums(way, kept, of_few))
+      return Found::kDone;
+    if (is_slower_by_blocks(way, most, of_few) || is_slower(way, most) || is_slower_by_sums(way, most, of_few))
+      return Found::kDone;
     if (is_too_large(way, most)) return Found::kTooLarge;
+    if (is_slower_by_blocks(way, own, of_few)) return Found::kDone;
     const CertifiedTable& table = table_of(alone_, own, way);
     if (table.is_refused || (table.is_joined && way.pp > 1)) {
       ++ledger_.do_not_divide;
@@ -309,9 +320,7 @@ class CertificateVerifier {
     }
     if (is_slower(way, own)) return Found::kDone;
     if (is_too_large(way, own)) return Found::kTooLarge;
-    const auto unsliced = certified_without_slices(way.cut);
-    if (unsliced && (is_slower_by_sums(way, certified_few_ranks(*unsliced)) || is_slower_by_sums(way, unsliced)))
-      return Found::kDone;
+    if (is_slower_by_sums(way, own, of_few) || is_slower_by_sums(way, own, unsliced)) return Found::kDone;
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }
@@ -335,18 +344,22 @@ class CertificateVerifier {
     return true;
   }
 
-  // What a bound by time has of a table: passes of blocks, of all parts, or with them what they do once.
-  enum class Counted : uint8_t { kBlocks, kPasses, kAll };
+  // What a bound by time has of a table: passes of blocks that are cut less, or alike, of all parts, or with them what
+  // they do once.
+  enum class Counted : uint8_t { kBlocks, kBlocksAlike, kPasses, kAll };
   struct KnownBound {
     bool is_slower = false;
     int64_t share_of_passes = 0;
   };
   // Of ways that are cut alike the same for all of which it counts the same and that move as much once a step.
+  // `summed`: what its blocks exchange is counted as well, of each micro-batch where zero scatters sums of these.
   template <class Least>
-  const KnownBound& bound_by(const CertifiedWay& way, const CertifiedTable& of, Counted counted, Least least) {
+  const KnownBound& bound_by(const CertifiedWay& way, const CertifiedTable& of, Counted counted, Least least,
+                             const CertifiedTable* summed = nullptr) {
     const int64_t moves = certified_moves_ps(way.cut, c_.model);
     const bool is_all = counted == Counted::kAll;  // which depends on where state and updates are
-    const std::tuple key(&of, counted, is_all ? way.cut.place : CertifiedPlace(), moves);
+    const std::tuple key(&of, counted, is_all ? way.cut.place : CertifiedPlace(), moves, summed,
+                         summed != nullptr && way.cut.zero > 1);
     const auto found = bounds_.find(key);
     if (found != bounds_.end()) return found->second;
     const CertifiedTable table = least();
@@ -362,12 +375,36 @@ class CertificateVerifier {
     const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model), few);
     return is_slower_by(way, least);
   }
-  bool is_slower_by_sums(const CertifiedWay& way, const std::optional<CertifiedCut>& without_slices) {
-    if (!without_slices) return false;
-    const CertifiedSums by{table_of(alone_, certified_alone(way.cut), way), table_of(prices_, *without_slices, way),
-                           table_of(alone_, certified_alone(*without_slices), way)};
-    if (by.alone.is_refused || by.summed.is_refused || by.unsummed.is_refused) return false;
-    return is_slower_by(way, with_exchanged(certified_least(by.alone, way.cut, c_.model), by));
+  // By a table of one data parallel rank, or its blocks where it has the vocabulary whole that the way cuts; with what
+  // sums without slices have these exchange.
+  bool is_slower_by_parts(const CertifiedWay& way, const CertifiedCut& by, const std::optional<CertifiedCut>& sums) {
+    const CertifiedTable& known = table_of(alone_, by, way);
+    const CertifiedTable *summed = nullptr, *unsummed = nullptr;
+    if (sums) {
+      summed = &table_of(prices_, *sums, way);
+      unsummed = &table_of(alone_, certified_alone(*sums), way);
+      if (summed->is_refused || unsummed->is_refused) return false;
+    }
+    if (known.is_refused) return false;
+    const bool of_blocks = by.vocabulary != way.cut.vocabulary;
+    const auto least = [&] {
+      CertifiedTable out = certified_least(known, way.cut, c_.model);
+      if (of_blocks) out = certified_blocks_of(out, way.cut);
+      return summed == nullptr ? out : with_exchanged(out, {out, *summed, *unsummed});
+    };
+    const Counted counted = of_blocks ? Counted::kBlocksAlike : Counted::kPasses;
+    if (!bound_by(way, known, counted, least, summed).is_slower) return false;
+    return count_slower(way, "its bounds take longer");
+  }
+  bool is_slower_by_sums(const CertifiedWay& way, const CertifiedCut& by, const std::optional<CertifiedCut>& sums) {
+    return sums && is_slower_by_parts(way, by, sums);
+  }
+  // Before its vocabulary is cut: the blocks are the same.
+  bool is_slower_by_blocks(const CertifiedWay& way, const CertifiedCut& by) {
+    return way.cut.vocabulary && is_slower_by_parts(way, certified_whole_vocabulary(by), std::nullopt);
+  }
+  bool is_slower_by_blocks(const CertifiedWay& way, const CertifiedCut& by, const std::optional<CertifiedCut>& sums) {
+    return is_slower_by_blocks(way, by) || (way.cut.vocabulary && is_slower_by_sums(way, certified_whole_vocabulary(by), sums));
   }
   bool is_slower(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
@@ -482,7 +519,8 @@ class CertificateVerifier {
   Tables alone_, prices_;
   std::map<size_t, std::vector<OrderInGroup>> orders_;
   CertifiedWay last_;  // that was looked at; bounds are of ways that are cut like it
-  std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t>, KnownBound> bounds_;
+  std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t, const CertifiedTable*, bool>, KnownBound>
+      bounds_;
   std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best
