@@ -314,6 +314,8 @@ struct PartPricer::Impl {
   CompileOptions options_of(const Assembly& assembly, const Parallel& parallel, int64_t ranks) const {
     CompileOptions out = compile_options(assembly, parallel, ranks, threads, device);
     out.passes.verify = false;
+    out.says_why = false;
+    out.reshards = reshards;
     return out;
   }
 
@@ -338,6 +340,7 @@ struct PartPricer::Impl {
   std::deque<std::pair<StepKey, Graph>> steps;
   std::optional<Machine> machine;
   std::shared_ptr<Device> device;  // of all jobs
+  std::shared_ptr<ReshardMemory> reshards = std::make_shared<ReshardMemory>();
 };
 
 bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {

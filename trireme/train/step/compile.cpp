@@ -132,7 +132,8 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
     return out;
   }
   const ScopeStages stages = stages_for(out.graph, options.parallel, options.stages);
-  const SemiAutoOptions asked{.stored = options.stored, .numerics = options.numerics, .stages = stages};
+  const SemiAutoOptions asked{
+      .stored = options.stored, .numerics = options.numerics, .stages = stages, .says_why = options.says_why};
   const Parallel& parallel = options.parallel;
   out.strategy = parallel.search.kind != SearchKind::kNone
                      ? searched(options, asked, out)
@@ -145,6 +146,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh, out.strategy.sums);
   if (options.numerics == Numerics::kInvariant)
     how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
+  how.reshards = options.reshards.get();
   out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
   return out;
 }

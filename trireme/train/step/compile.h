@@ -43,6 +43,9 @@ struct CompileOptions {
   // as these (partition/repeat.h), from so many nodes of all micro-batches on: those of fewer are compiled in no
   // time.
   size_t repeat_from = 20000;
+  bool says_why = true;  // the strategy says of each input and node why it is cut so
+  // Of other steps that are compiled one after the other; null: none.
+  std::shared_ptr<ReshardMemory> reshards = {};
   // On whose threads the crews of a pipeline are compiled, side by side; null: one after the other.
   ThreadPool* pool = nullptr;
 };
