@@ -67,7 +67,7 @@ class CallKinds {
   std::vector<CallKind> kinds_;
   std::vector<const TensorType*> types_of_kinds_;  // the same of all kinds
   std::vector<size_t> first_type_;                 // of each kind in these
-  std::vector<Met> met_;  // by hash; the next place where that is taken
+  std::vector<Met> met_;                           // by hash; the next place where that is taken
 };
 
 // What `make` gives for a kind, found when the first call of the kind is met.

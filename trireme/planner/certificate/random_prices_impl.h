@@ -121,21 +121,17 @@ class RandomPrices : public RandomSpace {
   void raise_by_blocks(const CertifiedTable& whole, CertifiedTable& table) const {
     if (whole.is_refused || table.is_refused) return;
     table.crossing = std::max(table.crossing, whole.crossing);
-    for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
-      for (size_t i = 0; i < kPasses; ++i) {
-        int64_t& value = table.parts[block].*kFields[i].first;
-        value = std::max(value, whole.parts[block].*kFields[i].first);
-      }
-    }
+    raise_blocks(whole, table);
   }
 
   void raise_by_fewer(const CertifiedTable& fewer, CertifiedTable& table) const {
-    if (fewer.is_refused || table.is_refused) return;
-    const CertifiedTable least = least_of_fewer(fewer, table.cut);
-    for (size_t part = 0; part < table.parts.size(); ++part) {
+    if (!fewer.is_refused && !table.is_refused) raise_blocks(least_of_fewer(fewer, table.cut), table);
+  }
+  static void raise_blocks(const CertifiedTable& least, CertifiedTable& table) {
+    for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
       for (size_t i = 0; i < kPasses; ++i) {
-        int64_t& value = table.parts[part].*kFields[i].first;
-        value = std::max(value, least.parts[part].*kFields[i].first);
+        int64_t& value = table.parts[block].*kFields[i].first;
+        value = std::max(value, least.parts[block].*kFields[i].first);
       }
     }
   }

@@ -153,12 +153,13 @@ std::vector<HeldMoment> held_by(const std::vector<Unit>& crew, int crews, size_t
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::sort(order, [&](size_t a, size_t b) { return std::ranges::lexicographical_compare(all[b], all[a]); });
-  const auto [last, end] = std::ranges::unique(order, [&](size_t a, size_t b) { return std::ranges::equal(all[a], all[b]); });
+  const auto [last, end] =
+      std::ranges::unique(order, [&](size_t a, size_t b) { return std::ranges::equal(all[a], all[b]); });
   order.erase(last, end);
   std::vector<HeldMoment> out;
   for (const size_t each : order) {
-    const bool is_held = std::ranges::any_of(
-        order, [&](size_t other) { return other != each && holds_no_more(all[each], all[other]); });
+    const bool is_held =
+        std::ranges::any_of(order, [&](size_t other) { return other != each && holds_no_more(all[each], all[other]); });
     if (!is_held) out.emplace_back(all[each].begin(), all[each].end());
   }
   return out;
@@ -182,9 +183,9 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_
   }
   const auto timetable = [&](int64_t micro_batches) {
     return unchecked_timetable(schedule, {.crews = static_cast<int>(crews),
-                                     .stages_per_crew = static_cast<int>(chunks),
-                                     .micro_batches = static_cast<int>(micro_batches),
-                                     .seq_chunks = 1});
+                                          .stages_per_crew = static_cast<int>(chunks),
+                                          .micro_batches = static_cast<int>(micro_batches),
+                                          .seq_chunks = 1});
   };
   const int64_t fewest = (chunks > 1 ? 3 : 2) * crews;
   const Timetable few = timetable(fewest), longer = timetable(fewest + crews);

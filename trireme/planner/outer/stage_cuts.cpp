@@ -310,8 +310,8 @@ bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const Rank
                    const std::vector<std::vector<int64_t>>& even) {
   if (static_cast<int64_t>(sums.parts()) < shape.stages()) return false;
   if (shape.chunks == 1) return CutsWithin(sums, shape, room).any();
-  return std::ranges::any_of(
-      even, [&](const std::vector<int64_t>& begins) { return stages_fit(sums, begins, shape, room); });
+  return std::ranges::any_of(even,
+                             [&](const std::vector<int64_t>& begins) { return stages_fit(sums, begins, shape, room); });
 }
 
 bool some_cut_fits(const StageProblem& problem) {

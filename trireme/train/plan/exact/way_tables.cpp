@@ -121,8 +121,8 @@ int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
   return static_cast<int64_t>(cuts.size());
 }
 
-OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
-                              int64_t most_jobs) {
+// Each dearer than those before it.
+std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(const OuterWays& ways) {
   const auto none = [](const InnerWay& way) { return all_kept(with_most_rows(way)); };
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) {
@@ -150,30 +150,34 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
       return answer_by_fewer_axes(way, known(way.inner));
     };
   };
+  return {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep),
+          // By the most rows, without recomputation.
+          by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
+          // With it.
+          by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
+          asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew),
+          asks(with_most_rows, Asked::kMemory),
+          // By its own rows.
+          by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew),
+          [this, &ways](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
+          asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
+          [this, &ways](size_t i) { return answer_by_few_ranks(ways.at(i)); }};
+}
+
+OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
+                              int64_t most_jobs) {
   WayGuesses guesses(setting_, pricer_, ways,
                      [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
   bool is_guessed = false;
-  OuterQuestions ask{
-      .least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
-      .bounds = {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep),
-                 // By the most rows, without recomputation.
-                 by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
-                 // With it.
-                 by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
-                 asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew),
-                 asks(with_most_rows, Asked::kMemory),
-                 // By its own rows.
-                 by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew),
-                 [&](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
-                 asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
-                 [&](size_t i) { return answer_by_few_ranks(ways.at(i)); }},
-      .problem =
-          [&](size_t i) {
-            const OuterWay way = ways.at(i);
-            auto problem = problem_of(way);
-            if (problem && is_guessed) learn(way, *problem, guesses);
-            return problem;
-          }};
+  OuterQuestions ask{.least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
+                     .bounds = bounds_by_tables(ways),
+                     .problem =
+                         [&](size_t i) {
+                           const OuterWay way = ways.at(i);
+                           auto problem = problem_of(way);
+                           if (problem && is_guessed) learn(way, *problem, guesses);
+                           return problem;
+                         }};
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});

@@ -67,11 +67,12 @@ class WayTables {
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
-  // By the table of `known`, which is that of one data parallel rank, or by its blocks where it has the vocabulary whole
-  // that the way cuts. On top what sums without slices have blocks exchange: of as many ranks, or of fewer where there
-  // are more than a few.
+  // By the table of `known`, which is that of one data parallel rank, or by its blocks where it has the vocabulary
+  // whole that the way cuts. On top what sums without slices have blocks exchange: of as many ranks, or of fewer where
+  // there are more than a few.
   enum class Sums : uint8_t { kNone, kOfFew, kOfAll };
   OuterAnswer answer_by_parts(const OuterWay& way, const InnerWay& known, Sums sums);
+  std::vector<std::function<OuterAnswer(size_t)>> bounds_by_tables(const OuterWays& ways);
   static int64_t jobs_of_cuts(const OuterWays& ways);
   // From a way's own tables.
   void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;

@@ -336,7 +336,8 @@ struct PartPricer::Impl {
   std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun, begun_of_several;
-  using StepKey = std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
+  using StepKey =
+      std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
   std::deque<std::pair<StepKey, Graph>> steps;
   std::optional<Machine> machine;
   std::shared_ptr<Device> device;  // of all jobs

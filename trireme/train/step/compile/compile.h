@@ -103,7 +103,8 @@ CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
 CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_repeat);
 // What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
-// These crews alone, and without the check, for prices of what they do: of programs that are all of their micro-batches.
+// These crews alone, and without the check, for prices of what they do: of programs that are all of their
+// micro-batches.
 std::vector<CompiledCrew> compile_some_crews(const CrewPrograms& from, const CompileOptions& options,
                                              std::span<const size_t> crews);
 
