@@ -110,14 +110,10 @@ class RandomPrices : public RandomSpace {
     CertifiedTable made = table_above(cut, least, first);
     if (is_more_than_tp(cut)) raise_by_fewer(add_alone(tp_of(cut), nullptr, 0), made);
     if (is_more_than_tp_and_ep(cut)) raise_by_fewer(add_alone(tp_and_ep_of(cut), nullptr, 0), made);
-    if (cut.vocabulary) raise_by_blocks(alone_.at(with_whole_vocabulary(cut)), made);
+    if (cut.vocabulary) raise_by_blocks(alone_.at(certified_whole_vocabulary(cut)), made);
     return alone_.emplace(cut, std::move(made)).first->second;
   }
 
-  static CertifiedCut with_whole_vocabulary(CertifiedCut cut) {
-    cut.vocabulary = false;
-    return cut;
-  }
   void raise_by_blocks(const CertifiedTable& whole, CertifiedTable& table) const {
     if (whole.is_refused || table.is_refused) return;
     table.crossing = std::max(table.crossing, whole.crossing);
@@ -143,7 +139,7 @@ class RandomPrices : public RandomSpace {
   }
 
   void add_tables(const CertifiedCut& cut) {
-    if (cut.vocabulary) add_tables(with_whole_vocabulary(cut));
+    if (cut.vocabulary) add_tables(certified_whole_vocabulary(cut));
     const CertifiedCut most = most_of(cut), own = own_of(cut);
     const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
     const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
