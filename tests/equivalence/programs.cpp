@@ -38,8 +38,7 @@ CrewPrograms crew_programs(const Case& test, const Graph& graph, Program whole, 
   const int64_t count = micro_batches(whole.mesh);
   if (test.crews == 1 && test.seed % 2 == 0) {
     CrewPrograms out;
-    out.programs.push_back(
-        in_micro_batches(std::move(whole), {.sums_in_tree = true, .interleave = interleave_of(test, count)}));
+    out.programs.push_back(in_micro_batches(whole, {.sums_in_tree = true, .interleave = interleave_of(test, count)}));
     return out;
   }
   Compiled from;

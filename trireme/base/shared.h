@@ -1,8 +1,12 @@
-// Shared: a value that many hold and nobody changes, so that copies of it cost a pointer. It reads as the value.
+// Shared: a value that many hold and nobody changes. Equal ones are one object, which stays for as long as the program
+// runs, so that to copy and to compare them costs a pointer: for types of whose values there are few unlike ones. It
+// reads as the value. The type has a function `hash`.
 #pragma once
 
-#include <memory>
-#include <utility>
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <unordered_set>
 
 namespace trireme {
 
@@ -10,22 +14,41 @@ template <class T>
 class Shared {
  public:
   Shared() : value_(none()) {}
-  Shared(T value) : value_(std::make_shared<const T>(std::move(value))) {}  // NOLINT: a value is one that is shared
+  Shared(const T& value) : value_(&one_of(value)) {}  // NOLINT: a value is one that is shared
 
   operator const T&() const { return *value_; }  // NOLINT: the same the other way round
   const T& operator*() const { return *value_; }
-  const T* operator->() const { return value_.get(); }
+  const T* operator->() const { return value_; }
 
-  friend bool operator==(const Shared& a, const Shared& b) { return a.value_ == b.value_ || *a.value_ == *b.value_; }
+  friend bool operator==(const Shared& a, const Shared& b) { return a.value_ == b.value_; }
   friend bool operator==(const Shared& a, const T& b) { return *a.value_ == b; }
 
  private:
-  static const std::shared_ptr<const T>& none() {
-    static const auto value = std::make_shared<const T>();
+  struct Hash {
+    size_t operator()(const T& value) const { return hash(value); }
+  };
+
+  static const T* none() {
+    static const T* const value = &one_of(T());
     return value;
   }
 
-  std::shared_ptr<const T> value_;
+  static const T& one_of(const T& value) {
+    thread_local std::array<const T*, 256> seen{};  // so that what a thread has asked for takes no lock
+    const T*& known = seen[Hash()(value) % seen.size()];
+    if (known == nullptr || !(*known == value)) known = &find_or_add(value);
+    return *known;
+  }
+
+  // Of all threads.
+  static const T& find_or_add(const T& value) {
+    static std::mutex mutex;
+    static auto* const all = new std::unordered_set<T, Hash>;  // for as long as anybody may ask
+    const std::lock_guard lock(mutex);
+    return *all->insert(value).first;
+  }
+
+  const T* value_;
 };
 
 }  // namespace trireme

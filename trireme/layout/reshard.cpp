@@ -421,17 +421,37 @@ std::vector<ReshardStep> detail::plan_over_ranks(const Layout& from, const Layou
   return chain.finish(from);
 }
 
-ReshardPlanner::ReshardPlanner(Mesh mesh, ReshardCosts costs) : mesh_(std::move(mesh)), costs_(std::move(costs)) {}
-
-size_t ReshardPlanner::KeyHash::operator()(const Key& key) const {
+size_t ReshardPlans::KeyHash::operator()(const KeyView& key) const {
   size_t h = hash(key.from) * 31 + hash(key.to);
   for (int64_t size : key.whole.shape) h = h * 1000003 + static_cast<size_t>(size);
   return h * 31 + static_cast<size_t>(key.whole.dtype);
 }
 
+const Reshard* ReshardPlans::find(const Layout& from, const Layout& to, const TensorType& whole) const {
+  const auto found = plans_.find(KeyView{from, to, whole});
+  return found == plans_.end() ? nullptr : &found->second;
+}
+
+const Reshard& ReshardPlans::add(const Layout& from, const Layout& to, const TensorType& whole, Reshard made) {
+  return plans_.emplace(Key{from, to, whole}, std::move(made)).first->second;
+}
+
+std::shared_ptr<ReshardPlans> ReshardMemory::of(const Mesh& mesh, const ReshardCosts& costs) {
+  constexpr size_t kMostMeshes = 32;
+  const auto is_same = [&](const Known& known) { return known.mesh == mesh && known.costs == costs; };
+  const auto found = std::ranges::find_if(known_, is_same);
+  if (found != known_.end()) return found->plans;
+  if (known_.size() == kMostMeshes) known_.pop_front();
+  return known_.emplace_back(Known{mesh, costs, std::make_shared<ReshardPlans>()}).plans;
+}
+
+ReshardPlanner::ReshardPlanner(Mesh mesh, ReshardCosts costs, ReshardMemory* memory)
+    : mesh_(std::move(mesh)),
+      costs_(std::move(costs)),
+      plans_(memory != nullptr ? memory->of(mesh_, costs_) : std::make_shared<ReshardPlans>()) {}
+
 const Reshard& ReshardPlanner::plan(const Layout& from, const Layout& to, const TensorType& whole) {
-  const auto found = plans_.find(Key{from, to, whole});
-  if (found != plans_.end()) return found->second;
+  if (const Reshard* const found = plans_->find(from, to, whole)) return *found;
   Reshard out;
   out.steps = plan_reshard(from, to, whole, mesh_, costs_);
   int64_t before = local_bytes(whole, from, mesh_);
@@ -442,7 +462,7 @@ const Reshard& ReshardPlanner::plan(const Layout& from, const Layout& to, const 
     out.peak_bytes = std::max(out.peak_bytes, before + after);
     before = after;
   }
-  return plans_.emplace(Key{from, to, whole}, std::move(out)).first->second;
+  return plans_->add(from, to, whole, std::move(out));
 }
 
 }  // namespace trireme

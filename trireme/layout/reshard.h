@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,29 +52,65 @@ struct Reshard {
   int64_t peak_bytes = 0;  // largest input and output of one step, on each rank
 };
 
-// Remembers what it planned. Not thread-safe.
-class ReshardPlanner {
+// What was planned over one mesh, by layouts and type.
+class ReshardPlans {
  public:
-  explicit ReshardPlanner(Mesh mesh, ReshardCosts costs = {});
-  const Reshard& plan(const Layout& from, const Layout& to, const TensorType& whole);
-  const Mesh& mesh() const { return mesh_; }
-  const ReshardCosts& costs() const { return costs_; }
-  size_t planned() const { return plans_.size(); }
+  const Reshard* find(const Layout& from, const Layout& to, const TensorType& whole) const;
+  const Reshard& add(const Layout& from, const Layout& to, const TensorType& whole, Reshard made);
+  size_t size() const { return plans_.size(); }
 
  private:
   struct Key {
     Layout from;
     Layout to;
     TensorType whole;
-    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyView {
+    const Layout &from, &to;
+    const TensorType& whole;
   };
   struct KeyHash {
-    size_t operator()(const Key& key) const;
+    using is_transparent = void;
+    size_t operator()(const KeyView& key) const;
+    size_t operator()(const Key& key) const { return (*this)(KeyView{key.from, key.to, key.whole}); }
   };
+  struct KeyEqual {
+    using is_transparent = void;
+    template <class A, class B>
+    bool operator()(const A& a, const B& b) const {
+      return a.from == b.from && a.to == b.to && a.whole == b.whole;
+    }
+  };
+  std::unordered_map<Key, Reshard, KeyHash, KeyEqual> plans_;
+};
 
+// Plans over the meshes that were asked for last, for who cuts many graphs over few meshes. Not thread-safe.
+class ReshardMemory {
+ public:
+  std::shared_ptr<ReshardPlans> of(const Mesh& mesh, const ReshardCosts& costs);
+
+ private:
+  struct Known {
+    Mesh mesh;
+    ReshardCosts costs;
+    std::shared_ptr<ReshardPlans> plans;
+  };
+  std::deque<Known> known_;
+};
+
+// Remembers what it planned, and what others did that have the same memory; null: its own alone. Not thread-safe.
+class ReshardPlanner {
+ public:
+  explicit ReshardPlanner(Mesh mesh, ReshardCosts costs = {}, ReshardMemory* memory = nullptr);
+  const Reshard& plan(const Layout& from, const Layout& to, const TensorType& whole);
+  const Mesh& mesh() const { return mesh_; }
+  const ReshardCosts& costs() const { return costs_; }
+  size_t planned() const { return plans_->size(); }
+
+ private:
   Mesh mesh_;
   ReshardCosts costs_;
-  std::unordered_map<Key, Reshard, KeyHash> plans_;
+  std::shared_ptr<ReshardPlans> plans_;
 };
 
 }  // namespace trireme

@@ -55,6 +55,7 @@ struct ReshardCosts {
   std::vector<int> sum_before_micro_batches = {};
 
   const LinkCost& of(int axis) const { return axes.empty() ? link : axes.at(static_cast<size_t>(axis)); }
+  friend bool operator==(const ReshardCosts&, const ReshardCosts&) = default;
 };
 
 }  // namespace trireme

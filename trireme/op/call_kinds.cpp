@@ -11,18 +11,12 @@ void mix(uint64_t& hash, uint64_t value) {
   hash ^= hash >> 32U;
 }
 
-void mix(uint64_t& hash, const TensorType& type) {
-  uint64_t own = static_cast<uint64_t>(type.dtype) << 8U | static_cast<uint64_t>(type.shape.rank());
-  for (const int64_t size : type.shape) own = own * 0x100000001b3U + static_cast<uint64_t>(size);
-  mix(hash, own);
-}
-
 }  // namespace
 
 bool CallKinds::is_of(int kind, const OpDef& op, const Attrs& attrs, size_t operands) const {
   const CallKind& known = (*this)[kind];
-  return known.op == &op && known.operands == operands && known.attrs == attrs &&
-         std::ranges::equal(known.all, types_, [](const TensorType& a, const TensorType* b) { return a == *b; });
+  const std::span types = std::span(types_of_kinds_).subspan(first_type_[static_cast<size_t>(kind)], known.all.size());
+  return known.op == &op && known.operands == operands && std::ranges::equal(types, types_) && known.attrs == attrs;
 }
 
 void CallKinds::make_room() {
@@ -41,7 +35,7 @@ int CallKinds::find(const OpDef& op, const Attrs& attrs, size_t operands) {
   uint64_t hash = std::hash<const void*>()(&op);
   mix(hash, attrs.hash());
   mix(hash, operands);
-  for (const TensorType* type : types_) mix(hash, *type);
+  for (const TensorType* type : types_) mix(hash, reinterpret_cast<uintptr_t>(type));  // NOLINT: an interned one
   if (2 * kinds_.size() >= met_.size()) make_room();
   size_t at = hash;
   for (;; ++at) {
@@ -52,6 +46,8 @@ int CallKinds::find(const OpDef& op, const Attrs& attrs, size_t operands) {
   const auto made = static_cast<int>(kinds_.size());
   met_[at & (met_.size() - 1)] = {hash, made};
   CallKind& kind = kinds_.emplace_back(CallKind{.op = &op, .attrs = attrs, .all = {}, .operands = operands});
+  first_type_.push_back(types_of_kinds_.size());
+  types_of_kinds_.insert(types_of_kinds_.end(), types_.begin(), types_.end());
   kind.all.reserve(types_.size());
   for (const TensorType* type : types_) kind.all.push_back(*type);
   return made;

@@ -120,6 +120,7 @@ struct SemiAutoOptions {
       nullptr;                          // of parameters that are already there, by name; null: none are
   Numerics numerics = Numerics::kFast;  // kInvariant: sums are taken before anything reads them
   ScopeStages stages = {};              // of a pipeline; empty: there is none
+  bool says_why = true;                 // of each input and node why it is cut so
   // Decides what is not asked; none: propagate.
   std::function<Strategy(const Graph&, const Mesh&, const Asks&)> decide = {};
 };

@@ -41,6 +41,7 @@ class SemiAuto {
         copies_(parallel.mesh.copies()) {
     asks_.inputs.resize(graph.inputs().size());
     asks_.sums_flow = options.numerics == Numerics::kFast;
+    asks_.says_why = options.says_why;
     asks_.across_stages = nodes_across_stages(graph, options.stages);
   }
 
@@ -71,7 +72,7 @@ class SemiAuto {
     }
     Strategy out = propagate(graph_, all_, asks_);
     tell_who_asked(out);
-    for (size_t i = 0; i < out.inputs.size(); ++i) {
+    for (size_t i = 0; i < out.inputs.size() && options_.says_why; ++i) {
       out.why_inputs[i] =
           out.inputs[i] == plain.inputs[i]
               ? plain.why_inputs[i]
@@ -310,6 +311,7 @@ class SemiAuto {
   }
 
   void tell_who_asked(Strategy& strategy) const {
+    if (!options_.says_why) return;
     for (const auto& [id, asked] : ops_) strategy.why_nodes[static_cast<size_t>(id)] = "asked for by " + asked.who;
     for (const auto& [value, asked] : parameters_) {
       strategy.why_inputs[static_cast<size_t>(graph_.value(value).index)] = "asked for by " + asked.who;

@@ -489,12 +489,12 @@ class Unroll {
 
 }  // namespace
 
-Program in_micro_batches(Program program, const MicroBatchOptions& options) {
+Program in_micro_batches(const Program& program, const MicroBatchOptions& options) {
   const int64_t all = micro_batches(program.mesh), count = options.first > 0 ? options.first : all;
   require(options.interleave >= 1 && count % options.interleave == 0,
           "{} a step cannot be interleaved by {}; take a number that divides them", counted(count, "micro-batch"),
           options.interleave);
-  return all == 1 ? std::move(program) : Unroll(program, options).run();
+  return all == 1 ? program : Unroll(program, options).run();
 }
 
 }  // namespace trireme

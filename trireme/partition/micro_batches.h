@@ -26,6 +26,6 @@ struct MicroBatchOptions {
 //
 // The program itself where its mesh has no such axis. Throws kInvalidArgument for an input other than a batch that is
 // cut by the axis, kUnsupported for a collective of the model's own over it.
-Program in_micro_batches(Program program, const MicroBatchOptions& options = {});
+Program in_micro_batches(const Program& program, const MicroBatchOptions& options = {});
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ class Partitioner {
       : graph_(graph),
         strategy_(strategy),
         options_(options),
-        planners_(strategy.mesh, options.costs, options.summed_once),
+        planners_(strategy.mesh, options.costs, options.summed_once, options.reshards),
         wants_(graph.values().size()),
         pieces_of_value_(graph.values().size()) {
     program_.graph = Graph(graph.name());

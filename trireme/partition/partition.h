@@ -21,6 +21,7 @@ struct PartitionOptions {
   // Values whose sums over ranks are taken once a step, of what each rank has added up of all micro-batches, also where
   // costs.sum_micro_batches_late is set.
   std::set<ValueId> summed_once = {};
+  ReshardMemory* reshards = nullptr;  // of other graphs' partitions; null: none
 };
 Program partition(const Graph& graph, const Strategy& strategy, const PartitionOptions& options = {});
 

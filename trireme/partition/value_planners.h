@@ -11,9 +11,10 @@ namespace trireme {
 class ValuePlanners {
  public:
   // `summed_once`: values whose sums over ranks come after those over micro-batches, whatever the costs say
-  // (PartitionOptions). It must outlive this.
-  ValuePlanners(const Mesh& mesh, const ReshardCosts& costs, const std::set<ValueId>& summed_once)
-      : summed_once_(summed_once), usual_(mesh, costs), once_(mesh, added_first(costs)) {}
+  // (PartitionOptions). It must outlive this. `memory`: of planners; null: their own.
+  ValuePlanners(const Mesh& mesh, const ReshardCosts& costs, const std::set<ValueId>& summed_once,
+                ReshardMemory* memory = nullptr)
+      : summed_once_(summed_once), usual_(mesh, costs, memory), once_(mesh, added_first(costs), memory) {}
 
   ReshardPlanner& of(ValueId value) { return summed_once_.contains(value) ? once_ : usual_; }
 

@@ -31,6 +31,14 @@ struct Sequence {
   bool from_start = false;            // what they read is there from the step's start
   std::vector<NodeId> nodes;
   std::vector<BucketMember> members;
+
+  // Whether no member may be in one bucket with the next.
+  bool is_of_singles() const {
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (members[i].last > i) return false;
+    }
+    return true;
+  }
 };
 
 // The node that first reads each value; past the end when none does.
@@ -100,11 +108,11 @@ class AlikeCalls {
   std::map<std::string, int> numbers_;
 };
 
-std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassOptions& options) {
+// Those in which something may be together; without the times when members are ready.
+std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassOptions& options,
+                                             const std::vector<NodeId>& readers) {
   const Graph& graph = program.graph;
-  const std::vector<double> starts = start_times(program, options.rates);
   const std::vector<std::string_view> names = parameter_names(graph);
-  const std::vector<NodeId> readers = first_readers(graph);
   AlikeCalls calls;
   std::map<SequenceKey, Sequence> out;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
@@ -122,8 +130,7 @@ std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassO
     sequence.how = fusion == kNoFusionId ? how : nullptr;
     sequence.from_start = from_start;
     sequence.nodes.push_back(id);
-    sequence.members.push_back(
-        {.ready_s = starts[static_cast<size_t>(from_start ? reader : id)], .bytes = whole_bytes(program, node)});
+    sequence.members.push_back({.ready_s = 0, .bytes = whole_bytes(program, node)});
   }
   for (auto& [key, sequence] : out) {
     if (sequence.from_start) {
@@ -132,7 +139,17 @@ std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassO
       limit_to_readers(graph, readers, sequence);
     }
   }
+  std::erase_if(out, [](const auto& each) { return each.second.is_of_singles(); });
   return out;
+}
+
+void set_ready_times(const Graph& graph, const std::vector<double>& starts, const std::vector<NodeId>& readers,
+                     Sequence& sequence) {
+  for (size_t i = 0; i < sequence.nodes.size(); ++i) {
+    const NodeId id = sequence.nodes[i];
+    const NodeId at = sequence.from_start ? readers[static_cast<size_t>(graph.node(id).outputs[0])] : id;
+    sequence.members[i].ready_s = starts[static_cast<size_t>(at)];
+  }
 }
 
 // One past the last member of each bucket, as it is given.
@@ -193,7 +210,12 @@ struct Bucket {
 // `skip` marks members that are taken elsewhere.
 std::map<NodeId, Bucket> choose_fused(const Program& program, const PassOptions& options, std::vector<char>& skip) {
   std::map<NodeId, Bucket> out;
-  for (const auto& [key, sequence] : sequences_of(program, options)) {
+  const std::vector<NodeId> readers = first_readers(program.graph);
+  std::map<SequenceKey, Sequence> sequences = sequences_of(program, options, readers);
+  if (sequences.empty()) return out;
+  const std::vector<double> starts = start_times(program, options.rates);
+  for (auto& [key, sequence] : sequences) {
+    set_ready_times(program.graph, starts, readers, sequence);
     const bool given = sequence.how == nullptr || sequence.how->bytes > 0 || !sequence.how->ends.empty();
     const BucketModel model = bucket_model(program, program.graph.node(sequence.nodes[0]), options.rates);
     size_t first = 0;

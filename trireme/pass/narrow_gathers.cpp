@@ -43,9 +43,13 @@ class NarrowingGathers {
     for (const Output& output : graph_.outputs()) ++readers_[at(output.value)];
   }
 
-  Program run() {
+  // Whether there are any.
+  bool find_chains() {
     for (NodeId id = 0; id < size(); ++id) find_chain(id);
-    if (chains_.empty()) return program_;
+    return !chains_.empty();
+  }
+
+  Program run() {
     Rewrite rewrite(program_);
     for (NodeId id = 0; id < size(); ++id) {
       if (left_out_.contains(id)) continue;
@@ -141,7 +145,8 @@ class NarrowingGathers {
 }  // namespace
 
 Program narrow_gathers(Program program) {
-  return NarrowingGathers(program).run();
+  NarrowingGathers narrowing(program);
+  return narrowing.find_chains() ? narrowing.run() : std::move(program);
 }
 
 }  // namespace trireme

@@ -46,6 +46,11 @@ class Shape {
 };
 
 std::string to_string(const Shape& shape);  // "[4,8]"
+inline size_t hash(const Shape& shape) {
+  uint64_t out = static_cast<uint64_t>(shape.rank());
+  for (const int64_t size : shape) out = (out ^ static_cast<uint64_t>(size)) * 0x9e3779b97f4a7c15U;
+  return static_cast<size_t>(out ^ out >> 32U);
+}
 
 struct TensorType {
   DType dtype = DType::kF32;

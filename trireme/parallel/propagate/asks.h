@@ -38,6 +38,7 @@ struct Asks {
   // weights of some op (experts), and exchange samples there: those of one micro-batch must lie side by side, or ranks
   // would need parts of several micro-batches at once.
   std::vector<int> within_micro_batches;
+  bool says_why = true;  // the strategy says of each input and node why it is cut so
 };
 
 }  // namespace trireme

@@ -38,7 +38,9 @@ void settle_inputs(Propagated& known, const Node& node) {
     for (std::vector<int>& axes : layout.dims) {  // only batches come in micro-batches
       std::erase_if(axes, [&](int axis) { return is_micro_batch_axis(known.mesh(), axis); });
     }
-    settle(known, node.inputs[i], layout, fmt::format("as its first reader has it, {}", known.name_of(node)));
+    const bool says_why = known.asks.says_why;
+    settle(known, node.inputs[i], layout,
+           says_why ? fmt::format("as its first reader has it, {}", known.name_of(node)) : std::string());
   }
 }
 

@@ -133,10 +133,11 @@ bool NodeChoice::add(int factor, int axis, size_t operand, const std::vector<int
   const auto owner = owners_.find(factor);
   if (owner != owners_.end() && owner->second != operand && !(is_update_ && goes_on(cuts_.axes[f], axis, of_dim)))
     return false;
-  FactorCuts trial = cuts_;
-  trial.axes[f].push_back(axis);
-  if (!why_illegal(rule_, trial, mesh_).empty()) return false;
-  cuts_ = std::move(trial);
+  cuts_.axes[f].push_back(axis);
+  if (!why_illegal(rule_, cuts_, mesh_).empty()) {
+    cuts_.axes[f].pop_back();
+    return false;
+  }
   owners_[factor] = operand;
   used_.push_back(axis);
   return true;

@@ -120,7 +120,7 @@ Choice follow_operands(const Propagated& known, NodeId id, const ShardingRule& r
   const auto choose_from = [&] {
     NodeChoice choice(rule, have, known.mesh());
     out.cuts = choice.choose(bytes, result_bytes, known.asks.sums_flow, node.phase == Phase::kUpdate);
-    out.why = choice.why() + as_gradient(known, node);
+    if (known.asks.says_why) out.why = choice.why() + as_gradient(known, node);
   };
   choose_from();
   if (gathers_terms(known, node, rule, out.cuts)) {

@@ -60,7 +60,9 @@ const PipelineSchedule& find_schedule(std::string_view name) {
   fail(ErrorKind::kNotFound, "there is no schedule '{}'; there are {}", name, names);
 }
 
-Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
+namespace {
+
+Timetable unchecked_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
   if (request.stages_per_crew == 0)
     request.stages_per_crew = std::max(1, schedule.stages_per_crew == 0 ? 2 : schedule.stages_per_crew);
   if (request.seq_chunks == 0) request.seq_chunks = schedule.cuts_positions ? 2 : 1;
@@ -84,8 +86,19 @@ Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest reque
           schedule.cuts_positions ? "it takes 1 or more" : "only seq-1f1b cuts them");
   Timetable out = schedule.make(request);
   out.name = schedule.name;
+  return out;
+}
+
+}  // namespace
+
+Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
+  Timetable out = unchecked_timetable(schedule, request);
   check(out);
   return out;
+}
+
+Timetable unchecked_timetable(std::string_view name, ScheduleRequest request) {
+  return unchecked_timetable(find_schedule(name), request);
 }
 
 Timetable make_timetable(std::string_view name, ScheduleRequest request) {

@@ -38,6 +38,8 @@ const PipelineSchedule& find_schedule(std::string_view name);
 // all. `stages_per_crew` and `seq_chunks` of 0 stand for the least that the schedule takes.
 Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request);
 Timetable make_timetable(std::string_view name, ScheduleRequest request);  // throws as find_schedule does, too
+// The same without a check (timetable.h) of what the schedule made, for who runs it and sees whether it ends.
+Timetable unchecked_timetable(std::string_view name, ScheduleRequest request);
 
 // The order of work that a user asks for: one of the schedules, by its name, or a timetable, by its text.
 class ScheduleSpec {

@@ -51,6 +51,21 @@ CertifiedCut certified_all_kept(CertifiedCut cut) {
   return cut;
 }
 
+CertifiedCut certified_whole_vocabulary(CertifiedCut cut) {
+  cut.vocabulary = false;
+  return cut;
+}
+
+CertifiedTable certified_blocks_of(const CertifiedTable& table, const CertifiedCut& cut) {
+  CertifiedTable out{.cut = cut, .crossing = table.crossing};
+  out.parts.resize(table.parts.size());
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
+    for (size_t i = 0; i < kCertifiedPassFields; ++i)
+      out.parts[block].*kCertifiedPartFields[i] = table.parts[block].*kCertifiedPartFields[i];
+  }
+  return out;
+}
+
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut) {
   if (cut.cp * cut.ep == 1 && !cut.vocabulary) return std::nullopt;
   cut = certified_all_kept(certified_most_rows(std::move(cut)));

@@ -13,6 +13,11 @@ CertifiedCut certified_alone(CertifiedCut cut);
 CertifiedCut certified_most_rows(CertifiedCut cut);
 CertifiedCut certified_all_kept(CertifiedCut cut);
 
+// With its vocabulary whole; and what a table says of blocks alone, which are the same however that is cut: passes, and
+// messages between crews.
+CertifiedCut certified_whole_vocabulary(CertifiedCut cut);
+CertifiedTable certified_blocks_of(const CertifiedTable& table, const CertifiedCut& cut);
+
 // Of tp (and sp) alone, with the most rows and all kept, where cp, ep or the vocabulary cut as
 // well.
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);

@@ -92,19 +92,35 @@ class RandomModel : public RandomPrices {
       raise_moved_of(least, few);
       return {.bound_ps = bound_with_moves(ways[i], as_problem(ways[i], least, runs_, room_))};
     };
-    const auto by_sums = [&](bool of_few) {
-      return [&, of_few](size_t i) -> OuterAnswer {
-        const CertifiedCut& cut = ways[i].cut;
-        CertifiedCut known = unsliced(cut);
-        if (cut.zero == 0 || (of_few && !is_more_than_few(known))) return {};
-        if (of_few) known = few_of(known);
-        const CertifiedTable &summed = prices(known), &unsummed = alone(own_of(known)), &own = alone(own_of(cut));
-        asked_prices.emplace(known, summed);
+    enum class Sums : uint8_t { kNone, kOfFew, kOfAll };
+    const auto by_parts = [&](const CertifiedWay& way, const CertifiedCut& by, Sums sums) -> OuterAnswer {
+      CertifiedCut without = unsliced(way.cut);
+      if (sums == Sums::kOfFew && is_more_than_few(without)) without = few_of(without);
+      const CertifiedTable &known = alone(by), &summed = prices(without), &unsummed = alone(own_of(without));
+      asked_alone.emplace(known.cut, known);
+      if (sums != Sums::kNone) {
+        asked_prices.emplace(without, summed);
         asked_alone.emplace(unsummed.cut, unsummed);
         if (summed.is_refused || unsummed.is_refused) return {};
-        CertifiedTable least = least_of(own, cut);
-        raise_exchanged_of(least, own, summed, unsummed);
-        return {.bound_ps = bound_with_moves(ways[i], as_problem(ways[i], least, runs_, room_))};
+      }
+      if (known.is_refused) return {};
+      CertifiedTable least = least_of(known, way.cut);
+      if (by.vocabulary != way.cut.vocabulary) least.parts.front() = least.parts.back() = {};
+      const CertifiedTable unexchanged = least;
+      if (sums != Sums::kNone) raise_exchanged_of(least, unexchanged, summed, unsummed);
+      return {.bound_ps = bound_with_moves(way, as_problem(way, least, runs_, room_))};
+    };
+    const auto by_sums = [&](auto known, Sums sums) {
+      return [&, known, sums](size_t i) -> OuterAnswer {
+        return ways[i].cut.zero == 0 ? OuterAnswer() : by_parts(ways[i], known(ways[i].cut), sums);
+      };
+    };
+    const auto by_blocks = [&](auto known, Sums sums) {
+      return [&, known, sums](size_t i) -> OuterAnswer {
+        CertifiedCut by = known(ways[i].cut);
+        if (!by.vocabulary || (sums != Sums::kNone && ways[i].cut.zero == 0)) return {};
+        by.vocabulary = false;
+        return by_parts(ways[i], by, sums);
       };
     };
     const auto by_fewer = [&](auto is_more, auto known) {
@@ -127,8 +143,11 @@ class RandomModel : public RandomPrices {
         search_outer(candidates, variants, memory_, top,
                      {.least_bytes = [&](size_t i) { return certified_least_bytes(ways[i], model_, ranks_); },
                       .bounds = {by_fewer(is_more_than_tp, tp_of), by_fewer(is_more_than_tp_and_ep, tp_and_ep_of),
-                                 by(none, false), by(most_of, false), by(most_of, true), joined, by(own_of, false),
-                                 by(own_of, true), by_sums(true), by_sums(false), by_few},
+                                 by_blocks(none, Sums::kNone), by(none, false), by_sums(none, Sums::kOfFew),
+                                 by_blocks(most_of, Sums::kNone), by_blocks(most_of, Sums::kOfFew), by(most_of, false),
+                                 by_sums(most_of, Sums::kOfFew), by(most_of, true), by_blocks(own_of, Sums::kNone),
+                                 by_blocks(own_of, Sums::kOfFew), joined, by(own_of, false), by(own_of, true),
+                                 by_sums(own_of, Sums::kOfFew), by_sums(own_of, Sums::kOfAll), by_few},
                       .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",

@@ -110,16 +110,24 @@ class RandomPrices : public RandomSpace {
     CertifiedTable made = table_above(cut, least, first);
     if (is_more_than_tp(cut)) raise_by_fewer(add_alone(tp_of(cut), nullptr, 0), made);
     if (is_more_than_tp_and_ep(cut)) raise_by_fewer(add_alone(tp_and_ep_of(cut), nullptr, 0), made);
+    if (cut.vocabulary) raise_by_blocks(alone_.at(certified_whole_vocabulary(cut)), made);
     return alone_.emplace(cut, std::move(made)).first->second;
   }
 
+  void raise_by_blocks(const CertifiedTable& whole, CertifiedTable& table) const {
+    if (whole.is_refused || table.is_refused) return;
+    table.crossing = std::max(table.crossing, whole.crossing);
+    raise_blocks(whole, table);
+  }
+
   void raise_by_fewer(const CertifiedTable& fewer, CertifiedTable& table) const {
-    if (fewer.is_refused || table.is_refused) return;
-    const CertifiedTable least = least_of_fewer(fewer, table.cut);
-    for (size_t part = 0; part < table.parts.size(); ++part) {
+    if (!fewer.is_refused && !table.is_refused) raise_blocks(least_of_fewer(fewer, table.cut), table);
+  }
+  static void raise_blocks(const CertifiedTable& least, CertifiedTable& table) {
+    for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
       for (size_t i = 0; i < kPasses; ++i) {
-        int64_t& value = table.parts[part].*kFields[i].first;
-        value = std::max(value, least.parts[part].*kFields[i].first);
+        int64_t& value = table.parts[block].*kFields[i].first;
+        value = std::max(value, least.parts[block].*kFields[i].first);
       }
     }
   }
@@ -131,6 +139,7 @@ class RandomPrices : public RandomSpace {
   }
 
   void add_tables(const CertifiedCut& cut) {
+    if (cut.vocabulary) add_tables(certified_whole_vocabulary(cut));
     const CertifiedCut most = most_of(cut), own = own_of(cut);
     const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
     const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);

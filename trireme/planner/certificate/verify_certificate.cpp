@@ -16,21 +16,12 @@
 #include "trireme/planner/certificate/certified_price.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
+#include "trireme/planner/certificate/not_proven_impl.h"
+#include "trireme/planner/certificate/table_bounds.h"
 #include "trireme/version.h"
 
 namespace trireme {
 namespace {
-
-template <class... Args>
-[[noreturn]] void not_proven(fmt::format_string<Args...> text, Args&&... args) {
-  fail(ErrorKind::kInvalidArgument, "certificate: {}", fmt::format(text, std::forward<Args>(args)...));
-}
-
-CertifiedTable nothing_of(const CertifiedTable& table) {
-  CertifiedTable out{.cut = table.cut};
-  out.parts.resize(table.parts.size());
-  return out;
-}
 
 class CertificateVerifier {
  public:
@@ -46,7 +37,7 @@ class CertificateVerifier {
                  kVersion);
     }
     tiers_ = certified_tiers(c_.model, c_.host, c_.disk);
-    check_bounds();
+    check_table_bounds(c_, tiers_);
     check_best();
     for_each_group(c_.model, c_.ranks, tiers_, [this](CertifiedGroup group) { look_at_group(group); });
     check_ledger();
@@ -69,111 +60,6 @@ class CertificateVerifier {
     found->second.is_used = true;
     return *found->second.table;
   }
-  // Where it is there and no cut is refused.
-  static const CertifiedTable* table_if_any(const Tables& tables, const std::optional<CertifiedCut>& cut) {
-    const auto found = cut ? tables.find(*cut) : tables.end();
-    return found == tables.end() || found->second.table->is_refused ? nullptr : found->second.table;
-  }
-
-  // Of what is known none is less than what bounds say of it; whoever needs a table that is not there says so.
-  void check_bounds() const {
-    for (const auto& [cut, known] : prices_) {
-      const CertifiedTable& table = *known.table;
-      check_bound(table, cut, certified_alone(cut));
-      check_less_of_variants(table);
-      check_moves(table, c_.runs, c_.model);
-      const CertifiedTable* const few = table_if_any(prices_, certified_few_ranks(cut));
-      if (few != nullptr && !table.is_refused) check_no_less(table, with_moved(nothing_of(table), *few));
-      check_sums(table);
-    }
-    for (const auto& [cut, known] : alone_) {
-      const CertifiedTable& table = *known.table;
-      for (const CertifiedPart& part : table.parts) {
-        if (part.adding > part.weight_grad || part.sums > part.gradients)
-          not_proven("gradients of {} take more to be added than in all", certified_way_text({.cut = cut}));
-      }
-      const CertifiedCut most = certified_most_rows(cut);
-      if (cut != most) check_bound(table, cut, most);
-      if (cut != certified_all_kept(most)) check_passes(table);
-      for (const auto& of_fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
-        const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
-        if (fewer != nullptr && !table.is_refused) check_no_less(table, certified_least_by_fewer(*fewer, cut));
-      }
-    }
-  }
-  // Nor do slices exchange less than what sums without them say, where these are known.
-  void check_sums(const CertifiedTable& table) const {
-    const auto own = certified_without_slices(table.cut);
-    if (table.is_refused || !own) return;
-    const CertifiedTable* const alone = table_if_any(alone_, certified_alone(table.cut));
-    const CertifiedTable* const unsummed = table_if_any(alone_, certified_alone(*own));
-    if (alone == nullptr || unsummed == nullptr) return;
-    for (const auto& cut : {own, certified_few_ranks(*own)}) {
-      const CertifiedTable* const summed = table_if_any(prices_, cut);
-      if (summed != nullptr) check_no_less(table, with_exchanged(nothing_of(table), {*alone, *summed, *unsummed}));
-    }
-  }
-  void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
-    const auto found = alone_.find(of);
-    if (found == alone_.end() || table.is_refused) return;
-    const CertifiedTable& alone = *found->second.table;
-    if (!alone.is_refused) return check_no_less(table, certified_least(alone, cut, c_.model));
-    if (of == certified_alone(cut))
-      not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
-  }
-  // With the state, or what is kept, elsewhere nothing takes less time than with it on the device, nor on the disk than
-  // on the host, nor with updates on the host; nor with what is kept there in slices than with it whole.
-  void check_less_of_variants(const CertifiedTable& table) const {
-    if (table.is_refused) return;
-    std::vector<CertifiedPlace> nearer = tiers_.places;
-    nearer.emplace_back();
-    for (const CertifiedPlace& place : nearer) {
-      for (const Tier keep : kEveryTier) {
-        for (const bool slices : {false, true}) {
-          CertifiedCut cut = table.cut;
-          cut.kept_slices = slices;
-          cut.keep = keep;
-          cut.place = place;
-          if (cut == table.cut || !is_no_slower_in_group(cut, table.cut)) continue;
-          const CertifiedTable* const of = table_if_any(prices_, cut);
-          if (of != nullptr) check_less_of(table, *of);
-        }
-      }
-    }
-  }
-  void check_less_of(const CertifiedTable& table, const CertifiedTable& of) const {
-    const bool has_same_updates = table.cut.place.update == of.cut.place.update;
-    CertifiedTable times = nothing_of(of);
-    times.cut = table.cut;
-    for (size_t part = 0; part < of.parts.size(); ++part) {
-      for (size_t i = 0; i < kCertifiedPassFields; ++i)
-        times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
-      times.parts[part].sync = of.parts[part].sync;
-      for (const auto field :
-           {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating})
-        times.parts[part].*field = has_same_updates ? of.parts[part].*field : 0;
-      if (certified_once_of(table.parts[part]) < certified_once_of(of.parts[part]))
-        not_proven("a part of {} takes less once a step than with {}", certified_way_text({.cut = table.cut}),
-                   certified_way_text({.cut = of.cut}));
-    }
-    check_no_less(table, times);
-    if (table.crossing < of.crossing)
-      not_proven("messages of {} take less time than those of {}", certified_way_text({.cut = table.cut}),
-                 certified_way_text({.cut = of.cut}));
-  }
-  void check_passes(const CertifiedTable& table) const {
-    const CertifiedTable* const found = table_if_any(alone_, certified_all_kept(certified_most_rows(table.cut)));
-    if (found == nullptr || table.is_refused) return;
-    const CertifiedTable least = certified_least(*found, table.cut, c_.model);
-    CertifiedTable passes = nothing_of(table);
-    passes.crossing = least.crossing;
-    for (size_t part = 0; part < passes.parts.size(); ++part) {
-      for (size_t i = 0; i < kCertifiedPassFields; ++i)
-        passes.parts[part].*kCertifiedPartFields[i] = least.parts[part].*kCertifiedPartFields[i];
-    }
-    check_no_less(table, passes);
-  }
-
   void check_best() {
     const std::set<CertifiedWay> ways = best_in_space();
     if (static_cast<int64_t>(c_.best.size()) > c_.top) not_proven("it has more ways than the {} asked for", c_.top);
@@ -298,8 +184,16 @@ class CertificateVerifier {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
     if (is_slower_by_fewer(way, certified_by_tp(way.cut)) || is_slower_by_fewer(way, certified_by_tp_and_ep(way.cut)))
       return Found::kDone;
-    if (is_slower(way, certified_all_kept(most)) || is_slower(way, most)) return Found::kDone;
+    const auto unsliced = certified_without_slices(way.cut);
+    auto of_few = unsliced ? certified_few_ranks(*unsliced) : unsliced;
+    if (!of_few) of_few = unsliced;
+    const CertifiedCut kept = certified_all_kept(most);
+    if (is_slower_by_blocks(way, kept) || is_slower(way, kept) || is_slower_by_sums(way, kept, of_few))
+      return Found::kDone;
+    if (is_slower_by_blocks(way, most, of_few) || is_slower(way, most) || is_slower_by_sums(way, most, of_few))
+      return Found::kDone;
     if (is_too_large(way, most)) return Found::kTooLarge;
+    if (is_slower_by_blocks(way, own, of_few)) return Found::kDone;
     const CertifiedTable& table = table_of(alone_, own, way);
     if (table.is_refused || (table.is_joined && way.pp > 1)) {
       ++ledger_.do_not_divide;
@@ -309,9 +203,7 @@ class CertificateVerifier {
     }
     if (is_slower(way, own)) return Found::kDone;
     if (is_too_large(way, own)) return Found::kTooLarge;
-    const auto unsliced = certified_without_slices(way.cut);
-    if (unsliced && (is_slower_by_sums(way, certified_few_ranks(*unsliced)) || is_slower_by_sums(way, unsliced)))
-      return Found::kDone;
+    if (is_slower_by_sums(way, own, of_few) || is_slower_by_sums(way, own, unsliced)) return Found::kDone;
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }
@@ -335,18 +227,22 @@ class CertificateVerifier {
     return true;
   }
 
-  // What a bound by time has of a table: passes of blocks, of all parts, or with them what they do once.
-  enum class Counted : uint8_t { kBlocks, kPasses, kAll };
+  // What a bound by time has of a table: passes of blocks that are cut less, or alike, of all parts, or with them what
+  // they do once.
+  enum class Counted : uint8_t { kBlocks, kBlocksAlike, kPasses, kAll };
   struct KnownBound {
     bool is_slower = false;
     int64_t share_of_passes = 0;
   };
   // Of ways that are cut alike the same for all of which it counts the same and that move as much once a step.
+  // `summed`: what its blocks exchange is counted as well, of each micro-batch where zero scatters sums of these.
   template <class Least>
-  const KnownBound& bound_by(const CertifiedWay& way, const CertifiedTable& of, Counted counted, Least least) {
+  const KnownBound& bound_by(const CertifiedWay& way, const CertifiedTable& of, Counted counted, Least least,
+                             const CertifiedTable* summed = nullptr) {
     const int64_t moves = certified_moves_ps(way.cut, c_.model);
     const bool is_all = counted == Counted::kAll;  // which depends on where state and updates are
-    const std::tuple key(&of, counted, is_all ? way.cut.place : CertifiedPlace(), moves);
+    const std::tuple key(&of, counted, is_all ? way.cut.place : CertifiedPlace(), moves, summed,
+                         summed != nullptr && way.cut.zero > 1);
     const auto found = bounds_.find(key);
     if (found != bounds_.end()) return found->second;
     const CertifiedTable table = least();
@@ -362,12 +258,37 @@ class CertificateVerifier {
     const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model), few);
     return is_slower_by(way, least);
   }
-  bool is_slower_by_sums(const CertifiedWay& way, const std::optional<CertifiedCut>& without_slices) {
-    if (!without_slices) return false;
-    const CertifiedSums by{table_of(alone_, certified_alone(way.cut), way), table_of(prices_, *without_slices, way),
-                           table_of(alone_, certified_alone(*without_slices), way)};
-    if (by.alone.is_refused || by.summed.is_refused || by.unsummed.is_refused) return false;
-    return is_slower_by(way, with_exchanged(certified_least(by.alone, way.cut, c_.model), by));
+  // By a table of one data parallel rank, or its blocks where it has the vocabulary whole that the way cuts; with what
+  // sums without slices have these exchange.
+  bool is_slower_by_parts(const CertifiedWay& way, const CertifiedCut& by, const std::optional<CertifiedCut>& sums) {
+    const CertifiedTable& known = table_of(alone_, by, way);
+    const CertifiedTable *summed = nullptr, *unsummed = nullptr;
+    if (sums) {
+      summed = &table_of(prices_, *sums, way);
+      unsummed = &table_of(alone_, certified_alone(*sums), way);
+      if (summed->is_refused || unsummed->is_refused) return false;
+    }
+    if (known.is_refused) return false;
+    const bool of_blocks = by.vocabulary != way.cut.vocabulary;
+    const auto least = [&] {
+      CertifiedTable out = certified_least(known, way.cut, c_.model);
+      if (of_blocks) out = certified_blocks_of(out, way.cut);
+      return summed == nullptr ? out : with_exchanged(out, {out, *summed, *unsummed});
+    };
+    const Counted counted = of_blocks ? Counted::kBlocksAlike : Counted::kPasses;
+    if (!bound_by(way, known, counted, least, summed).is_slower) return false;
+    return count_slower(way, "its bounds take longer");
+  }
+  bool is_slower_by_sums(const CertifiedWay& way, const CertifiedCut& by, const std::optional<CertifiedCut>& sums) {
+    return sums && is_slower_by_parts(way, by, sums);
+  }
+  // Before its vocabulary is cut: the blocks are the same.
+  bool is_slower_by_blocks(const CertifiedWay& way, const CertifiedCut& by) {
+    return way.cut.vocabulary && is_slower_by_parts(way, certified_whole_vocabulary(by), std::nullopt);
+  }
+  bool is_slower_by_blocks(const CertifiedWay& way, const CertifiedCut& by, const std::optional<CertifiedCut>& sums) {
+    return is_slower_by_blocks(way, by) ||
+           (way.cut.vocabulary && is_slower_by_sums(way, certified_whole_vocabulary(by), sums));
   }
   bool is_slower(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
@@ -482,7 +403,8 @@ class CertificateVerifier {
   Tables alone_, prices_;
   std::map<size_t, std::vector<OrderInGroup>> orders_;
   CertifiedWay last_;  // that was looked at; bounds are of ways that are cut like it
-  std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t>, KnownBound> bounds_;
+  std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t, const CertifiedTable*, bool>, KnownBound>
+      bounds_;
   std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best

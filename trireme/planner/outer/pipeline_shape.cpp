@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
+#include <numeric>
+#include <span>
 
 #include "trireme/base/error.h"
 #include "trireme/parallel/timetable/schedules.h"
@@ -16,8 +17,8 @@ namespace {
 const UnitCosts kAlike{.forward = 100, .input_grad = 104, .weight_grad = 96};
 
 // What a step takes beside the passes of all micro-batches, by each of these costs: time_of
-// (parallel/timetable/timetable_time.h) for all at once, of a timetable that was checked. So what a unit needs of its
-// own crew stands before it, and it waits for one of another stage at most.
+// (parallel/timetable/timetable_time.h) for all at once, of a timetable of a schedule. So what a unit needs of its own
+// crew stands before it, and it waits for one of another stage at most.
 template <size_t n>
 class IdleBy {
  public:
@@ -40,6 +41,10 @@ class IdleBy {
         for (; next[crew] < units.size() && run(units[next[crew]], static_cast<int>(crew), ends[crew]); moved = true)
           ++next[crew];
       }
+    }
+    for (size_t crew = 0; crew < crews; ++crew) {
+      if (next[crew] < timetable_.crews[crew].size())
+        fail(ErrorKind::kInternal, "crew {} of the timetable '{}' waits for ever", crew, timetable_.name);
     }
     std::array<int64_t, n> out{};
     const auto passes = static_cast<int64_t>(forward_.size() / crews);  // of a crew
@@ -97,50 +102,65 @@ UnitCosts with_one_more(double UnitCosts::*cost) {
   return out;
 }
 
-bool holds_no_more(const HeldMoment& a, const HeldMoment& b) {
+using HeldSpan = std::span<const HeldMicroBatches>;  // of each of a crew's stages
+
+bool holds_no_more(HeldSpan a, HeldSpan b) {
   for (size_t chunk = 0; chunk < a.size(); ++chunk) {
     if (a[chunk].whole > b[chunk].whole || a[chunk].waiting > b[chunk].waiting) return false;
   }
   return true;
 }
 
-void set_change(const HeldMoment& from, const HeldMoment& to, HeldMoment& change) {
-  change.resize(from.size());
-  for (size_t chunk = 0; chunk < from.size(); ++chunk)
-    change[chunk] = {to[chunk].whole - from[chunk].whole, to[chunk].waiting - from[chunk].waiting};
-}
-
 // What a crew holds after each of its forward passes, and after each other pass where weight gradients wait. Of moments
 // that follow each other by the same change the ends are enough: whatever stages keep, one of them has as much.
-std::vector<HeldMoment> moments_of(const std::vector<Unit>& crew, int crews, size_t chunks) {
-  std::vector<HeldMoment> out;
-  HeldMoment now(chunks), change, step;
-  for (const Unit& unit : crew) {
-    HeldMicroBatches& of_stage = now[static_cast<size_t>(unit.stage / crews)];
-    of_stage.whole += unit.pass == Unit::Pass::kForward ? 1 : unit.pass == Unit::Pass::kWeightGrad ? 0 : -1;
-    of_stage.waiting += unit.pass == Unit::Pass::kInputGrad ? 1 : unit.pass == Unit::Pass::kWeightGrad ? -1 : 0;
-    if (unit.pass == Unit::Pass::kBackward) continue;
-    if (!out.empty()) set_change(out.back(), now, step);
-    if (out.size() >= 2 && step == change) {
-      out.back() = now;
-    } else {
-      change.swap(step);
-      out.push_back(now);
+class CrewMoments {
+ public:
+  CrewMoments(const std::vector<Unit>& crew, int crews, size_t chunks) : chunks_(chunks), change_(chunks) {
+    std::vector<HeldMicroBatches> now(chunks);
+    for (const Unit& unit : crew) {
+      HeldMicroBatches& of_stage = now[static_cast<size_t>(unit.stage / crews)];
+      of_stage.whole += unit.pass == Unit::Pass::kForward ? 1 : unit.pass == Unit::Pass::kWeightGrad ? 0 : -1;
+      of_stage.waiting += unit.pass == Unit::Pass::kInputGrad ? 1 : unit.pass == Unit::Pass::kWeightGrad ? -1 : 0;
+      if (unit.pass != Unit::Pass::kBackward) add(now);
     }
   }
-  return out;
-}
+
+  size_t size() const { return all_.size() / chunks_; }
+  HeldSpan operator[](size_t at) const { return HeldSpan(all_).subspan(at * chunks_, chunks_); }
+
+ private:
+  void add(HeldSpan now) {
+    bool is_same_change = size() >= 2;
+    if (!all_.empty()) {
+      const HeldSpan last = (*this)[size() - 1];
+      for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+        const HeldMicroBatches step{now[chunk].whole - last[chunk].whole, now[chunk].waiting - last[chunk].waiting};
+        is_same_change = is_same_change && step == change_[chunk];
+        change_[chunk] = step;
+      }
+    }
+    if (is_same_change) all_.resize(all_.size() - chunks_);
+    all_.insert(all_.end(), now.begin(), now.end());
+  }
+
+  size_t chunks_;
+  std::vector<HeldMicroBatches> all_, change_;  // of the last two
+};
 
 // The fullest moments, with most whole ones of the first stage first.
 std::vector<HeldMoment> held_by(const std::vector<Unit>& crew, int crews, size_t chunks) {
-  std::vector<HeldMoment> all = moments_of(crew, crews, chunks);
-  std::ranges::sort(all, std::greater<>());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
+  const CrewMoments all(crew, crews, chunks);
+  std::vector<size_t> order(all.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, [&](size_t a, size_t b) { return std::ranges::lexicographical_compare(all[b], all[a]); });
+  const auto [last, end] =
+      std::ranges::unique(order, [&](size_t a, size_t b) { return std::ranges::equal(all[a], all[b]); });
+  order.erase(last, end);
   std::vector<HeldMoment> out;
-  for (const HeldMoment& each : all) {
-    const bool is_held = std::ranges::any_of(
-        all, [&](const HeldMoment& other) { return &other != &each && holds_no_more(each, other); });
-    if (!is_held) out.push_back(each);
+  for (const size_t each : order) {
+    const bool is_held =
+        std::ranges::any_of(order, [&](size_t other) { return other != each && holds_no_more(all[each], all[other]); });
+    if (!is_held) out.emplace_back(all[each].begin(), all[each].end());
   }
   return out;
 }
@@ -162,10 +182,10 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_
     return out;
   }
   const auto timetable = [&](int64_t micro_batches) {
-    return make_timetable(schedule, {.crews = static_cast<int>(crews),
-                                     .stages_per_crew = static_cast<int>(chunks),
-                                     .micro_batches = static_cast<int>(micro_batches),
-                                     .seq_chunks = 1});
+    return unchecked_timetable(schedule, {.crews = static_cast<int>(crews),
+                                          .stages_per_crew = static_cast<int>(chunks),
+                                          .micro_batches = static_cast<int>(micro_batches),
+                                          .seq_chunks = 1});
   };
   const int64_t fewest = (chunks > 1 ? 3 : 2) * crews;
   const Timetable few = timetable(fewest), longer = timetable(fewest + crews);

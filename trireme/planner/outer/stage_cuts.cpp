@@ -302,10 +302,15 @@ int64_t bound_of_longer_parts(const StageProblem& problem) {
 }
 
 bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room) {
-  const auto parts = static_cast<int64_t>(sums.parts());
-  if (parts < shape.stages()) return false;
+  if (shape.chunks == 1) return some_cut_fits(sums, shape, room, {});
+  return some_cut_fits(sums, shape, room, even_cuts(static_cast<int64_t>(sums.parts()), shape.stages()));
+}
+
+bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room,
+                   const std::vector<std::vector<int64_t>>& even) {
+  if (static_cast<int64_t>(sums.parts()) < shape.stages()) return false;
   if (shape.chunks == 1) return CutsWithin(sums, shape, room).any();
-  return std::ranges::any_of(even_cuts(parts, shape.stages()),
+  return std::ranges::any_of(even,
                              [&](const std::vector<int64_t>& begins) { return stages_fit(sums, begins, shape, room); });
 }
 

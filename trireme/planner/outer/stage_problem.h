@@ -136,6 +136,9 @@ int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& sha
 bool some_cut_fits(const StageProblem& problem);
 class StageSums;  // planner/outer/stage_sums.h
 bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room);
+// The same where even_cuts are known, of several stages a crew.
+bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room,
+                   const std::vector<std::vector<int64_t>>& even);
 // What the fullest crew holds on the device, of the cut that has it hold the fewest; nothing where there are fewer
 // parts than stages, or no cut has room beside the device.
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);

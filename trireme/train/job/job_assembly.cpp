@@ -57,9 +57,7 @@ PassOptions passes_of(const JobConfig& config) {
   return out;
 }
 
-}  // namespace
-
-TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
+TrainerOptions options_without_text(const JobConfig& config, int64_t ranks) {
   const bool classes = predicts_classes(config);
   const Parallel parallel = parallel_of(config, ranks);
   StepOptions step = config.train.step;
@@ -74,7 +72,6 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .schedule = config.train.schedule,
           .tokens_per_sample = classes ? 1 : fields_of(config)[0].sample.elements(),
           .unit = classes ? "samples" : "tokens",
-          .config_text = to_toml(config),
           .parallel = parallel,
           .passes = passes_of(config),
           .save_strategy = config.parallel.save_strategy,
@@ -84,14 +81,28 @@ TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
           .parameter_broadcast = config.parallel.parameter_broadcast};
 }
 
+}  // namespace
+
+TrainerOptions trainer_options(const JobConfig& config, int64_t ranks) {
+  TrainerOptions out = options_without_text(config, ranks);
+  out.config_text = to_toml(config);
+  return out;
+}
+
 Assembly assembly_of(const JobConfig& config, nn::Module& model, int64_t ranks) {
+  Assembly out = assembly_without_text(config, model, ranks);
+  out.options.config_text = to_toml(config);
+  return out;
+}
+
+Assembly assembly_without_text(const JobConfig& config, nn::Module& model, int64_t ranks) {
   return {.model = [&model](const nn::Fields& batch) { return model(batch); },
           .loss = make_loss(config),
           .optimizer = make_optimizer(config),
           .batch = batch_of(config, config.train.fit.batch),
           .evaluation_batch = config.data.validation > 0 ? batch_of(config, evaluation_batch_of(config.train.fit))
                                                          : std::vector<BatchField>{},
-          .options = trainer_options(config, ranks)};
+          .options = options_without_text(config, ranks)};
 }
 
 }  // namespace trireme

@@ -115,6 +115,24 @@ TEST(PlanJob, of_one_rank_and_of_a_model_without_ready_made_cuts) {
   EXPECT_FALSE(found.best.empty());
 }
 
+// What a way sets is what its keys say in words.
+TEST(Way, sets_what_its_keys_say) {
+  constexpr UpdatePlace kPlaces[] = {{.state = Tier::kHost},
+                                     {.state = Tier::kDisk},
+                                     {.state = Tier::kHost, .update = Tier::kHost},
+                                     {.state = Tier::kDisk, .update = Tier::kHost}};
+  const std::vector<Way> all = ways_of(small_gpt(), 8, {kPlaces, kPlaces + 4});
+  for (size_t i = 0; i < all.size(); i += all.size() / 40) {
+    Way way = all[i];
+    way.keep = i % 3 == 0 ? Tier::kDevice : i % 3 == 1 ? Tier::kHost : Tier::kDisk;
+    way.virtual_stages = way.pp > 1 ? 2 : 1;
+    JobConfig by_keys = small_gpt(), set = by_keys;
+    set_keys(by_keys, way.keys());
+    way.set(set);
+    EXPECT_EQ(to_toml(set), to_toml(by_keys)) << way.text();
+  }
+}
+
 TEST(PlanJob, refuses_a_job_that_says_how_it_is_cut) {
   JobConfig job = small_gpt();
   set_keys(job, {"parallel.mesh=dp=2"});

@@ -19,19 +19,6 @@ bool is_by_hand(const Assembly& assembly) {
   return std::ranges::any_of(graph.inputs(), [](const Input& input) { return !input.piece.empty(); });
 }
 
-Parallel parallel_of(const Assembly& assembly) {
-  Parallel out = assembly.options.parallel;
-  if (assembly.options.mode == Mode::kDataParallel)
-    out.follow_requests = false;  // ranks hold the whole model, whatever its code asks
-  out.by_hand = is_by_hand(assembly);
-  const bool searches = assembly.options.mode == Mode::kAuto;
-  require(searches || out.search.kind == SearchKind::kNone,
-          "the search {} is for mode auto_parallel (Mode::kAuto), and the mode is {}", to_string(out.search.kind),
-          to_string(assembly.options.mode));
-  if (searches && out.search.kind == SearchKind::kNone) out.search.kind = SearchKind::kRecursiveProgramming;
-  return out;
-}
-
 Graph evaluation_graph(const Assembly& assembly, const Parallel& parallel, std::vector<BatchField> fields,
                        int64_t ranks) {
   const HandCut cut = cut_by_hand(parallel, ranks, fields);
@@ -54,6 +41,19 @@ std::vector<BatchField> of_next_tokens(const Assembly& assembly, int64_t tokens)
 }
 
 }  // namespace
+
+Parallel parallel_of(const Assembly& assembly) {
+  Parallel out = assembly.options.parallel;
+  if (assembly.options.mode == Mode::kDataParallel)
+    out.follow_requests = false;  // ranks hold the whole model, whatever its code asks
+  out.by_hand = is_by_hand(assembly);
+  const bool searches = assembly.options.mode == Mode::kAuto;
+  require(searches || out.search.kind == SearchKind::kNone,
+          "the search {} is for mode auto_parallel (Mode::kAuto), and the mode is {}", to_string(out.search.kind),
+          to_string(assembly.options.mode));
+  if (searches && out.search.kind == SearchKind::kNone) out.search.kind = SearchKind::kRecursiveProgramming;
+  return out;
+}
 
 JobGraphs graphs_of(const Assembly& assembly, int64_t ranks) {
   const Parallel parallel = parallel_of(assembly);

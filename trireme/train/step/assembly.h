@@ -28,6 +28,7 @@ struct JobGraphs {
   Parallel parallel;  // of both, with what the mode and the model's own code say
 };
 JobGraphs graphs_of(const Assembly& assembly, int64_t ranks);
+Parallel parallel_of(const Assembly& assembly);  // that of graphs_of
 
 // Forward and loss, as validation has it, of a step's batch where nothing is held out.
 Graph evaluation_of(const Assembly& assembly, int64_t ranks);

@@ -95,6 +95,30 @@ TEST(ExactPlan, of_a_model_without_a_number_of_blocks_is_refused_with_the_cure) 
   }
 }
 
+// What it keeps of one job for the next changes no price.
+TEST(PartPricer, says_the_same_whatever_it_has_priced_before) {
+  PlanRequest request{.job = deepseek_of_five_layers(), .ranks = 8, .memory_bytes = int64_t{1} << 34};
+  set_keys(request.job, {"model.aux_loss_factor=0", "model.expert_groups=16"});
+  const ExactSetting setting = exact_setting(request);
+  PartPricer used(setting.job, setting.parts, setting.figures, 1);
+  const InnerWay ways[] = {{.rows = 2},
+                           {.tp = 2, .rows = 2},
+                           {.tp = 2, .vocabulary = true, .rows = 2},
+                           {.tp = 2, .sp = true, .rows = 2, .recompute = "full"},
+                           {.tp = 2, .sp = true, .rows = 1, .recompute = "selective", .kept_slices = true},
+                           {.ep = 2, .rows = 1},
+                           {.tp = 2, .ep = 2, .dp = 2, .zero = 1, .rows = 1},
+                           {.tp = 2, .ep = 2, .dp = 2, .rows = 1, .keep = Tier::kHost},
+                           {.rows = 4},
+                           {.tp = 2, .rows = 2}};
+  for (const InnerWay& way : ways) {
+    PartPricer fresh(setting.job, setting.parts, setting.figures, 1);
+    const auto by_fresh = fresh.compiled(way);
+    EXPECT_EQ(used.compiled(way), by_fresh) << way.way().text();
+    EXPECT_TRUE(by_fresh) << fresh.refusal();
+  }
+}
+
 TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   const ExactPlan found = exact(4, 5);
 

@@ -78,17 +78,32 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 
-OuterAnswer WayTables::answer_by_sums(const OuterWay& way, bool of_few) {
-  std::optional<InnerWay> known = without_slices(way.inner);
-  if (known && of_few) known = with_few_ranks(*known);
-  if (!known) return {};
-  const InnerWay own = alone_of(way.inner), of_one = alone_of(*known);
-  asked_prices_.insert(*known);
-  const std::optional<PartPrices>&summed = pricer_.prices(*known), &of_own = alone(own), &unsummed = alone(of_one);
-  if (!summed || !of_own || !unsummed) return {};
-  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
-  raise_exchanged(least, {*of_own, *summed, *unsummed}, way.inner.zero);
-  return {.bound_ps = bound_of_longer_parts(way, least)};
+OuterAnswer WayTables::answer_by_parts(const OuterWay& way, const InnerWay& known, Sums sums) {
+  const std::optional<PartPrices>*summed = nullptr, *unsummed = nullptr;
+  if (sums != Sums::kNone) {
+    std::optional<InnerWay> without = without_slices(way.inner);
+    if (!without) return {};
+    if (sums == Sums::kOfFew) without = with_few_ranks(*without).value_or(*without);
+    asked_prices_.insert(*without);
+    summed = &pricer_.prices(*without);
+    unsummed = &alone(alone_of(*without));
+  }
+  const std::optional<PartPrices>& of_known = alone(known);
+  if (!of_known || (summed && (!*summed || !*unsummed))) return {};
+  const bool of_blocks = known.vocabulary != way.inner.vocabulary;
+  const std::tuple key(&*of_known, summed ? &**summed : nullptr, way.inner.rows, summed && way.inner.zero > 1,
+                       of_blocks);
+  auto least = least_times_of_parts_.find(key);
+  if (least == least_times_of_parts_.end()) {
+    PartPrices times = least_of(*of_known, known, way.inner, setting_.figures);
+    if (of_blocks) times.parts.front() = times.parts.back() = {};
+    if (summed) {
+      const PartPrices unexchanged = times;
+      raise_exchanged(times, {unexchanged, **summed, **unsummed}, way.inner.zero);
+    }
+    least = least_times_of_parts_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
+  }
+  return {.bound_ps = bound_by(least->second, way)};
 }
 
 void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const {
@@ -106,13 +121,27 @@ int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
   return static_cast<int64_t>(cuts.size());
 }
 
-OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
-                              int64_t most_jobs) {
+// Each dearer than those before it.
+std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(const OuterWays& ways) {
   const auto none = [](const InnerWay& way) { return all_kept(with_most_rows(way)); };
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) {
       const OuterWay way = ways.at(i);
       return answer(way, known(way.inner), asked);
+    };
+  };
+  const auto by_sums = [&](auto known, Sums sums) {
+    return [this, &ways, known, sums](size_t i) {
+      const OuterWay way = ways.at(i);
+      return answer_by_parts(way, known(way.inner), sums);
+    };
+  };
+  // Before a vocabulary is cut: the blocks are the same.
+  const auto by_blocks = [&](auto known, Sums sums) {
+    return [this, &ways, known, sums](size_t i) -> OuterAnswer {
+      const OuterWay way = ways.at(i);
+      if (!way.inner.vocabulary) return {};
+      return answer_by_parts(way, with_whole_vocabulary(known(way.inner)), sums);
     };
   };
   const auto by_fewer = [&](auto known) {
@@ -121,24 +150,34 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
       return answer_by_fewer_axes(way, known(way.inner));
     };
   };
+  return {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep),
+          // By the most rows, without recomputation.
+          by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
+          // With it.
+          by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
+          asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew),
+          asks(with_most_rows, Asked::kMemory),
+          // By its own rows.
+          by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew),
+          [this, &ways](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
+          asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
+          [this, &ways](size_t i) { return answer_by_few_ranks(ways.at(i)); }};
+}
+
+OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
+                              int64_t most_jobs) {
   WayGuesses guesses(setting_, pricer_, ways,
                      [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
   bool is_guessed = false;
-  OuterQuestions ask{
-      .least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
-      .bounds = {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep), asks(none, Asked::kTime),
-                 asks(with_most_rows, Asked::kTime), asks(with_most_rows, Asked::kMemory),
-                 [&](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
-                 asks(alone_of, Asked::kMemory), [&](size_t i) { return answer_by_sums(ways.at(i), true); },
-                 [&](size_t i) { return answer_by_sums(ways.at(i), false); },
-                 [&](size_t i) { return answer_by_few_ranks(ways.at(i)); }},
-      .problem =
-          [&](size_t i) {
-            const OuterWay way = ways.at(i);
-            auto problem = problem_of(way);
-            if (problem && is_guessed) learn(way, *problem, guesses);
-            return problem;
-          }};
+  OuterQuestions ask{.least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
+                     .bounds = bounds_by_tables(ways),
+                     .problem =
+                         [&](size_t i) {
+                           const OuterWay way = ways.at(i);
+                           auto problem = problem_of(way);
+                           if (problem && is_guessed) learn(way, *problem, guesses);
+                           return problem;
+                         }};
   if (tell) {
     ask.on_progress = [&](const OuterProgress& so_far) {
       tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
@@ -231,7 +270,8 @@ bool WayTables::may_fit(const OuterWay& way, const PartPrices& least) {
   for (const auto& [part, count] : runs_) sums.add(least.parts[part], count);
   sums.check_bytes(of_way.most_held);
   return some_cut_fits(sums, of_way.shape,
-                       {.device = setting_.memory_bytes, .host = setting_.beside.host, .disk = setting_.beside.disk});
+                       {.device = setting_.memory_bytes, .host = setting_.beside.host, .disk = setting_.beside.disk},
+                       of_way.even);
 }
 
 StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
@@ -252,8 +292,9 @@ const WayTables::ShapeOfCrews& WayTables::shape_of_crews(const OuterWay& way) {
   const std::tuple key(way.pp, way.virtual_stages, way.schedule);
   const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  ShapeOfCrews out{shape_of_schedule(way.schedule, way.pp, way.virtual_stages)};
+  ShapeOfCrews out{.shape = shape_of_schedule(way.schedule, way.pp, way.virtual_stages), .even = {}};
   out.most_held = most_held(out.shape);
+  if (out.shape.chunks > 1) out.even = even_cuts(static_cast<int64_t>(chain_.size()), out.shape.stages());
   return shapes_.emplace(key, std::move(out)).first->second;
 }
 

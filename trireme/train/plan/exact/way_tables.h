@@ -54,7 +54,8 @@ class WayTables {
   };
   struct ShapeOfCrews {
     PipelineShape shape;
-    int64_t most_held = 0;  // micro-batches
+    int64_t most_held = 0;                   // micro-batches
+    std::vector<std::vector<int64_t>> even;  // even_cuts, of several stages a crew
   };
   // A table of one data parallel rank. It lasts as long as this.
   const std::optional<PartPrices>& alone(const InnerWay& known);
@@ -66,8 +67,12 @@ class WayTables {
   OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
-  // By its own table of one rank, and what sums without slices, of its ranks or of fewer, have it exchange.
-  OuterAnswer answer_by_sums(const OuterWay& way, bool of_few);
+  // By the table of `known`, which is that of one data parallel rank, or by its blocks where it has the vocabulary
+  // whole that the way cuts. On top what sums without slices have blocks exchange: of as many ranks, or of fewer where
+  // there are more than a few.
+  enum class Sums : uint8_t { kNone, kOfFew, kOfAll };
+  OuterAnswer answer_by_parts(const OuterWay& way, const InnerWay& known, Sums sums);
+  std::vector<std::function<OuterAnswer(size_t)>> bounds_by_tables(const OuterWays& ways);
   static int64_t jobs_of_cuts(const OuterWays& ways);
   // From a way's own tables.
   void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;
@@ -86,6 +91,8 @@ class WayTables {
   std::map<std::pair<const PartPrices*, LeastPartOf>, LeastTimes> least_times_;
   // By the rows of the way, its cp, and whether it has more ep.
   std::map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes> least_times_by_fewer_axes_;
+  // By both tables, the rows of the way, whether it scatters sums of each micro-batch, and whether blocks alone count.
+  std::map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes> least_times_of_parts_;
   std::map<std::tuple<int64_t, int64_t, std::string_view>, ShapeOfCrews> shapes_;  // by crews, and stages of each
   bool refused_joined_ = false;
   std::vector<int64_t> chain_;                    // the parts

@@ -22,6 +22,11 @@ InnerWay with_most_rows(const InnerWay& way) {
   return out;
 }
 
+InnerWay with_whole_vocabulary(InnerWay way) {
+  way.vocabulary = false;
+  return way;
+}
+
 InnerWay all_kept(InnerWay way) {
   way.recompute = "none";
   way.kept_slices = false;

@@ -174,6 +174,9 @@ struct PartPricer::Impl {
     parts.kinds.resize(static_cast<size_t>(parts.kind_count()));
     std::iota(parts.kinds.begin(), parts.kinds.end(), int64_t{0});
     if (parts.kind_count() > 1) check_reduced();
+    std::vector<int64_t> begins(static_cast<size_t>(crews()));
+    std::iota(begins.begin(), begins.end(), int64_t{0});
+    set_keys(reduced, {parts.stages_key(begins)});
   }
 
   // Crews of the reduced job: the parts.
@@ -194,24 +197,19 @@ struct PartPricer::Impl {
     Way way = inner.way();
     way.pp = crews();
     way.micro_batches = micro_batches;
-    std::vector<std::string> keys = way.keys();
-    std::vector<int64_t> begins(static_cast<size_t>(crews()));
-    std::iota(begins.begin(), begins.end(), int64_t{0});
-    keys.push_back(parts.stages_key(begins));
-    const int64_t samples = inner.samples() * micro_batches;
-    keys.push_back(fmt::format("train.batch={}", samples));
+    JobConfig job = reduced;
+    way.set(job);
+    job.train.fit.batch = inner.samples() * micro_batches;
     if (const int64_t groups = of_model.expert_groups; groups > 1) {
       require(groups * inner.samples() % batch == 0,
               "plan: {} groups of a batch of {} samples are no whole number of groups in {} samples; let "
               "model.expert_groups be a multiple of train.batch",
               groups, batch, inner.samples());
-      keys.push_back(fmt::format("model.expert_groups={}", groups * samples / batch));
+      set_keys(job, {fmt::format("model.expert_groups={}", groups * job.train.fit.batch / batch)});
     }
-    JobConfig job = reduced;
-    set_keys(job, keys);
     const int64_t ranks = crews() * inner.ranks();
     auto model = make_model(job);
-    Assembly assembly = assembly_of(job, *model, ranks);
+    Assembly assembly = assembly_without_text(job, *model, ranks);
     if (machine) assembly.options.parallel.communication.machine = machine;
     assembly.options.parallel.pipeline.schedule =
         to_string(timetable(inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne, micro_batches));
@@ -238,21 +236,18 @@ struct PartPricer::Impl {
   // Before passes.
   struct Begun {
     CrewPrograms programs;
-    Parallel parallel;
     bool is_joined = false;
   };
 
   JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
     const Reduced job = reduced_job(inner, micro_batches);
-    Begun from = programs_of(inner, micro_batches, job);
-    from.parallel.homes = job.assembly.options.parallel.homes;
-    from.parallel.on_host = job.assembly.options.parallel.on_host;
-    const Rates of_crew = from.programs.whole.rates;
-    const bool from_joined = from.is_joined;
-    JobSums out{.is_joined = from_joined};
-    const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
-    const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
-    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined, inner.keep));
+    const Begun& from = programs_of(inner, micro_batches, job);
+    const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
+    const Rates& of_crew = from.programs.whole.rates;
+    JobSums out{.is_joined = from.is_joined};
+    const std::vector<CompiledCrew> compiled = compile_some_crews(from.programs, options, wanted);
+    for (const CompiledCrew& crew : compiled)
+      out.crews.push_back(sums_of_crew(crew, of_crew, from.is_joined, inner.keep));
     if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
@@ -262,7 +257,7 @@ struct PartPricer::Impl {
 
   // What is computed again, kept in slices or lies elsewhere is a matter of passes: programs before them are the same,
   // and the last ones are kept for that.
-  Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
+  const Begun& programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = all_kept(inner);
     before_passes.place = {};
     if (inner.keep != Tier::kDevice) before_passes.keep = Tier::kHost;  // with other turns
@@ -270,9 +265,8 @@ struct PartPricer::Impl {
     std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
     const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
     if (known != kept.end()) return known->second;
-    JobGraphs graphs = graphs_of(job.assembly, job.ranks);
-    const CompileOptions options = options_of(job.assembly, graphs.parallel, job.ranks);
-    Begun out{crew_programs(std::move(graphs.step), options), std::move(graphs.parallel)};
+    const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
+    Begun out{crew_programs(step_of(inner, micro_batches, job), options)};
     const auto made = static_cast<int64_t>(out.programs.programs.size());
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
     out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
@@ -280,8 +274,17 @@ struct PartPricer::Impl {
     // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
     const size_t most_kept = is_alone ? 16 : 2;
     if (kept.size() == most_kept) kept.pop_front();
-    kept.emplace_back(std::pair(before_passes, micro_batches), out);
-    return out;
+    return kept.emplace_back(std::pair(before_passes, micro_batches), std::move(out)).second;
+  }
+
+  // The step of so many samples is the same however it is cut, but for the loss of a cut vocabulary.
+  const Graph& step_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
+    const StepKey key{inner.samples(), micro_batches, inner.vocabulary};
+    const auto known = std::ranges::find(steps, key, &std::pair<StepKey, Graph>::first);
+    if (known != steps.end()) return known->second;
+    constexpr size_t kMostSteps = 16;
+    if (steps.size() == kMostSteps) steps.pop_front();
+    return steps.emplace_back(key, graphs_of(job.assembly, job.ranks).step).second;
   }
 
   // Micro-batches that no crew can run one by one. Of models without a mixture none do.
@@ -311,6 +314,8 @@ struct PartPricer::Impl {
   CompileOptions options_of(const Assembly& assembly, const Parallel& parallel, int64_t ranks) const {
     CompileOptions out = compile_options(assembly, parallel, ranks, threads, device);
     out.passes.verify = false;
+    out.says_why = false;
+    out.reshards = reshards;
     return out;
   }
 
@@ -331,8 +336,12 @@ struct PartPricer::Impl {
   std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun, begun_of_several;
+  using StepKey =
+      std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
+  std::deque<std::pair<StepKey, Graph>> steps;
   std::optional<Machine> machine;
   std::shared_ptr<Device> device;  // of all jobs
+  std::shared_ptr<ReshardMemory> reshards = std::make_shared<ReshardMemory>();
 };
 
 bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
@@ -370,9 +379,7 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   wanted.push_back(static_cast<size_t>(crews) - 1);
   PartPrices out;
   if (way.vocabulary) {
-    InnerWay whole = way;
-    whole.vocabulary = false;
-    const std::optional<PartPrices>& of_blocks = compiled_once(whole);
+    const std::optional<PartPrices>& of_blocks = compiled_once(with_whole_vocabulary(way));
     if (!of_blocks) return std::nullopt;
     out = *of_blocks;
   }
@@ -426,6 +433,13 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   }
   if (out && key != without) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
+  }
+  if (out && key.vocabulary) {
+    if (const auto& whole = alone(with_whole_vocabulary(key))) {
+      PartPrices blocks = *whole;
+      blocks.parts.front() = blocks.parts.back() = {};
+      raise_passes(*out, blocks);
+    }
   }
   for (const auto& known : {by_tp_alone(key), by_tp_and_ep(key)}) {
     if (!out || !known) continue;

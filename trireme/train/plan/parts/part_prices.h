@@ -76,6 +76,8 @@ InnerWay alone_of(InnerWay way);
 // That with kMostRows.
 InnerWay with_most_rows(const InnerWay& way);
 
+// That whose vocabulary is whole, with the same blocks.
+InnerWay with_whole_vocabulary(InnerWay way);
 // That without recomputation, with what is kept whole and on the device.
 InnerWay all_kept(InnerWay way);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or

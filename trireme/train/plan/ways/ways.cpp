@@ -25,6 +25,12 @@ std::string state_key(Tier tier) {
   return fmt::format("parallel.home=[\"*/state = {}\"]", to_string(tier));
 }
 
+// As a key of that name does with the text.
+void set_named(PassOptions& options, std::string_view name, const std::string& text) {
+  const std::vector<Key> rows = keys_of(options);
+  std::get<TextOf>(std::ranges::find(rows, name, &Key::name)->target).set(std::string(name), text);
+}
+
 void add_variants(Way way, const std::vector<UpdatePlace>& places, std::vector<Way>& out) {
   for (const WayVariant& variant : variants_of(way.tp, places)) {
     way.kept_slices = variant.kept_slices;
@@ -86,6 +92,30 @@ std::vector<std::string> Way::keys() const {
   for (const std::string& key : keep_keys(keep)) out.push_back(key);
   for (const std::string& key : place_keys(place)) out.push_back(key);
   return out;
+}
+
+void Way::set(JobConfig& job) const {
+  auto& p = job.parallel;
+  p.mode = is_searched ? Mode::kAuto : Mode::kSemiAuto;
+  p.search.kind = SearchKind::kRecursiveProgramming;
+  p.pp = pp;
+  p.schedule = schedule;
+  p.virtual_stages = virtual_stages > 1 ? virtual_stages : 0;
+  p.seq_chunks = 0;
+  p.tp = tp;
+  p.sp = sp;
+  p.vocabulary = vocabulary;
+  p.cp = cp;
+  p.ep = ep;
+  p.zero.level = zero;
+  p.gradient_accumulation_steps = micro_batches;
+  p.interleave = 1;
+  set_named(job.train.passes, "recompute", recompute);
+  p.recompute_slice_activation = kept_slices;
+  using Keep = Recompute::Rule::Keep;
+  if (keep != Tier::kDevice) p.keep = {{.pattern = "*", .keep = keep == Tier::kHost ? Keep::kHost : Keep::kDisk}};
+  if (place.update == Tier::kHost) p.on_host.updates = true;
+  if (place.state != place.update) p.homes = {{.parameters = "*", .of = Held::kState, .home = place.state}};
 }
 
 std::string kept_slices_key(bool kept_slices) {

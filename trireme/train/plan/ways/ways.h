@@ -35,6 +35,8 @@ struct Way {
 
   // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
   std::vector<std::string> keys() const;
+  // Has the job cut so: what set_keys (train/job/config.h) does with all of keys().
+  void set(JobConfig& job) const;
   std::string text() const;  // as flags, "--tp 2 --zero 1"; or "data parallel"
   friend bool operator==(const Way&, const Way&) = default;
 };

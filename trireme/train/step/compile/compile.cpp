@@ -132,7 +132,8 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
     return out;
   }
   const ScopeStages stages = stages_for(out.graph, options.parallel, options.stages);
-  const SemiAutoOptions asked{.stored = options.stored, .numerics = options.numerics, .stages = stages};
+  const SemiAutoOptions asked{
+      .stored = options.stored, .numerics = options.numerics, .stages = stages, .says_why = options.says_why};
   const Parallel& parallel = options.parallel;
   out.strategy = parallel.search.kind != SearchKind::kNone
                      ? searched(options, asked, out)
@@ -145,6 +146,7 @@ Compiled partitioned(Graph graph, const CompileOptions& options) {
   PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh, out.strategy.sums);
   if (options.numerics == Numerics::kInvariant)
     how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
+  how.reshards = options.reshards.get();
   out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
   return out;
 }
@@ -194,22 +196,21 @@ bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
          !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
 }
 
-// None where programs are to be repeated that do not repeat.
-std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CrewRepeats& repeats,
-                                         const CompileOptions& options, const PassOptions& passes,
-                                         std::span<const size_t> only) {
-  const auto crews = static_cast<int>(programs.size());
-  std::vector<CompiledCrew> out(only.empty() ? programs.size() : only.size());
+// Of these crews, of which there are so many in all. None where programs are to be repeated that do not repeat.
+std::vector<CompiledCrew> compiled_crews(std::vector<std::pair<size_t, Program>> programs, int crews,
+                                         const CrewRepeats& repeats, const CompileOptions& options,
+                                         const PassOptions& passes) {
+  std::vector<CompiledCrew> out(programs.size());
   std::vector<char> is_made(out.size(), 1);
   std::vector<std::optional<TooLittleMemory>> refused(out.size());
   const auto compile_crew = [&](int64_t at, int) {
-    const auto crew = only.empty() ? static_cast<size_t>(at) : only[static_cast<size_t>(at)];
+    const size_t crew = programs[static_cast<size_t>(at)].first;
     PassOptions own = passes;
     if (crews > 1) own.dump_name = fmt::format("crew{}_", crew);
     CompiledCrew& made = out[static_cast<size_t>(at)];
     std::vector<PassRemark> remarks;
     own.remarks = &remarks;
-    Program program = std::exchange(programs[crew], Program());
+    Program program = std::exchange(programs[static_cast<size_t>(at)].second, Program());
     const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
     if (!chooses_homes(options, passes)) {
       made.program = run_passes(std::move(program), own);
@@ -354,17 +355,35 @@ CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
   return unrolled(begun(std::move(graph), options), options, false);
 }
 
-Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only) {
+namespace {
+
+std::vector<CompiledCrew> all_compiled(std::vector<Program> programs, const CrewRepeats& repeats,
+                                       const CompileOptions& options, const PassOptions& passes) {
+  std::vector<std::pair<size_t, Program>> all;
+  for (Program& program : programs) all.emplace_back(all.size(), std::move(program));
+  return compiled_crews(std::move(all), static_cast<int>(programs.size()), repeats, options, passes);
+}
+
+}  // namespace
+
+std::vector<CompiledCrew> compile_some_crews(const CrewPrograms& from, const CompileOptions& options,
+                                             std::span<const size_t> crews) {
+  std::vector<std::pair<size_t, Program>> some;
+  for (const size_t crew : crews) some.emplace_back(crew, from.programs[crew]);
+  return compiled_crews(std::move(some), static_cast<int>(from.programs.size()), {}, options,
+                        pass_options(from.whole, options));
+}
+
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options) {
   Compiled out = std::move(from.whole);
   const PassOptions passes = pass_options(out, options);
-  out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  out.crews = all_compiled(std::move(from.programs), from.repeats, options, passes);
   if (out.crews.empty()) {
     TRIREME_LOG(kDebug, "plan", "'{}' does not repeat; all its micro-batches are compiled", out.graph.name());
     from = unrolled(std::move(out), options, false);
     out = std::move(from.whole);
-    out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+    out.crews = all_compiled(std::move(from.programs), from.repeats, options, passes);
   }
-  if (!only.empty()) return out;
   std::vector<std::vector<PassRemark>> remarks;
   for (const CompiledCrew& crew : out.crews) remarks.push_back(crew.remarks);
   for (std::string& remark : remarks_of_crews(remarks)) out.remarks.push_back(std::move(remark));

@@ -43,6 +43,9 @@ struct CompileOptions {
   // as these (partition/repeat.h), from so many nodes of all micro-batches on: those of fewer are compiled in no
   // time.
   size_t repeat_from = 20000;
+  bool says_why = true;  // the strategy says of each input and node why it is cut so
+  // Of other steps that are compiled one after the other; null: none.
+  std::shared_ptr<ReshardMemory> reshards = {};
   // On whose threads the crews of a pipeline are compiled, side by side; null: one after the other.
   ThreadPool* pool = nullptr;
 };
@@ -98,9 +101,12 @@ struct CrewPrograms {
 CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
 // Of a graph that was cut. `may_repeat`: the programs may be of fewer micro-batches, as CrewPrograms::repeats says.
 CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_repeat);
-// What it goes on with: passes, memory, kernels, and the check of all ranks' communication. With `only`, these crews
-// alone, and without the check: for prices of what they do.
-Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only = {});
+// What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
+// These crews alone, and without the check, for prices of what they do: of programs that are all of their
+// micro-batches.
+std::vector<CompiledCrew> compile_some_crews(const CrewPrograms& from, const CompileOptions& options,
+                                             std::span<const size_t> crews);
 
 // Of all ranks, which the crews share equally, by the ops' cost functions.
 double flops_per_step(const Compiled& compiled, int64_t ranks);

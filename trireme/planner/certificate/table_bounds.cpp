@@ -1,0 +1,150 @@
+#include "trireme/planner/certificate/table_bounds.h"
+
+#include <map>
+#include <optional>
+
+#include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/certified_least.h"
+#include "trireme/planner/certificate/certified_price.h"
+#include "trireme/planner/certificate/not_proven_impl.h"
+
+namespace trireme {
+namespace {
+
+CertifiedTable nothing_of(const CertifiedTable& table) {
+  CertifiedTable out{.cut = table.cut};
+  out.parts.resize(table.parts.size());
+  return out;
+}
+
+class TableBounds {
+ public:
+  TableBounds(const Certificate& certificate, const CertifiedTiers& tiers) : c_(certificate), tiers_(tiers) {
+    for (const auto& [tables, into] : {std::pair(&c_.alone, &alone_), std::pair(&c_.prices, &prices_)}) {
+      for (const CertifiedTable& table : *tables) into->emplace(table.cut, &table);
+    }
+  }
+
+  void check() const {
+    for (const auto& [cut, known] : prices_) {
+      const CertifiedTable& table = *known;
+      check_bound(table, cut, certified_alone(cut));
+      check_less_of_variants(table);
+      check_moves(table, c_.runs, c_.model);
+      const CertifiedTable* const few = table_if_any(prices_, certified_few_ranks(cut));
+      if (few != nullptr && !table.is_refused) check_no_less(table, with_moved(nothing_of(table), *few));
+      check_sums(table);
+    }
+    for (const auto& [cut, known] : alone_) {
+      const CertifiedTable& table = *known;
+      for (const CertifiedPart& part : table.parts) {
+        if (part.adding > part.weight_grad || part.sums > part.gradients)
+          not_proven("gradients of {} take more to be added than in all", certified_way_text({.cut = cut}));
+      }
+      const CertifiedCut most = certified_most_rows(cut);
+      if (cut != most) check_bound(table, cut, most);
+      if (cut != certified_all_kept(most)) check_passes(table);
+      const CertifiedTable* const whole =
+          cut.vocabulary ? table_if_any(alone_, certified_whole_vocabulary(cut)) : nullptr;
+      if (whole != nullptr && !table.is_refused) check_no_less(table, certified_blocks_of(*whole, cut));
+      for (const auto& of_fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
+        const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
+        if (fewer != nullptr && !table.is_refused) check_no_less(table, certified_least_by_fewer(*fewer, cut));
+      }
+    }
+  }
+
+ private:
+  using Tables = std::map<CertifiedCut, const CertifiedTable*>;
+
+  // Where it is there and no cut is refused.
+  static const CertifiedTable* table_if_any(const Tables& tables, const std::optional<CertifiedCut>& cut) {
+    const auto found = cut ? tables.find(*cut) : tables.end();
+    return found == tables.end() || found->second->is_refused ? nullptr : found->second;
+  }
+
+  // Nor do slices exchange less than what sums without them say, where these are known.
+  void check_sums(const CertifiedTable& table) const {
+    const auto own = certified_without_slices(table.cut);
+    if (table.is_refused || !own) return;
+    const CertifiedTable* const alone = table_if_any(alone_, certified_alone(table.cut));
+    const CertifiedTable* const unsummed = table_if_any(alone_, certified_alone(*own));
+    if (alone == nullptr || unsummed == nullptr) return;
+    for (const auto& cut : {own, certified_few_ranks(*own)}) {
+      const CertifiedTable* const summed = table_if_any(prices_, cut);
+      if (summed != nullptr) check_no_less(table, with_exchanged(nothing_of(table), {*alone, *summed, *unsummed}));
+    }
+  }
+  void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
+    const auto found = alone_.find(of);
+    if (found == alone_.end() || table.is_refused) return;
+    const CertifiedTable& alone = *found->second;
+    if (!alone.is_refused) return check_no_less(table, certified_least(alone, cut, c_.model));
+    if (of == certified_alone(cut))
+      not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
+  }
+  // With the state, or what is kept, elsewhere nothing takes less time than with it on the device, nor on the disk than
+  // on the host, nor with updates on the host; nor with what is kept there in slices than with it whole.
+  void check_less_of_variants(const CertifiedTable& table) const {
+    if (table.is_refused) return;
+    std::vector<CertifiedPlace> nearer = tiers_.places;
+    nearer.emplace_back();
+    for (const CertifiedPlace& place : nearer) {
+      for (const Tier keep : kEveryTier) {
+        for (const bool slices : {false, true}) {
+          CertifiedCut cut = table.cut;
+          cut.kept_slices = slices;
+          cut.keep = keep;
+          cut.place = place;
+          if (cut == table.cut || !is_no_slower_in_group(cut, table.cut)) continue;
+          const CertifiedTable* const of = table_if_any(prices_, cut);
+          if (of != nullptr) check_less_of(table, *of);
+        }
+      }
+    }
+  }
+  void check_less_of(const CertifiedTable& table, const CertifiedTable& of) const {
+    const bool has_same_updates = table.cut.place.update == of.cut.place.update;
+    CertifiedTable times = nothing_of(of);
+    times.cut = table.cut;
+    for (size_t part = 0; part < of.parts.size(); ++part) {
+      for (size_t i = 0; i < kCertifiedPassFields; ++i)
+        times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
+      times.parts[part].sync = of.parts[part].sync;
+      for (const auto field :
+           {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating})
+        times.parts[part].*field = has_same_updates ? of.parts[part].*field : 0;
+      if (certified_once_of(table.parts[part]) < certified_once_of(of.parts[part]))
+        not_proven("a part of {} takes less once a step than with {}", certified_way_text({.cut = table.cut}),
+                   certified_way_text({.cut = of.cut}));
+    }
+    check_no_less(table, times);
+    if (table.crossing < of.crossing)
+      not_proven("messages of {} take less time than those of {}", certified_way_text({.cut = table.cut}),
+                 certified_way_text({.cut = of.cut}));
+  }
+  void check_passes(const CertifiedTable& table) const {
+    const CertifiedTable* const found = table_if_any(alone_, certified_all_kept(certified_most_rows(table.cut)));
+    if (found == nullptr || table.is_refused) return;
+    const CertifiedTable least = certified_least(*found, table.cut, c_.model);
+    CertifiedTable passes = nothing_of(table);
+    passes.crossing = least.crossing;
+    for (size_t part = 0; part < passes.parts.size(); ++part) {
+      for (size_t i = 0; i < kCertifiedPassFields; ++i)
+        passes.parts[part].*kCertifiedPartFields[i] = least.parts[part].*kCertifiedPartFields[i];
+    }
+    check_no_less(table, passes);
+  }
+
+  const Certificate& c_;
+  const CertifiedTiers& tiers_;
+  Tables alone_, prices_;
+};
+
+}  // namespace
+
+void check_table_bounds(const Certificate& certificate, const CertifiedTiers& tiers) {
+  TableBounds(certificate, tiers).check();
+}
+
+}  // namespace trireme

@@ -1,0 +1,13 @@
+// What the tables of a certificate say of each other: bounds of ways that have no table of their own rest on it.
+#pragma once
+
+#include "trireme/planner/certificate/certificate.h"
+#include "trireme/planner/certificate/certified_space.h"
+
+namespace trireme {
+
+// Of what is known none is less than what bounds say of it, wherever the tables are there that these follow from.
+// Throws kInvalidArgument, naming the cut.
+void check_table_bounds(const Certificate& certificate, const CertifiedTiers& tiers);
+
+}  // namespace trireme
