@@ -58,11 +58,8 @@ int run(const CalibrateArgs& args) {
   require(args.ranks >= 1, "calibrate: -n {}; give 1 or more", args.ranks);
   if (!args.disk.empty())
     require_directory(args.disk, "calibrate: --disk", "name a directory that there is, or make one");
-  const std::string folder =
-      args.out.find('/') == std::string::npos ? "." : args.out.substr(0, args.out.rfind('/') + 1);
-  require(!args.out.empty() && is_directory(folder),
-          "calibrate: --out '{}': there is no directory '{}'; make it, or name a file in one that there is", args.out,
-          folder);
+  require(!args.out.empty(), "calibrate: --out is empty; name a file");
+  require_place_for(args.out, "calibrate: --out");
   require(!args.name.empty(), "calibrate: --name is empty; give the machine a name");
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});

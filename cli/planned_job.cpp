@@ -46,19 +46,32 @@ void add_planned_job_flags(CLI::App& command, PlannedJob& job) {
       ->allow_extra_args(false);
 }
 
-void add_memory_flag(CLI::App& command, int64_t& mib, const std::string& help) {
-  const CLI::Validator in_mib(
+namespace {
+
+int64_t bytes_of_memory(const std::string& text) {
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const int64_t bytes = MemorySize(is_number ? text + "MiB" : text).bytes();
+  require(bytes > 0, "'{}' is no memory; give more than 0", text);
+  return bytes;
+}
+
+}  // namespace
+
+void add_memory_flag(CLI::App& command, int64_t& bytes, const std::string& help) {
+  const CLI::Validator is_size(
       [](std::string& text) {
-        if (text.find_first_not_of("0123456789") == std::string::npos) return std::string();
         try {
-          text = std::to_string(MemorySize(text).bytes() >> 20);
+          bytes_of_memory(text);
         } catch (const Error& e) {
           return e.text();
         }
         return std::string();
       },
       "");
-  command.add_option("--memory", mib, help)->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->transform(in_mib);
+  command
+      .add_option_function<std::string>(
+          "--memory", [&bytes](const std::string& text) { bytes = bytes_of_memory(text); }, help)
+      ->check(is_size);
 }
 
 }  // namespace trireme::cli

@@ -26,8 +26,8 @@ struct PlannedJob {
 // --machine, --batch, --seq, --set.
 void add_planned_job_flags(CLI::App& command, PlannedJob& job);
 
-// --memory: a size, or a number of MiB.
-void add_memory_flag(CLI::App& command, int64_t& mib, const std::string& help);
+// --memory, in bytes: a size, or a number of MiB.
+void add_memory_flag(CLI::App& command, int64_t& bytes, const std::string& help);
 
 // `trireme plan verify`, of the command `plan`.
 void add_plan_verify(CLI::App& plan, std::function<int()>& chosen);

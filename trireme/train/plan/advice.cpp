@@ -69,10 +69,7 @@ AdviceFacts facts_of(const PlanRequest& request) {
   }
   out.kept = kept_by(step);
   const Communication& how = assembly.options.parallel.communication;
-  out.machine = request.machine ? *request.machine
-                : how.machine   ? *how.machine
-                : how.measured  ? *how.measured
-                                : Machine::this_host();
+  out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
   out.has_own_memory = make_device(assembly.options.device)->memory_bytes() > 0;
   out.memory_bytes = memory_of_rank(request, assembly);
   out.has_experts = model_of(job).cuttable().experts > 0;
@@ -218,7 +215,7 @@ class Adviser {
       return;
     }
     other.recompute = recompute_choices().back();
-    const std::optional<AdvisedWay> with = search_.price(other, {});
+    const std::optional<AdvisedWay> with = search_.price(other);
     line(fmt::format("recomputation: no, it fits without; with it {}",
                      with ? beside(chosen_, *with) : "the same way is refused"));
   }
@@ -246,7 +243,7 @@ class Adviser {
     }
     Way elsewhere = chosen_.way;
     elsewhere.place.state = Tier::kHost;
-    const std::optional<AdvisedWay> with = search_.price(elsewhere, {});
+    const std::optional<AdvisedWay> with = search_.price(elsewhere);
     line(with ? fmt::format("offload: no, it fits without; with the optimizer's state on the host {}",
                             beside(chosen_, *with))
               : "offload: no, it fits without (this search does not price it)");

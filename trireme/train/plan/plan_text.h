@@ -28,6 +28,9 @@ struct PlanFile {
 };
 
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request);
+// What the job itself says of where values lie and under what budget, as far as no way says it: it is a part of what was
+// planned. "parallel.home=[...]".
+std::vector<std::string> keys_of_places(const JobConfig& job);
 std::string to_string(const PlanFile& file);
 // Throws kInvalidArgument with the line's number: another version, a line that is none, counts that do not add up.
 PlanFile parse_plan_file(std::string_view text);

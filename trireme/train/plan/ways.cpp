@@ -25,9 +25,11 @@ std::string state_key(Tier tier) {
   return fmt::format("parallel.home=[\"*/state = {}\"]", to_string(tier));
 }
 
-void add_variants(Way way, const std::vector<UpdatePlace>& places, std::vector<Way>& out) {
-  for (const WayVariant& variant : variants_of(way.tp, places)) {
+void add_variants(Way way, const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps,
+                  std::vector<Way>& out) {
+  for (const WayVariant& variant : variants_of(way.tp, places, keeps)) {
     way.kept_slices = variant.kept_slices;
+    way.keep = variant.keep;
     way.place = variant.place;
     out.push_back(way);
   }
@@ -203,7 +205,8 @@ std::vector<std::string> cuts_left_out(const JobConfig& job) {
   return keys_unlike(job, planned);
 }
 
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places) {
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places,
+                         const std::vector<Tier>& keeps) {
   const nn::Cuttable model = model_of(job).cuttable();
   std::vector<Way> out;
   for (const int64_t pp : divisors_of(ranks)) {
@@ -218,7 +221,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
               way.schedule = kSchedules[s];
               way.zero = zero;
               way.recompute = recompute;
-              add_variants(std::move(way), places, out);
+              add_variants(std::move(way), places, keeps, out);
             }
           }
         }
@@ -227,7 +230,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
   }
   if (ranks > 1) {
     for (const std::string& recompute : recompute_choices())
-      add_variants({.recompute = recompute, .is_searched = true}, places, out);
+      add_variants({.recompute = recompute, .is_searched = true}, places, keeps, out);
   }
   return out;
 }
