@@ -253,12 +253,12 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (fits && !args.export_to.empty()) {
+  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
+  write_proof(args, request, plan, chosen);
+  if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
     const ExactWay& way = plan.way(chosen);
     write_export(args, request, way.outer.way(), way.layers_of_stages(plan.parts));
   }
-  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
-  write_proof(args, request, plan, chosen);
   return fits ? 0 : 1;
 }
 
@@ -290,8 +290,8 @@ int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (!args.export_to.empty()) write_export(args, request, plan.best.front().way, {});
   if (!args.out.empty()) write_plan(args, plan_file(plan, request));
+  if (!args.export_to.empty()) write_export(args, request, plan.best.front().way, {});
   return 0;
 }
 

@@ -20,16 +20,20 @@ JobConfig PlannedJob::read() const {
   if (batch > 0) keys.push_back(fmt::format("train.batch={}", batch));
   if (seq > 0) keys.push_back(fmt::format("data.seq={}", seq));
   keys.insert(keys.end(), set.begin(), set.end());
-  if (!is_file(config) && find_named_model(config) == nullptr) {
+  return read_job_or_model(config, keys);
+}
+
+JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys) {
+  if (is_file(name) || find_named_model(name) == nullptr) {
     std::vector<std::string> models;
     for (const NamedModel& model : named_models()) models.emplace_back(model.name);
-    const std::string near = closest(config, models);
+    const std::string near = is_file(name) ? "" : closest(name, models);
     if (!near.empty())
-      fail(ErrorKind::kNotFound, "there is no file '{}', and no model of this name. Did you mean '{}'?", config, near);
+      fail(ErrorKind::kNotFound, "there is no file '{}', and no model of this name. Did you mean '{}'?", name, near);
+    return read_config(name, keys);
   }
-  if (is_file(config) || find_named_model(config) == nullptr) return read_config(config, keys);
   JobConfig job;
-  set_named_model(job, config);
+  set_named_model(job, name);
   job.train.fit.steps = 1;
   override_keys(job, keys);
   return job;

@@ -23,6 +23,9 @@ struct PlannedJob {
   JobConfig read() const;
 };
 
+// Of a file, or of a model by the name that `trireme models` lists, which takes one step; with these keys replaced.
+JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys);
+
 // --machine, --batch, --seq, --set.
 void add_planned_job_flags(CLI::App& command, PlannedJob& job);
 

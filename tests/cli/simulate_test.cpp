@@ -42,6 +42,7 @@ TEST_F(SimulateTest, ARankThatIsNamedTwiceIsRefused) {
               HasSubstr("simulate: --straggler names rank 1 twice; leave one out"));
   EXPECT_THAT(run({"explain", "job.toml", "-n", "2", "--stage", "time", "--slow", "1=2", "--slow", "1=3"}).err,
               HasSubstr("explain: --slow names rank 1 twice; leave one out"));
+  EXPECT_THAT(run({"simulate", "gpt22", "-n", "2"}).err, HasSubstr("no model of this name. Did you mean 'gpt2'?"));
 }
 
 TEST_F(SimulateTest, ACheckpointHasWhatLiesOnTheDiskToo) {

@@ -111,7 +111,7 @@ std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts
   if (answer.ways == 0) return "there is none";
   if (!answer.is_proven) return "none that fits was found before the search was stopped (--most-jobs)";
   if (answer.fewest_bytes > 0)
-    return fmt::format("none fits: the smallest takes {} of {} a rank",
+    return fmt::format("none fits: the smallest takes {} or more of {} a rank",
                        bytes_text(static_cast<double>(answer.fewest_bytes)),
                        bytes_text(static_cast<double>(facts.memory_bytes)));
   if (!answer.refusal.empty()) return "none can be had: " + answer.refusal.substr(0, answer.refusal.find(';'));

@@ -85,8 +85,8 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.refused_joined = tables.refused_joined();
   out.asked = tables.asked();  // before others are
   if (!out.best.empty() && out.is_proven) out.others = best_of_other_cuts(tables, ways, out.best, request);
-  out.jobs_compiled = tables.pricer().jobs_compiled();
   if (out.best.empty() && out.is_proven) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
+  out.jobs_compiled = tables.pricer().jobs_compiled();
   out.setting = std::move(setting);
   return out;
 }

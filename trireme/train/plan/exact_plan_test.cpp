@@ -184,7 +184,7 @@ TEST(ExactPlan, names_changes_with_which_something_fits) {
     if (fits) break;
   }
   if (!found.nearest->batch) {
-    EXPECT_THAT(text, testing::HasSubstr("nor with half the batch"));
+    EXPECT_THAT(text, testing::HasSubstr("not with half the batch"));
   }
 }
 
