@@ -34,7 +34,7 @@ void refuse_other_values(const PlanFile& file, const std::vector<std::string>& o
 }
 
 JobConfig job_of(const JobFlags& flags, const std::vector<std::string>& keys) {
-  return flags.takes_models ? read_job_or_model(flags.config, keys) : read_config(flags.config, keys);
+  return flags.takes_models ? read_job_or_model(flags.config, keys) : read_job(flags.config, keys);
 }
 
 }  // namespace

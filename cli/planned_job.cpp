@@ -8,6 +8,7 @@
 #include "trireme/base/file.h"
 #include "trireme/parallel/asked/tier_sizes.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/plan_text.h"
 
 namespace trireme::cli {
 
@@ -23,6 +24,12 @@ JobConfig PlannedJob::read() const {
   return read_job_or_model(config, keys);
 }
 
+JobConfig read_job(const std::string& path, const std::vector<std::string>& keys) {
+  require(!is_file(path) || !is_plan_file(read_file(path)),
+          "'{0}' is a plan, and no job; name the job that it is of, and train or simulate it with --plan {0}", path);
+  return read_config(path, keys);
+}
+
 JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys) {
   if (is_file(name) || find_named_model(name) == nullptr) {
     std::vector<std::string> models;
@@ -30,7 +37,7 @@ JobConfig read_job_or_model(const std::string& name, const std::vector<std::stri
     const std::string near = is_file(name) ? "" : closest(name, models);
     if (!near.empty())
       fail(ErrorKind::kNotFound, "there is no file '{}', and no model of this name. Did you mean '{}'?", name, near);
-    return read_config(name, keys);
+    return read_job(name, keys);
   }
   JobConfig job;
   set_named_model(job, name);

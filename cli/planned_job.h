@@ -23,6 +23,8 @@ struct PlannedJob {
   JobConfig read() const;
 };
 
+// Of a job's file, with these keys replaced. Throws kInvalidArgument with the cure for a plan's.
+JobConfig read_job(const std::string& path, const std::vector<std::string>& keys);
 // Of a file, or of a model by the name that `trireme models` lists, which takes one step; with these keys replaced.
 JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys);
 

@@ -154,6 +154,9 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
   ASSERT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
   ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));
+  EXPECT_THAT(run({"simulate", "staged.trp", "-n", "2"}).err,
+              HasSubstr("'staged.trp' is a plan, and no job; name the job that it is of, and train or simulate it with "
+                        "--plan staged.trp"));
   const Outcome trained = with({"train", "job.toml", "-n", "2", "--plan", "staged.trp", "--out", "staged", "--quiet"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Outcome alone = with({"train", "job.toml", "-n", "1", "--out", "alone", "--quiet"});

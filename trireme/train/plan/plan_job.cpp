@@ -194,8 +194,10 @@ class Planner {
   // Of ways of which not even parameters and state fit, the first that has the fewest bytes of these and can be
   // compiled.
   void compile_smallest() {
+    constexpr size_t kMostTried = 64;
     std::vector<JobPlan::TooLarge> order = out_.too_large;
     std::ranges::stable_sort(order, {}, &JobPlan::TooLarge::bytes);
+    order.resize(std::min(order.size(), kMostTried));
     for (const JobPlan::TooLarge& each : order) {
       try {
         out_.smallest = {each.way, compiled_cost(each.way)};

@@ -275,6 +275,10 @@ void read_plan_line(std::string_view kind, std::string_view rest, int line, Plan
 
 }  // namespace
 
+bool is_plan_file(std::string_view text) {
+  return text.starts_with(kFirstLine.substr(0, kFirstLine.rfind(' ') + 1));
+}
+
 PlanFile parse_plan_file(std::string_view text) {
   PlanFile out;
   int line = 0;

@@ -32,6 +32,8 @@ PlanFile plan_file(const JobPlan& plan, const PlanRequest& request);
 // planned. "parallel.home=[...]".
 std::vector<std::string> keys_of_places(const JobConfig& job);
 std::string to_string(const PlanFile& file);
+// Whether it begins as a plan's file of some version.
+bool is_plan_file(std::string_view text);
 // Throws kInvalidArgument with the line's number: another version, a line that is none, counts that do not add up.
 PlanFile parse_plan_file(std::string_view text);
 
