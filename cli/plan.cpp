@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
@@ -171,8 +172,12 @@ int run_advice(const PlanArgs& args, PlanRequest request) {
   return advice.way ? 0 : 1;
 }
 
-void write_plan(const PlanArgs& args, const PlanFile& file) {
-  atomic_write(args.out, to_string(file));
+// With the figures that the plan rests on, for who reads it: changed in a machine's file they make another plan.
+void write_plan(const PlanArgs& args, const PlanFile& file, const Machine& machine) {
+  std::string text = to_string(file) + "# by the rates of this machine:\n";
+  std::istringstream figures(to_string(machine));
+  for (std::string line; std::getline(figures, line);) text += line.empty() ? "#\n" : "# " + line + "\n";
+  atomic_write(args.out, text);
   std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
               is_file(args.config) ? args.config.c_str() : "JOB", args.ranks, args.out.c_str());
 }
@@ -253,7 +258,7 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
+  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen), plan.machine);
   write_proof(args, request, plan, chosen);
   if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
     const ExactWay& way = plan.way(chosen);
@@ -290,7 +295,7 @@ int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (!args.out.empty()) write_plan(args, plan_file(plan, request));
+  if (!args.out.empty()) write_plan(args, plan_file(plan, request), plan.machine);
   if (!args.export_to.empty()) write_export(args, request, plan.best.front().way, {});
   return 0;
 }

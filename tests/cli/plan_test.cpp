@@ -81,6 +81,7 @@ TEST_F(PlanTest, AnswersQuestionsByTheExactSearch) {
   EXPECT_THAT(asked.out, HasSubstr("no certificate is written: it would be of all ways"));
   EXPECT_THAT(read(path("asked.html")), HasSubstr("why not keep=host"));
   EXPECT_THAT(read(path("asked.trp")), HasSubstr("set parallel.pp=1\n"));
+  EXPECT_THAT(read(path("asked.trp")), HasSubstr("\n# host_memory_bytes = 250000000000\n"));
   const Outcome exported = plan({"--search", "exact", "--only", "schedule=1f1b recompute=none zero=0 pp=2", "--export",
                                  "megatron", "--top", "1"});
   ASSERT_EQ(exported.code, 0) << exported.err;
