@@ -20,15 +20,15 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/advice.h"
-#include "trireme/train/plan/exact_certificate.h"
-#include "trireme/train/plan/exact_compiled.h"
-#include "trireme/train/plan/exact_plan.h"
-#include "trireme/train/plan/export.h"
-#include "trireme/train/plan/nearest_compiled.h"
-#include "trireme/train/plan/plan_page.h"
+#include "trireme/train/plan/exact/exact_certificate.h"
+#include "trireme/train/plan/exact/exact_compiled.h"
+#include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/pages/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
-#include "trireme/train/plan/what_if.h"
+#include "trireme/train/plan/questions/advice.h"
+#include "trireme/train/plan/questions/nearest_compiled.h"
+#include "trireme/train/plan/questions/what_if.h"
 
 namespace trireme::cli {
 namespace {
@@ -97,8 +97,7 @@ void write_page(const PlanArgs& args, const PlanPage& page) {
 
 void write_export(const PlanArgs& args, const PlanRequest& request, const Way& way,
                   const std::vector<int64_t>& layers_of_stages) {
-  const std::string text =
-      export_way(args.export_to, without_cuts(request.job), way, request.ranks, layers_of_stages);
+  const std::string text = export_way(args.export_to, without_cuts(request.job), way, request.ranks, layers_of_stages);
   if (args.export_file.empty()) {
     std::printf("for %s:\n%s", args.export_to.c_str(), text.c_str());
     return;
@@ -341,44 +340,49 @@ int run(const PlanArgs& args) {
 // What is asked about ways.
 void add_questions(CLI::App& command, PlanArgs& args) {
   const CLI::Validator is_rule(
-      [](std::string& rule) { return std::string(rule.empty() ? "it is empty; give a rule like \"tp=4 zero=1\"" : ""); },
+      [](std::string& rule) {
+        return std::string(rule.empty() ? "it is empty; give a rule like \"tp=4 zero=1\"" : "");
+      },
       "");
   command
       .add_option("--why-not", args.why_not,
                   "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does")
       ->check(is_rule);
-  command
-      .add_option("--only", args.only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it")
+  command.add_option("--only", args.only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it")
       ->check(is_rule);
-  command.add_flag("--sensitivities", args.sensitivities,
-                   "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
+  command.add_flag(
+      "--sensitivities", args.sensitivities,
+      "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
   command.add_flag("--advise", args.advise,
                    "Say in words which kinds of parallelism to use and which not, with what each would take");
 }
 
 // What is written of the plan, and for whom.
 void add_files(CLI::App& command, PlanArgs& args) {
-  const CLI::Validator is_named([](std::string& name) { return std::string(name.empty() ? "it is empty; name a file" : ""); },
-                                "");
+  const CLI::Validator is_named(
+      [](std::string& name) { return std::string(name.empty() ? "it is empty; name a file" : ""); }, "");
   std::vector<std::string> systems;
   for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
   command.add_option("--export", args.export_to, "Also print the best as flags or configuration of another system")
       ->check(CLI::IsMember(systems));
   command.add_option("--out-export", args.export_file, "File to write these to, instead of printing them")
       ->check(is_named);
-  command.add_option("--out", args.out,
-                     "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
-                     "beside it, FILE.certificate")
+  command
+      .add_option("--out", args.out,
+                  "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
+                  "beside it, FILE.certificate")
       ->check(is_named);
   command.add_flag(
       "--compile", args.compile,
       "Of the exact search: compile the ways shown (--top) as training does; the plan is the fastest of them "
       "in virtual time that fits. Up to 32 ranks without being asked");
-  command.add_option("--certificate", args.certificate,
-                     "File to write the proof of the exact search to, also where nothing fits")
+  command
+      .add_option("--certificate", args.certificate,
+                  "File to write the proof of the exact search to, also where nothing fits")
       ->check(is_named);
-  command.add_option("--html", args.html,
-                     "File to draw the best to, for a browser: where time and memory go, and how each layer is cut")
+  command
+      .add_option("--html", args.html,
+                  "File to draw the best to, for a browser: where time and memory go, and how each layer is cut")
       ->check(is_named);
 }
 

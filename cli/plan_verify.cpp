@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/planner/certificate/verify_certificate.h"
-#include "trireme/train/plan/exact_certificate.h"
+#include "trireme/train/plan/exact/exact_certificate.h"
 
 namespace trireme::cli {
 namespace {
@@ -25,7 +25,7 @@ struct VerifyArgs {
 void check_job_flags(const VerifyArgs& args) {
   const PlannedJob& job = args.job;
   const std::pair<const char*, bool> flags[] = {
-      {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},        {"--seq", job.seq > 0},
+      {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},          {"--seq", job.seq > 0},
       {"--set", !job.set.empty()},         {"--memory", args.memory_bytes > 0}, {"--threads", args.threads > 0}};
   for (const auto& [flag, given] : flags)
     require(!given || !job.config.empty(), "plan verify: {} is of a job; name the job after the file", flag);
@@ -69,9 +69,9 @@ int run(const VerifyArgs& args) {
   }
   std::fflush(stdout);
   CertifiedJob certified({.job = *job,
-                    .ranks = certificate.ranks,
-                    .threads = args.threads > 0 ? args.threads : static_cast<int>(certificate.threads),
-                    .memory_bytes = args.memory_bytes});
+                          .ranks = certificate.ranks,
+                          .threads = args.threads > 0 ? args.threads : static_cast<int>(certificate.threads),
+                          .memory_bytes = args.memory_bytes});
   certified.check(certificate);
   std::printf("the tables are those of '%s': all were compiled again\n", args.job.config.c_str());
   return 0;

@@ -247,8 +247,7 @@ void require_directory(const std::string& path, std::string_view where, std::str
 }
 
 void require_place_for(const std::string& path, std::string_view where) {
-  if (is_directory(path))
-    fail(ErrorKind::kNotFound, "{}: '{}' is a directory; name a file in it", where, path);
+  if (is_directory(path)) fail(ErrorKind::kNotFound, "{}: '{}' is a directory; name a file in it", where, path);
   require_directory(parent_path(path), where, "make it, or name a file in one that there is");
 }
 

@@ -76,10 +76,11 @@ std::vector<Key> keys_of_run(JobConfig& c) {
 TextOf search_kind(SearchKind* kind) {
   TextOf out = one_of(kind, kSearchKinds);
   out.set = [set = out.set](const std::string& name, const std::string& text) {
-    require(text != "exact" && text != "compiled",
-            "{} = '{}' is a search of `trireme plan JOB -n RANKS --search {} --out FILE`, by whose plan `trireme train JOB "
-            "--plan FILE` trains",
-            name, text, text);
+    require(
+        text != "exact" && text != "compiled",
+        "{} = '{}' is a search of `trireme plan JOB -n RANKS --search {} --out FILE`, by whose plan `trireme train JOB "
+        "--plan FILE` trains",
+        name, text, text);
     set(name, text);
   };
   return out;

@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
-#include "trireme/train/plan/ways.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/plan/ways/ways.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme {
 
@@ -24,8 +24,8 @@ struct PlanRequest {
   int threads = 1;           // of a rank
   int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
   size_t top = 3;            // how many ways are kept
-  size_t other_cuts = 0;     // of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them
-  int64_t most_jobs = 0;     // of a block that the exact search compiles before it is stopped; 0: until all is proven
+  size_t other_cuts = 0;  // of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them
+  int64_t most_jobs = 0;  // of a block that the exact search compiles before it is stopped; 0: until all is proven
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told
   std::function<void(const ExactProgress&)> on_exact = {};    // the same of the exact search, before each question
@@ -79,7 +79,7 @@ struct PlanLedger {
 // itself what lies elsewhere.
 struct BesideBytes {
   int64_t host = 0, disk = 0;
-  bool updates = false;                     // may run on the host: its rates are known, or its memory is the device's
+  bool updates = false;  // may run on the host: its rates are known, or its memory is the device's
   // That there are, of state and updates and of what is kept for the backward pass, in the order in which they are
   // looked at.
   std::vector<UpdatePlace> places() const;

@@ -11,7 +11,7 @@
 #include "trireme/exec/plan/execution_plan.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/ways.h"
+#include "trireme/train/plan/ways/ways.h"
 
 namespace trireme {
 namespace {
@@ -24,16 +24,17 @@ double mib(int64_t bytes) {
 
 // What became of ways that were refused; nothing where none was.
 std::string first_refusal_text(const PlanLedger& ledger) {
-  return ledger.first_refusal.empty() ? ""
-                                      : fmt::format("  {} refused: {}\n", counted(ledger.do_not_divide, "way"),
-                                                    ledger.first_refusal);
+  return ledger.first_refusal.empty()
+             ? ""
+             : fmt::format("  {} refused: {}\n", counted(ledger.do_not_divide, "way"), ledger.first_refusal);
 }
 
 // "14.3 MiB, 1.3 too many", of the device, and of what else a way uses.
 std::string taken_text(const PlannedWay& way, int64_t memory_bytes, const BesideBytes& beside) {
   const WayCost& cost = way.cost;
   const auto of = [](int64_t taken, int64_t room) {
-    return fmt::format("{:.1f} MiB{}", mib(taken), taken > room ? fmt::format(", {:.1f} too many", mib(taken - room)) : "");
+    return fmt::format("{:.1f} MiB{}", mib(taken),
+                       taken > room ? fmt::format(", {:.1f} too many", mib(taken - room)) : "");
   };
   std::string out = of(cost.most_bytes(), memory_bytes);
   if (way.way.place == UpdatePlace() && way.way.keep == Tier::kDevice) return out;
@@ -49,9 +50,10 @@ std::string infeasible_text(const JobPlan& plan) {
   std::string out = fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", mib(plan.memory_bytes));
   if (!plan.smallest)
     return out +
-           fmt::format("  parameters and state alone are too much, {:.1f} MiB at least: use more ranks, or devices with "
-                       "more memory\n",
-                       mib(plan.least_bytes)) +
+           fmt::format(
+               "  parameters and state alone are too much, {:.1f} MiB at least: use more ranks, or devices with "
+               "more memory\n",
+               mib(plan.least_bytes)) +
            first_refusal_text(plan.ledger);
   const WayCost& cost = plan.smallest->cost;
   out += fmt::format("  the smallest takes {}: {}\n", taken_text(*plan.smallest, plan.memory_bytes, plan.beside),
@@ -113,8 +115,7 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
   for (const auto& [name, seconds] : parts) out += fmt::format("  {:<12} {:>10.3f} ms\n", name, ms(seconds));
   const double exchanged_s = cost.moving_s - cost.tiers_s;
   out += fmt::format("  of {:.3f} ms in which ranks exchange values {:.3f} are hidden behind computing\n",
-                     ms(exchanged_s),
-                     ms(exchanged_s - (cost.exposed_s - cost.tiers_exposed_s - cost.host_exposed_s)));
+                     ms(exchanged_s), ms(exchanged_s - (cost.exposed_s - cost.tiers_exposed_s - cost.host_exposed_s)));
   if (cost.host_s > 0)
     out += fmt::format("  of {:.3f} ms in which the host computes {:.3f} are hidden behind computing\n",
                        ms(cost.host_s), ms(cost.host_s - cost.host_exposed_s));
@@ -144,8 +145,7 @@ namespace {
 // Where values lie; and how much of them may.
 constexpr std::string_view kPlaceKeys[] = {"parallel.home", "parallel.on", "parallel.optimizer_on",
                                            "parallel.offload_to"};
-constexpr std::string_view kBudgetKeys[] = {"parallel.device_memory", "parallel.device_ratio",
-                                            "parallel.auto_offload"};
+constexpr std::string_view kBudgetKeys[] = {"parallel.device_memory", "parallel.device_ratio", "parallel.auto_offload"};
 
 std::string_view planned_key(std::string_view key_and_value) {
   return key_and_value.substr(0, key_and_value.find('='));

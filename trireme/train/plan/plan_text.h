@@ -28,8 +28,8 @@ struct PlanFile {
 };
 
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request);
-// What the job itself says of where values lie and under what budget, as far as no way says it: it is a part of what was
-// planned. "parallel.home=[...]".
+// What the job itself says of where values lie and under what budget, as far as no way says it: it is a part of what
+// was planned. "parallel.home=[...]".
 std::vector<std::string> keys_of_places(const JobConfig& job);
 std::string to_string(const PlanFile& file);
 // Whether it begins as a plan's file of some version.
