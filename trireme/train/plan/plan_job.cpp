@@ -189,12 +189,16 @@ class Planner {
     return bytes_beyond(way, cost, out_.memory_bytes, out_.beside);
   }
 
-  // Of ways of which not even parameters and state fit, the first that has the fewest bytes of these and can be
-  // compiled.
+  // Of ways of which not even parameters and state fit one that has the fewest bytes of these and can be compiled.
   void compile_smallest() {
     constexpr size_t kMostTried = 64;
     std::vector<JobPlan::TooLarge> order = out_.too_large;
-    std::ranges::stable_sort(order, {}, &JobPlan::TooLarge::bytes);
+    // Of as many bytes of parameters and state the one that likely has the fewest others.
+    const std::vector<std::string> again = recompute_choices();  // each makes more again than the one before
+    std::ranges::stable_sort(order, {}, [&](const JobPlan::TooLarge& of) {
+      return std::tuple(of.bytes, again.end() - std::ranges::find(again, of.way.recompute), -of.way.micro_batches,
+                        !of.way.kept_slices, of.way.keep == Tier::kDevice);
+    });
     order.resize(std::min(order.size(), kMostTried));
     for (const JobPlan::TooLarge& each : order) {
       try {

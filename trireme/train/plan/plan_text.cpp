@@ -154,13 +154,18 @@ std::string_view planned_key(std::string_view key_and_value) {
 }  // namespace
 
 std::vector<std::string> keys_of_places(const JobConfig& job) {
+  const JobConfig usual;
+  JobConfig without = job;
+  without.parallel.homes = usual.parallel.homes;
+  without.parallel.on_host = usual.parallel.on_host;
+  without.parallel.tiers.device = usual.parallel.tiers.device;
+  without.parallel.tiers.device_ratio = usual.parallel.tiers.device_ratio;
+  without.parallel.tier_ways.offload_to = usual.parallel.tier_ways.offload_to;
+  without.parallel.tier_ways.auto_offload = usual.parallel.tier_ways.auto_offload;
   std::vector<std::string> out;
-  for (const std::string& each : keys_unlike(job, JobConfig())) {
+  for (const std::string& each : keys_unlike(job, without)) {
     const size_t equals = each.find(" = ");
-    const std::string name = each.substr(0, equals);
-    if (std::ranges::find(kPlaceKeys, name) != std::end(kPlaceKeys) ||
-        std::ranges::find(kBudgetKeys, name) != std::end(kBudgetKeys))
-      out.push_back(name + "=" + each.substr(equals + 3));
+    out.push_back(each.substr(0, equals) + "=" + each.substr(equals + 3));
   }
   return out;
 }
