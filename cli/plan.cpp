@@ -33,7 +33,9 @@
 namespace trireme::cli {
 namespace {
 
-constexpr int kMostCompiledRanks = 32;  // for which every way is compiled, where nothing else is asked
+// Where nothing else is asked: for which every way is compiled, of which there are thousands beyond; and for which the
+// best by their tables are.
+constexpr int kMostRanksOfAllCompiled = 8, kMostRanksOfBestCompiled = 32;
 
 struct PlanArgs : PlannedJob {
   int ranks = 1;
@@ -112,12 +114,13 @@ void require_some(const PlanArgs& args, const Asked& asked, int64_t ways) {
 }
 
 bool compiles_best(const PlanArgs& args) {
-  return args.compile || args.ranks <= kMostCompiledRanks;
+  return args.compile || args.ranks <= kMostRanksOfBestCompiled;
 }
 
 // Nothing: all ways are compiled.
 std::optional<ExactPlan> exact_plan(const PlanArgs& args, Asked& asked, PlanRequest& request) {
-  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks)) return std::nullopt;
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled))
+    return std::nullopt;
   try {
     if (!args.why_not.empty() || !args.only.empty())
       read_rules(args, exact_setting(request).ways(request.ranks).examples(), asked, request);
@@ -139,7 +142,7 @@ std::optional<ExactPlan> exact_plan(const PlanArgs& args, Asked& asked, PlanRequ
 
 // By the search that `plan` takes for so many ranks.
 std::unique_ptr<AdviceSearch> advice_search(const PlanArgs& args, const PlanRequest& request) {
-  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks))
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled))
     return compiled_advice_search(request);
   try {
     return exact_advice_search(request);
@@ -199,9 +202,14 @@ size_t fastest_that_fits(const std::vector<CompiledWay>& compiled) {
   return out;
 }
 
-// Of the plan's ways; the first where nothing fits, or nothing is compiled.
-size_t choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
-  if (plan.best.empty() || !compiles_best(args)) return 0;
+// Of the plan's ways, with what it takes compiled; the first where nothing fits, or nothing is compiled.
+struct Chosen {
+  size_t which = 0;
+  std::optional<WayCost> cost;
+};
+
+Chosen choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
+  if (plan.best.empty() || !compiles_best(args)) return {};
   const std::vector<CompiledWay> compiled = compile_best(plan, request);
   std::fputs(compiled_text(plan, compiled).c_str(), stdout);
   const size_t chosen = fastest_that_fits(compiled);
@@ -211,7 +219,7 @@ size_t choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
           plan.ways());
   if (chosen > 0)
     std::printf("the fastest of them that fits is the plan: %s\n", plan.way(chosen).outer.way().text().c_str());
-  return chosen;
+  return {chosen, compiled[chosen].cost};
 }
 
 // The plan as if the chosen way were its best one, with what follows it.
@@ -248,7 +256,7 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
   if (asked.only) std::printf("of all ways these were only the ones that keep %s\n", asked.only->text().c_str());
-  const size_t chosen = choose(args, request, plan);
+  const auto [chosen, cost] = choose(args, request, plan);
   const Answers more = answers(args, request, plan, asked.why_not, plan_exact);
   const bool fits = !plan.best.empty();
   if (fits && !args.html.empty()) {
@@ -257,7 +265,8 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen), plan.machine);
+  if (fits && !args.out.empty())
+    write_plan(args, plan_file(plan, args.ranks, chosen, cost ? &*cost : nullptr), plan.machine);
   write_proof(args, request, plan, chosen);
   if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
     const ExactWay& way = plan.way(chosen);
@@ -413,7 +422,7 @@ void add_plan(CLI::App& app, Action& chosen) {
       ->add_option(
           "--search", args->search,
           "compiled: every way is compiled; exact: parts are, and all ways follow from their prices; auto: exact "
-          "for more than 32 ranks, where the model's blocks are alike")
+          "for more than 8 ranks, where the model's blocks are alike")
       ->check(CLI::IsMember({"auto", "compiled", "exact"}))
       ->capture_default_str();
   add_files(*command, *args);

@@ -154,6 +154,7 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
       with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "4", "--top", "1", "--out", "staged.trp"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
+  EXPECT_THAT(read(path("staged.trp")), testing::ContainsRegex("\ncompiled step_ps=[0-9]+ arena_bytes=[0-9]+\n"));
   ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));
   EXPECT_THAT(run({"simulate", "staged.trp", "-n", "2"}).err,
               HasSubstr("'staged.trp' is a plan, and no job; name the job that it is of, and train or simulate it with "

@@ -190,11 +190,14 @@ std::string to_string(const PlanFile& file) {
       fmt::format("{}\nmachine {}\nranks {}\ngraph {}\n", kFirstLine, file.machine, file.ranks, file.graph);
   for (const std::string& key : file.keys) out += fmt::format("set {}\n", key);
   const PlanLedger& l = file.ledger;
+  const std::string compiled = file.compiled ? fmt::format("compiled step_ps={} arena_bytes={}\n",
+                                                           file.compiled->step_ps, file.compiled->arena_bytes)
+                                             : "";
   return out + fmt::format(
-                   "predicted step_ps={} arena_bytes={} bound_ps={}\n"
+                   "predicted step_ps={} arena_bytes={} bound_ps={}\n{}"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   file.step_ps, file.arena_bytes, file.bound_ps, l.ways, l.fit, l.memory, l.memory_least, l.needless,
-                   l.do_not_divide);
+                   file.step_ps, file.arena_bytes, file.bound_ps, compiled, l.ways, l.fit, l.memory, l.memory_least,
+                   l.needless, l.do_not_divide);
 }
 
 namespace {
@@ -262,6 +265,9 @@ void read_plan_line(std::string_view kind, std::string_view rest, int line, Plan
   } else if (kind == "predicted") {
     read_numbers(rest, line,
                  {{"step_ps", &out.step_ps}, {"arena_bytes", &out.arena_bytes}, {"bound_ps", &out.bound_ps}});
+  } else if (kind == "compiled") {
+    PlanFile::Compiled& of = out.compiled.emplace();
+    read_numbers(rest, line, {{"step_ps", &of.step_ps}, {"arena_bytes", &of.arena_bytes}});
   } else if (kind == "ledger") {
     PlanLedger& l = out.ledger;
     read_numbers(rest, line,

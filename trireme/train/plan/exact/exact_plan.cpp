@@ -1,6 +1,7 @@
 #include "trireme/train/plan/exact/exact_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "trireme/base/error.h"
 
@@ -91,7 +92,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
   return out;
 }
 
-PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen, const WayCost* compiled) {
   require(!plan.best.empty(), "plan: nothing fits, so there is no plan to write");
   const ExactWay& best = plan.way(chosen);
   const OuterLedger& l = plan.ledger;
@@ -104,6 +105,9 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen) {
           .step_ps = best.price.total,
           .arena_bytes = std::ranges::max(best.crew_bytes),
           .bound_ps = plan.least_ps,
+          .compiled = compiled ? std::optional(
+                                     PlanFile::Compiled{std::llround(compiled->step_s * 1e12), compiled->most_bytes()})
+                               : std::nullopt,
           .ledger = {.ways = l.ways,
                      .do_not_divide = l.do_not_divide,
                      .memory_least = l.memory_least,

@@ -54,7 +54,8 @@ inline constexpr double kWorthCompiling = 1.25;
 ExactPlan plan_exact(const PlanRequest& request);
 
 // What `train --plan` reads, of one of its ways (ExactPlan::way). Its ledger counts as needless what a bound rules out.
-PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0);
+// `compiled`: what compiling it said.
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0, const WayCost* compiled = nullptr);
 
 // A way as flags, with its data parallel ranks; and what its step takes by items, which add up to it: of all parts, as
 // an average of the stages, and of all micro-batches.

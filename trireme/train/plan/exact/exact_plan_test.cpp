@@ -357,7 +357,7 @@ TEST(ExactPlan, has_the_best_way_of_each_other_cut_where_it_is_asked_for) {
   for (const ExactWay& way : all.best) {
     if (static_cast<double>(way.price.total) <= kWorthCompiling * best_ps) least.emplace(cut_of(way), way.price.total);
   }
-  ASSERT_GE(least.size(), 3U);
+  ASSERT_GE(least.size(), 2U);
   ASSERT_EQ(plan.ways(), std::min<size_t>(4, least.size()));
   for (size_t i = 0; i < plan.ways(); ++i) {
     EXPECT_EQ(plan.way(i).price.total, least.at(cut_of(plan.way(i))));

@@ -448,7 +448,7 @@ TEST(PlanTiers, compiled_ways_have_the_state_elsewhere_only_where_it_is_needed) 
   PlanRequest request = request_for(machine_with_host(kMuch), 2, kMuch, {"model.layers=1"});
   request.is_asked = [](const Way& way) {
     return way.schedule == "1f1b" && way.micro_batches == 1 && way.recompute == "none" && !way.is_searched &&
-           way.tp == 1 && way.zero == 0;
+           way.tp == 1 && way.zero == 0 && way.keep == Tier::kDevice;
   };
   const JobPlan much = plan_job(request);
   ASSERT_EQ(much.best.size(), 1U);
@@ -478,7 +478,7 @@ TEST(PlanTiers, compiled_ways_have_the_state_elsewhere_only_where_it_is_needed) 
 }
 
 TEST(PlanTiers, what_the_host_computes_is_no_communication) {
-  PlanRequest request = request_for(machine_with_host(kMuch), 1, kMuch, {"model.layers=1"});
+  PlanRequest request = request_for(machine_that_updates(kMuch), 1, kMuch, {"model.layers=1"});
   request.is_asked = [](const Way& way) { return way.place.update == Tier::kHost && way.recompute == "none"; };
   const JobPlan plan = plan_job(request);
   ASSERT_FALSE(plan.best.empty());

@@ -10,17 +10,20 @@
 namespace trireme {
 namespace {
 
-// What a rank of so many has.
+// What a rank of so many has, and what it needs in any case.
 struct Room {
   int64_t memory_bytes = 0;
   BesideBytes beside;
+  KeptBytes kept;  // of the whole model; none where what lies elsewhere is chosen under a budget
 };
 
 Room room_of(const PlanRequest& request) {
   const JobConfig job = without_cuts(request.job);
   const auto model = make_model(job);
   const Assembly assembly = assembly_of(job, *model, 1);
-  return {memory_of_rank(request, assembly), bytes_beside(request, assembly)};
+  const bool is_budgeted = assembly.options.parallel.tiers.device.is_given();
+  return {memory_of_rank(request, assembly), bytes_beside(request, assembly),
+          is_budgeted ? KeptBytes() : kept_by(graphs_of(assembly, 1).step)};
 }
 
 // The first of these ways that is compiled and fits.
@@ -28,6 +31,7 @@ std::optional<NearestCompiled::Change> first_that_fits(const PlanRequest& reques
                                                        const std::vector<Way>& ways) {
   const Room room = room_of(request);
   for (const Way& way : ways) {
+    if (least_bytes(way, request.ranks, room.kept) > room.memory_bytes) continue;
     const std::optional<WayCost> cost = cost_of_way(request, way);
     if (cost && bytes_beyond(way, *cost, room.memory_bytes, room.beside) == 0)
       return NearestCompiled::Change{.to = to, .way = way, .bytes = cost->most_bytes()};
