@@ -233,6 +233,21 @@ ExactPlan from_chosen_on(const ExactPlan& plan, size_t chosen) {
   return out;
 }
 
+// A certificate is of the best ways by the tables: with so many of these that the chosen one is among them. Where that
+// would be too many, the request and the plan stay as they are.
+void add_best_up_to(const ExactWay& chosen, PlanRequest& request, ExactPlan& plan) {
+  constexpr size_t kFewest = 32, kMost = 512;
+  for (size_t top = kFewest; top <= kMost; top *= 4) {
+    PlanRequest more = request;
+    more.top = top;
+    ExactPlan found = plan_exact(more);
+    if (std::ranges::none_of(found.best, [&](const ExactWay& way) { return way.outer == chosen.outer; })) continue;
+    request = more;
+    plan = std::move(found);
+    return;
+  }
+}
+
 void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan, size_t chosen) {
   const bool is_beside = args.certificate.empty() && !plan.best.empty() && !args.out.empty();
   const std::string file = is_beside ? args.out + ".certificate" : args.certificate;
@@ -245,11 +260,26 @@ void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPl
         "until one is\n");
   } else if (is_beside && chosen >= plan.best.size()) {
     std::printf(
-        "no certificate is written beside it: what is proven is by the tables, by which others are faster; "
-        "--certificate FILE writes the proof of these\n");
+        "no certificate is written beside it: what is proven is by the tables, by which hundreds of others are faster; "
+        "--certificate FILE writes the proof of the best of these\n");
   } else {
     write_certificate(file, certificate_of(plan, request));
   }
+}
+
+// The plan's file and its proof.
+void write_exact(const PlanArgs& args, PlanRequest request, ExactPlan plan, size_t chosen, const WayCost* cost) {
+  const bool is_other = chosen >= plan.best.size() && !plan.best.empty();
+  if (is_other && !args.out.empty() && args.only.empty()) {
+    const ExactWay way = plan.way(chosen);
+    add_best_up_to(way, request, plan);
+    for (size_t i = 0; i < plan.ways(); ++i) {
+      if (plan.way(i).outer == way.outer) chosen = i;
+    }
+  }
+  if (!plan.best.empty() && !args.out.empty())
+    write_plan(args, plan_file(plan, args.ranks, chosen, cost), plan.machine);
+  write_proof(args, request, plan, chosen);
 }
 
 int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& asked, const ExactPlan& plan) {
@@ -265,9 +295,7 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (fits && !args.out.empty())
-    write_plan(args, plan_file(plan, args.ranks, chosen, cost ? &*cost : nullptr), plan.machine);
-  write_proof(args, request, plan, chosen);
+  write_exact(args, request, plan, chosen, cost ? &*cost : nullptr);
   if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
     const ExactWay& way = plan.way(chosen);
     write_export(args, request, way.outer.way(), way.layers_of_stages(plan.parts));

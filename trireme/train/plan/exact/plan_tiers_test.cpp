@@ -485,7 +485,7 @@ TEST(PlanTiers, what_the_host_computes_is_no_communication) {
   const WayCost& cost = plan.best.front().cost;
   EXPECT_GT(cost.host_s, 0);
   EXPECT_DOUBLE_EQ(cost.moving_s, cost.tiers_s) << "one rank exchanges nothing";
-  EXPECT_EQ(cost.update_s, 0) << "the device updates nothing";
+  EXPECT_LT(cost.update_s, cost.host_s) << "which updates";
   EXPECT_THAT(plan_text(plan, 1, 1, "tokens"), HasSubstr("of 0.000 ms in which ranks exchange values 0.000"));
 }
 
