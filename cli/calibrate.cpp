@@ -55,14 +55,10 @@ void print_fit(const Calibration& found) {
 }
 
 int run(const CalibrateArgs& args) {
-  require(args.ranks >= 1, "calibrate: -n {}; give 1 or more", args.ranks);
   if (!args.disk.empty())
     require_directory(args.disk, "calibrate: --disk", "name a directory that there is, or make one");
-  const std::string folder =
-      args.out.find('/') == std::string::npos ? "." : args.out.substr(0, args.out.rfind('/') + 1);
-  require(!args.out.empty() && is_directory(folder),
-          "calibrate: --out '{}': there is no directory '{}'; make it, or name a file in one that there is", args.out,
-          folder);
+  require(!args.out.empty(), "calibrate: --out is empty; name a file");
+  require_place_for(args.out, "calibrate: --out");
   require(!args.name.empty(), "calibrate: --name is empty; give the machine a name");
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
@@ -107,11 +103,16 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command
       ->add_option("-n,--ranks", args->ranks,
                    "Ranks that measure at the same time, and the links between them; as many as jobs will have")
+      ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  command->add_option("--threads", args->threads, "Compute threads of each rank")->capture_default_str();
+  command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   command->add_option("--out", args->out, "The file to write")->capture_default_str();
   command->add_option("--name", args->name, "The machine's name in it")->capture_default_str();
-  command->add_option("--transport", args->transport, "auto, shm, ucx or mpi")->capture_default_str();
+  command->add_option("--transport", args->transport, "How ranks exchange tensors")
+      ->check(CLI::IsMember({"auto", "shm", "ucx", "mpi"}))
+      ->capture_default_str();
   command->add_option(
       "--disk", args->disk,
       "Directory on the disk that ranks may have values on; 512 MiB of each rank are written there, and "

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
+#include "trireme/cost/price.h"
 #include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/report/trace.h"
 
@@ -26,6 +28,7 @@ std::vector<double> figures(const std::vector<std::string>& given, std::string_v
                             double least) {
   if (given.empty()) return {};
   std::vector<double> out(ranks, usual);
+  std::set<size_t> seen;
   for (const std::string& text : given) {
     const size_t equals = std::min(text.find('='), text.size());
     size_t rank = 0;
@@ -35,6 +38,7 @@ std::vector<double> figures(const std::vector<std::string>& given, std::string_v
     require(ok && std::isfinite(figure) && figure >= least && rank < ranks,
             "explain: {} '{}'; give RANK=FIGURE with a rank from 0 to {} and a figure from {:g} on, as {} 0=1.5", flag,
             text, ranks - 1, least, flag);
+    require(seen.insert(rank).second, "explain: {} names rank {} twice; leave one out", flag, rank);
     out[rank] = figure;
   }
   return out;
@@ -95,10 +99,12 @@ VirtualTime modelled_step(const CrewPlans& crews, const Rates& rates, const Unli
   const size_t ranks = static_cast<size_t>(crews[0]->mesh.devices()) * crews.size();
   std::vector<std::vector<double>> seconds;
   for (const ExecutionPlan* plan : crews) seconds.push_back(action_seconds(*plan, rates));
-  return virtual_time(crews, {.seconds = std::move(seconds),
-                              .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
-                              .late_s = figures(unlike.late, "--late", ranks, 0, 0),
-                              .overlap_slowdown = rates.overlap_slowdown()});
+  VirtualTime out = virtual_time(crews, {.seconds = std::move(seconds),
+                                         .slowness = figures(unlike.slow, "--slow", ranks, 1, 1e-6),
+                                         .late_s = figures(unlike.late, "--late", ranks, 0, 0),
+                                         .overlap_slowdown = rates.overlap_slowdown()});
+  check_step(out.makespan_s);
+  return out;
 }
 
 std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualTime& time, bool by_rank) {

@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/train/job/config.h"
-#include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/step/compile/remarks.h"
 
@@ -34,13 +34,7 @@ void refuse_other_values(const PlanFile& file, const std::vector<std::string>& o
 }
 
 JobConfig job_of(const JobFlags& flags, const std::vector<std::string>& keys) {
-  if (!flags.takes_models || is_file(flags.config) || find_named_model(flags.config) == nullptr)
-    return read_config(flags.config, keys);
-  JobConfig job;
-  set_named_model(job, flags.config);
-  job.train.fit.steps = 1;
-  override_keys(job, keys);
-  return job;
+  return flags.takes_models ? read_job_or_model(flags.config, keys) : read_job(flags.config, keys);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
@@ -26,19 +27,22 @@
 #include "trireme/train/plan/pages/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/plan/questions/advice.h"
+#include "trireme/train/plan/questions/nearest_compiled.h"
 #include "trireme/train/plan/questions/what_if.h"
 
 namespace trireme::cli {
 namespace {
 
-constexpr int kMostCompiledRanks = 32;  // for which every way is compiled, where nothing else is asked
+// Where nothing else is asked: for which every way is compiled, of which there are thousands beyond; and for which the
+// best by their tables are.
+constexpr int kMostRanksOfAllCompiled = 8, kMostRanksOfBestCompiled = 32;
 
 struct PlanArgs : PlannedJob {
   int ranks = 1;
   int threads = 0;
   std::string out, certificate, html, why_not, only, export_to, export_file;
   bool sensitivities = false, advise = false, compile = false;
-  int64_t memory_mib = 0;
+  int64_t memory_bytes = 0;
   int top = 3;
   int64_t most_jobs = 1000;
   bool top_given = false;
@@ -51,16 +55,36 @@ struct Answers {
   std::vector<Sensitivity> sensitivities;
 };
 
-Answers answers(const PlanArgs& args, const PlanRequest& request, const JobPlan& plan,
-                const std::optional<WayRule>& rule) {
+// `plan_by` is the search that found the plan.
+template <class Plan>
+Answers answers(const PlanArgs& args, const PlanRequest& request, const Plan& plan, const std::optional<WayRule>& rule,
+                Plan (*plan_by)(const PlanRequest&)) {
   Answers out;
   if (rule) {
     PlanRequest asked = request;
     asked.is_asked = [&](const Way& way) { return rule->is_kept_by(way); };
-    out.why_not = why_not_text(plan, plan_job(asked), *rule);
+    out.why_not = why_not_text(plan, plan_by(asked), *rule);
   }
-  if (args.sensitivities) out.sensitivities = sensitivities(request, plan);
+  if (args.sensitivities) {
+    out.sensitivities = sensitivities(request, plan.machine, plan.memory_bytes,
+                                      [&](const PlanRequest& other) { return best_of(plan_by(other)); });
+  }
+  std::fputs(out.why_not.c_str(), stdout);
+  if (args.sensitivities) std::fputs(sensitivities_text(best_of(plan), out.sensitivities).c_str(), stdout);
   return out;
+}
+
+// What is asked about ways, read before anything takes time.
+struct Asked {
+  std::optional<WayRule> why_not, only;
+};
+
+// Of the ways there are; of --only the request looks at no others.
+void read_rules(const PlanArgs& args, const std::vector<Way>& ways, Asked& asked, PlanRequest& request) {
+  if (!args.why_not.empty()) asked.why_not = parse_way_rule(args.why_not, ways);
+  if (args.only.empty()) return;
+  asked.only = parse_way_rule(args.only, ways);
+  request.is_asked = [&asked](const Way& way) { return asked.only->is_kept_by(way); };
 }
 
 PlannedTokens tokens_of(const JobConfig& job) {
@@ -73,8 +97,9 @@ void write_page(const PlanArgs& args, const PlanPage& page) {
   std::printf("wrote %s\n", args.html.c_str());
 }
 
-void write_export(const PlanArgs& args, const PlanRequest& request, const Way& way) {
-  const std::string text = export_way(args.export_to, without_cuts(request.job), way, request.ranks);
+void write_export(const PlanArgs& args, const PlanRequest& request, const Way& way,
+                  const std::vector<int64_t>& layers_of_stages) {
+  const std::string text = export_way(args.export_to, without_cuts(request.job), way, request.ranks, layers_of_stages);
   if (args.export_file.empty()) {
     std::printf("for %s:\n%s", args.export_to.c_str(), text.c_str());
     return;
@@ -83,29 +108,33 @@ void write_export(const PlanArgs& args, const PlanRequest& request, const Way& w
   std::printf("wrote %s for %s\n", args.export_file.c_str(), args.export_to.c_str());
 }
 
-// What is asked of ways that are compiled.
-void check_asks(const PlanArgs& args) {
-  const std::pair<const char*, bool> asked[] = {{"--why-not", !args.why_not.empty()},
-                                                {"--only", !args.only.empty()},
-                                                {"--sensitivities", args.sensitivities},
-                                                {"--export", !args.export_to.empty()}};
-  for (const auto& [flag, given] : asked)
-    require(!given, "plan: {} needs ways that are compiled, and the exact search compiles none; add --search compiled",
-            flag);
+void require_some(const PlanArgs& args, const Asked& asked, int64_t ways) {
+  require(!asked.only || ways > 0, "plan: no way over {} ranks has all of --only \"{}\"", args.ranks,
+          asked.only ? asked.only->text() : "");
+}
+
+bool compiles_best(const PlanArgs& args) {
+  return args.compile || args.ranks <= kMostRanksOfBestCompiled;
 }
 
 // Nothing: all ways are compiled.
-std::optional<ExactPlan> exact_plan(const PlanArgs& args, const PlanRequest& request) {
-  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks)) return std::nullopt;
-  check_asks(args);
-  PlanRequest watched = request;
-  PlanProgress progress;
-  progress.watch(watched);
+std::optional<ExactPlan> exact_plan(const PlanArgs& args, Asked& asked, PlanRequest& request) {
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled))
+    return std::nullopt;
   try {
-    return plan_exact(watched);
+    if (!args.why_not.empty() || !args.only.empty())
+      read_rules(args, exact_setting(request).ways(request.ranks).examples(), asked, request);
+    PlanRequest watched = request;
+    if (compiles_best(args)) watched.other_cuts = watched.top;
+    PlanProgress progress;
+    progress.watch(watched);
+    ExactPlan plan = plan_exact(watched);
+    require_some(args, asked, plan.ledger.ways);
+    return plan;
   } catch (const Error& error) {
     if (args.search == "exact" || error.kind() != ErrorKind::kUnsupported) throw;
-    progress.clear();
+    asked = {};
+    request.is_asked = {};
     std::fprintf(stderr, "every way is compiled instead: %s\n", error.what());
     return std::nullopt;
   }
@@ -113,7 +142,7 @@ std::optional<ExactPlan> exact_plan(const PlanArgs& args, const PlanRequest& req
 
 // By the search that `plan` takes for so many ranks.
 std::unique_ptr<AdviceSearch> advice_search(const PlanArgs& args, const PlanRequest& request) {
-  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostCompiledRanks))
+  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled))
     return compiled_advice_search(request);
   try {
     return exact_advice_search(request);
@@ -145,8 +174,12 @@ int run_advice(const PlanArgs& args, PlanRequest request) {
   return advice.way ? 0 : 1;
 }
 
-void write_plan(const PlanArgs& args, const PlanFile& file) {
-  atomic_write(args.out, to_string(file));
+// With the figures that the plan rests on, for who reads it: changed in a machine's file they make another plan.
+void write_plan(const PlanArgs& args, const PlanFile& file, const Machine& machine) {
+  std::string text = to_string(file) + "# by the rates of this machine:\n";
+  std::istringstream figures(to_string(machine));
+  for (std::string line; std::getline(figures, line);) text += line.empty() ? "#\n" : "# " + line + "\n";
+  atomic_write(args.out, text);
   std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
               is_file(args.config) ? args.config.c_str() : "JOB", args.ranks, args.out.c_str());
 }
@@ -169,72 +202,114 @@ size_t fastest_that_fits(const std::vector<CompiledWay>& compiled) {
   return out;
 }
 
-int run_exact(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
-  const PlannedTokens tokens = tokens_of(request.job);
-  std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
-  const bool fits = !plan.best.empty();
-  size_t chosen = 0;
-  if (fits && (args.compile || args.ranks <= kMostCompiledRanks)) {
-    const std::vector<CompiledWay> compiled = compile_best(plan, request);
-    std::fputs(compiled_text(plan, compiled).c_str(), stdout);
-    chosen = fastest_that_fits(compiled);
-  }
-  require(chosen < std::max<size_t>(plan.best.size(), 1),
-          "plan: none of the {} best by their tables fits when it is compiled; ask for more with --top, or leave some "
-          "memory out with --memory",
-          plan.best.size());
+// Of the plan's ways, with what it takes compiled; the first where nothing fits, or nothing is compiled.
+struct Chosen {
+  size_t which = 0;
+  std::optional<WayCost> cost;
+};
+
+Chosen choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
+  if (plan.best.empty() || !compiles_best(args)) return {};
+  const std::vector<CompiledWay> compiled = compile_best(plan, request);
+  std::fputs(compiled_text(plan, compiled).c_str(), stdout);
+  const size_t chosen = fastest_that_fits(compiled);
+  require(chosen < plan.ways(),
+          "plan: none of the {} ways that are the best by their tables fits when it is compiled; ask for more with "
+          "--top, or leave some memory out with --memory",
+          plan.ways());
   if (chosen > 0)
-    std::printf("the fastest of them that fits is the plan: %s\n", plan.best[chosen].outer.way().text().c_str());
-  if (fits && !args.html.empty()) {
-    ExactPlan shown = plan;  // from the chosen one on
-    shown.best.erase(shown.best.begin(), shown.best.begin() + static_cast<std::ptrdiff_t>(chosen));
-    write_page(args, page_of(shown, request, tokens));
+    std::printf("the fastest of them that fits is the plan: %s\n", plan.way(chosen).outer.way().text().c_str());
+  return {chosen, compiled[chosen].cost};
+}
+
+// The plan as if the chosen way were its best one, with what follows it.
+ExactPlan from_chosen_on(const ExactPlan& plan, size_t chosen) {
+  ExactPlan out = plan;
+  if (chosen < plan.best.size()) {
+    out.best.erase(out.best.begin(), out.best.begin() + static_cast<std::ptrdiff_t>(chosen));
+  } else {
+    out.best = {plan.way(chosen)};
   }
-  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen));
-  const std::string certificate =
-      !args.certificate.empty() || !fits || args.out.empty() ? args.certificate : args.out + ".certificate";
-  if (!certificate.empty() && !plan.is_proven) {
+  return out;
+}
+
+// A certificate is of the best ways by the tables: with so many of these that the chosen one is among them. Where that
+// would be too many, the request and the plan stay as they are.
+void add_best_up_to(const ExactWay& chosen, PlanRequest& request, ExactPlan& plan) {
+  constexpr size_t kFewest = 32, kMost = 512;
+  for (size_t top = kFewest; top <= kMost; top *= 4) {
+    PlanRequest more = request;
+    more.top = top;
+    ExactPlan found = plan_exact(more);
+    if (std::ranges::none_of(found.best, [&](const ExactWay& way) { return way.outer == chosen.outer; })) continue;
+    request = more;
+    plan = std::move(found);
+    return;
+  }
+}
+
+void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan, size_t chosen) {
+  const bool is_beside = args.certificate.empty() && !plan.best.empty() && !args.out.empty();
+  const std::string file = is_beside ? args.out + ".certificate" : args.certificate;
+  if (file.empty()) return;
+  if (!args.only.empty()) {
+    std::printf("no certificate is written: it would be of all ways, of which --only leaves some out\n");
+  } else if (!plan.is_proven) {
     std::printf(
         "no certificate is written, as the plan is not proven to be the best; --most-jobs 0 lets the search go on "
         "until one is\n");
-    return fits ? 0 : 1;
+  } else if (is_beside && chosen >= plan.best.size()) {
+    std::printf(
+        "no certificate is written beside it: what is proven is by the tables, by which hundreds of others are faster; "
+        "--certificate FILE writes the proof of the best of these\n");
+  } else {
+    write_certificate(file, certificate_of(plan, request));
   }
-  if (!certificate.empty()) write_certificate(certificate, certificate_of(plan, request));
+}
+
+// The plan's file and its proof.
+void write_exact(const PlanArgs& args, PlanRequest request, ExactPlan plan, size_t chosen, const WayCost* cost) {
+  const bool is_other = chosen >= plan.best.size() && !plan.best.empty();
+  if (is_other && !args.out.empty() && args.only.empty()) {
+    const ExactWay way = plan.way(chosen);
+    add_best_up_to(way, request, plan);
+    for (size_t i = 0; i < plan.ways(); ++i) {
+      if (plan.way(i).outer == way.outer) chosen = i;
+    }
+  }
+  if (!plan.best.empty() && !args.out.empty())
+    write_plan(args, plan_file(plan, args.ranks, chosen, cost), plan.machine);
+  write_proof(args, request, plan, chosen);
+}
+
+int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& asked, const ExactPlan& plan) {
+  const PlannedTokens tokens = tokens_of(request.job);
+  std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
+  if (asked.only) std::printf("of all ways these were only the ones that keep %s\n", asked.only->text().c_str());
+  const auto [chosen, cost] = choose(args, request, plan);
+  const Answers more = answers(args, request, plan, asked.why_not, plan_exact);
+  const bool fits = !plan.best.empty();
+  if (fits && !args.html.empty()) {
+    PlanPage page = page_of(from_chosen_on(plan, chosen), request, tokens);
+    page.why_not = more.why_not;
+    add_sensitivities(best_of(plan), more.sensitivities, page);
+    write_page(args, page);
+  }
+  write_exact(args, request, plan, chosen, cost ? &*cost : nullptr);
+  if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
+    const ExactWay& way = plan.way(chosen);
+    write_export(args, request, way.outer.way(), way.layers_of_stages(plan.parts));
+  }
   return fits ? 0 : 1;
 }
 
-int run(const PlanArgs& args) {
-  require(!args.config.empty(), "plan: config is required. See `trireme help plan`.");
-  require(args.export_file.empty() || !args.export_to.empty(), "plan: --out-export takes --export beside it");
-  PlanRequest request{.job = args.read(),
-                      .ranks = args.ranks,
-                      .threads = compute_threads(args.threads, args.ranks),
-                      .memory_bytes = args.memory_mib << 20,
-                      .top = static_cast<size_t>(args.top),
-                      .most_jobs = args.most_jobs};
-  if (const std::vector<std::string> cuts = cuts_left_out(request.job); !cuts.empty()) {
-    TRIREME_LOG(
-        kWarn, "cli",
-        "plan: {} of the job: how it is cut is what is planned, so ways with other values are looked at as well; "
-        "--only keeps to some",
-        fmt::join(cuts, ", "));
-  }
-  if (args.advise) return run_advice(args, request);
-  if (const auto exact = exact_plan(args, request)) return run_exact(args, request, *exact);
+int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
   require(!args.compile,
           "plan: --compile is of the exact search, the other one compiles all ways; give --search exact");
   require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
-  std::optional<WayRule> rule, only;  // read before anything takes time
   const std::vector<Way> ways = ways_of(request);
-  if (!args.why_not.empty()) rule = parse_way_rule(args.why_not, ways);
-  if (!args.only.empty()) {
-    only = parse_way_rule(args.only, ways);
-    request.is_asked = [&only](const Way& way) { return only->is_kept_by(way); };
-    require(std::ranges::any_of(ways, request.is_asked), "plan: no way over {} ranks has all of --only \"{}\"",
-            args.ranks, only->text());
-  }
-  require(!args.sensitivities || !request.job.parallel.machine.empty(),
-          "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
+  read_rules(args, ways, asked, request);
+  require_some(args, asked, asked.only ? std::ranges::count_if(ways, request.is_asked) : 1);
   PlanRequest watched = request;
   PlanProgress progress;
   progress.watch(watched);
@@ -245,39 +320,107 @@ int run(const PlanArgs& args) {
   }
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(plan_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
-  const Answers more = answers(args, request, plan, rule);
-  std::fputs(more.why_not.c_str(), stdout);
-  if (args.sensitivities) std::fputs(sensitivities_text(plan, more.sensitivities).c_str(), stdout);
+  if (plan.best.empty()) {
+    if (const auto nearest = nearest_compiled(request, plan)) std::fputs(nearest_text(*nearest).c_str(), stdout);
+  }
+  const Answers more = answers(args, request, plan, asked.why_not, plan_job);
   if (plan.best.empty()) return 1;
   if (!args.html.empty()) {
     PlanPage page = page_of(plan, request, tokens);
     page.why_not = more.why_not;
-    add_sensitivities(plan, more.sensitivities, page);
+    add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  if (!args.export_to.empty()) write_export(args, request, plan.best.front().way);
-  if (!args.out.empty()) write_plan(args, plan_file(plan, request));
+  if (!args.out.empty()) write_plan(args, plan_file(plan, request), plan.machine);
+  if (!args.export_to.empty()) write_export(args, request, plan.best.front().way, {});
   return 0;
+}
+
+// A search may take long: what cannot be written is said before.
+void check_files(const PlanArgs& args) {
+  require(args.export_file.empty() || !args.export_to.empty(), "plan: --out-export takes --export beside it");
+  const std::pair<const char*, const std::string*> files[] = {{"--out", &args.out},
+                                                              {"--out-export", &args.export_file},
+                                                              {"--certificate", &args.certificate},
+                                                              {"--html", &args.html}};
+  for (const auto& [flag, file] : files) {
+    if (!file->empty()) require_place_for(*file, fmt::format("plan: {}", flag));
+  }
+}
+
+int run(const PlanArgs& args) {
+  require(!args.config.empty(), "plan: config is required. See `trireme help plan`.");
+  check_files(args);
+  PlanRequest request{.job = args.read(),
+                      .ranks = args.ranks,
+                      .threads = compute_threads(args.threads, args.ranks),
+                      .memory_bytes = args.memory_bytes,
+                      .top = static_cast<size_t>(args.top),
+                      .most_jobs = args.most_jobs};
+  require(!args.sensitivities || !request.job.parallel.machine.empty(),
+          "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
+  require(args.certificate.empty() || args.only.empty(),
+          "plan: a certificate is of all ways, of which --only leaves some out; leave one of them out");
+  if (const std::vector<std::string> cuts = cuts_left_out(request.job); !cuts.empty()) {
+    TRIREME_LOG(
+        kWarn, "cli",
+        "plan: {} of the job: how it is cut is what is planned, so ways with other values are looked at as well; "
+        "--only keeps to some",
+        fmt::join(cuts, ", "));
+  }
+  if (args.advise) return run_advice(args, request);
+  Asked asked;
+  if (const auto exact = exact_plan(args, asked, request)) return run_exact(args, request, asked, *exact);
+  return run_compiled(args, request, asked);
+}
+
+// What is asked about ways.
+void add_questions(CLI::App& command, PlanArgs& args) {
+  const CLI::Validator is_rule(
+      [](std::string& rule) {
+        return std::string(rule.empty() ? "it is empty; give a rule like \"tp=4 zero=1\"" : "");
+      },
+      "");
+  command
+      .add_option("--why-not", args.why_not,
+                  "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does")
+      ->check(is_rule);
+  command.add_option("--only", args.only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it")
+      ->check(is_rule);
+  command.add_flag(
+      "--sensitivities", args.sensitivities,
+      "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
+  command.add_flag("--advise", args.advise,
+                   "Say in words which kinds of parallelism to use and which not, with what each would take");
 }
 
 // What is written of the plan, and for whom.
 void add_files(CLI::App& command, PlanArgs& args) {
+  const CLI::Validator is_named(
+      [](std::string& name) { return std::string(name.empty() ? "it is empty; name a file" : ""); }, "");
   std::vector<std::string> systems;
   for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
   command.add_option("--export", args.export_to, "Also print the best as flags or configuration of another system")
       ->check(CLI::IsMember(systems));
-  command.add_option("--out-export", args.export_file, "File to write these to, instead of printing them");
-  command.add_option("--out", args.out,
-                     "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
-                     "beside it, FILE.certificate");
+  command.add_option("--out-export", args.export_file, "File to write these to, instead of printing them")
+      ->check(is_named);
+  command
+      .add_option("--out", args.out,
+                  "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
+                  "beside it, FILE.certificate")
+      ->check(is_named);
   command.add_flag(
       "--compile", args.compile,
       "Of the exact search: compile the ways shown (--top) as training does; the plan is the fastest of them "
       "in virtual time that fits. Up to 32 ranks without being asked");
-  command.add_option("--certificate", args.certificate,
-                     "File to write the proof of the exact search to, also where nothing fits");
-  command.add_option("--html", args.html,
-                     "File to draw the best to, for a browser: where time and memory go, and how each layer is cut");
+  command
+      .add_option("--certificate", args.certificate,
+                  "File to write the proof of the exact search to, also where nothing fits")
+      ->check(is_named);
+  command
+      .add_option("--html", args.html,
+                  "File to draw the best to, for a browser: where time and memory go, and how each layer is cut")
+      ->check(is_named);
 }
 
 }  // namespace
@@ -291,7 +434,7 @@ void add_plan(CLI::App& app, Action& chosen) {
   add_planned_job_flags(*command, *args);
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
-  add_memory_flag(*command, args->memory_mib,
+  add_memory_flag(*command, args->memory_bytes,
                   "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
   command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
   command
@@ -302,20 +445,12 @@ void add_plan(CLI::App& app, Action& chosen) {
           "them with what is proven so far; 0: it goes on until all is proven. With --advise of each of its searches")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
-  command->add_option(
-      "--why-not", args->why_not,
-      "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does");
-  command->add_flag(
-      "--sensitivities", args->sensitivities,
-      "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
-  command->add_flag("--advise", args->advise,
-                    "Say in words which kinds of parallelism to use and which not, with what each would take");
-  command->add_option("--only", args->only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it");
+  add_questions(*command, *args);
   command
       ->add_option(
           "--search", args->search,
           "compiled: every way is compiled; exact: parts are, and all ways follow from their prices; auto: exact "
-          "for more than 32 ranks, where the model's blocks are alike")
+          "for more than 8 ranks, where the model's blocks are alike")
       ->check(CLI::IsMember({"auto", "compiled", "exact"}))
       ->capture_default_str();
   add_files(*command, *args);

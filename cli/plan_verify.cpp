@@ -18,15 +18,15 @@ struct VerifyArgs {
   std::string file, certificate;
   PlannedJob job;
   int ranks = 0, threads = 0;  // 0: those of the certificate
-  int64_t memory_mib = 0;
+  int64_t memory_bytes = 0;
 };
 
 // What says nothing without a job.
 void check_job_flags(const VerifyArgs& args) {
   const PlannedJob& job = args.job;
   const std::pair<const char*, bool> flags[] = {
-      {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},        {"--seq", job.seq > 0},
-      {"--set", !job.set.empty()},         {"--memory", args.memory_mib > 0}, {"--threads", args.threads > 0}};
+      {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},          {"--seq", job.seq > 0},
+      {"--set", !job.set.empty()},         {"--memory", args.memory_bytes > 0}, {"--threads", args.threads > 0}};
   for (const auto& [flag, given] : flags)
     require(!given || !job.config.empty(), "plan verify: {} is of a job; name the job after the file", flag);
 }
@@ -57,19 +57,22 @@ int run(const VerifyArgs& args) {
   require(args.ranks == 0 || args.ranks == certificate.ranks, "certificate: it is for {} ranks, not for {}",
           certificate.ranks, args.ranks);
   verify_certificate(certificate);
-  const size_t which = plan ? check_certified_plan(certificate, *plan) : 0;
+  std::optional<JobConfig> job;
+  if (!args.job.config.empty()) job = args.job.read();
+  const size_t which =
+      plan ? check_certified_plan(certificate, *plan, job ? keys_of_places(*job) : std::vector<std::string>()) : 0;
   std::fputs(proven_text(certificate).c_str(), stdout);
   if (plan) std::fputs(plan_line(args.file, certificate, which).c_str(), stdout);
-  if (args.job.config.empty()) {
+  if (!job) {
     std::puts("where the tables come from was not looked at: name the job, to compile them again");
     return 0;
   }
   std::fflush(stdout);
-  CertifiedJob job({.job = args.job.read(),
-                    .ranks = certificate.ranks,
-                    .threads = args.threads > 0 ? args.threads : static_cast<int>(certificate.threads),
-                    .memory_bytes = args.memory_mib << 20});
-  job.check(certificate);
+  CertifiedJob certified({.job = *job,
+                          .ranks = certificate.ranks,
+                          .threads = args.threads > 0 ? args.threads : static_cast<int>(certificate.threads),
+                          .memory_bytes = args.memory_bytes});
+  certified.check(certificate);
   std::printf("the tables are those of '%s': all were compiled again\n", args.job.config.c_str());
   return 0;
 }
@@ -88,7 +91,7 @@ void add_plan_verify(CLI::App& plan, std::function<int()>& chosen) {
   command->add_option("-n,--ranks", args->ranks, "Ranks that it has to be for")->check(CLI::Range(1, 65536));
   command->add_option("--threads", args->threads, "Compute threads of each rank; without it those of the certificate")
       ->check(CLI::Range(1, 1024));
-  add_memory_flag(*command, args->memory_mib,
+  add_memory_flag(*command, args->memory_bytes,
                   "Memory of a rank, like 80GB, or in MiB, where the plan was made with it");
   command->footer(
       "The checker counts all ways again, prices the plan and rules out each other way by its own arithmetic; the\n"

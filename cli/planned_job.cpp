@@ -8,6 +8,7 @@
 #include "trireme/base/file.h"
 #include "trireme/parallel/asked/tier_sizes.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/plan_text.h"
 
 namespace trireme::cli {
 
@@ -20,16 +21,26 @@ JobConfig PlannedJob::read() const {
   if (batch > 0) keys.push_back(fmt::format("train.batch={}", batch));
   if (seq > 0) keys.push_back(fmt::format("data.seq={}", seq));
   keys.insert(keys.end(), set.begin(), set.end());
-  if (!is_file(config) && find_named_model(config) == nullptr) {
+  return read_job_or_model(config, keys);
+}
+
+JobConfig read_job(const std::string& path, const std::vector<std::string>& keys) {
+  require(!is_file(path) || !is_plan_file(read_file(path)),
+          "'{0}' is a plan, and no job; name the job that it is of, and train or simulate it with --plan {0}", path);
+  return read_config(path, keys);
+}
+
+JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys) {
+  if (is_file(name) || find_named_model(name) == nullptr) {
     std::vector<std::string> models;
     for (const NamedModel& model : named_models()) models.emplace_back(model.name);
-    const std::string near = closest(config, models);
+    const std::string near = is_file(name) ? "" : closest(name, models);
     if (!near.empty())
-      fail(ErrorKind::kNotFound, "there is no file '{}', and no model of this name. Did you mean '{}'?", config, near);
+      fail(ErrorKind::kNotFound, "there is no file '{}', and no model of this name. Did you mean '{}'?", name, near);
+    return read_job(name, keys);
   }
-  if (is_file(config) || find_named_model(config) == nullptr) return read_config(config, keys);
   JobConfig job;
-  set_named_model(job, config);
+  set_named_model(job, name);
   job.train.fit.steps = 1;
   override_keys(job, keys);
   return job;
@@ -46,19 +57,32 @@ void add_planned_job_flags(CLI::App& command, PlannedJob& job) {
       ->allow_extra_args(false);
 }
 
-void add_memory_flag(CLI::App& command, int64_t& mib, const std::string& help) {
-  const CLI::Validator in_mib(
+namespace {
+
+int64_t bytes_of_memory(const std::string& text) {
+  const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  const int64_t bytes = MemorySize(is_number ? text + "MiB" : text).bytes();
+  require(bytes > 0, "'{}' is no memory; give more than 0", text);
+  return bytes;
+}
+
+}  // namespace
+
+void add_memory_flag(CLI::App& command, int64_t& bytes, const std::string& help) {
+  const CLI::Validator is_size(
       [](std::string& text) {
-        if (text.find_first_not_of("0123456789") == std::string::npos) return std::string();
         try {
-          text = std::to_string(MemorySize(text).bytes() >> 20);
+          bytes_of_memory(text);
         } catch (const Error& e) {
           return e.text();
         }
         return std::string();
       },
       "");
-  command.add_option("--memory", mib, help)->check(CLI::Range(int64_t{1}, int64_t{1} << 40))->transform(in_mib);
+  command
+      .add_option_function<std::string>(
+          "--memory", [&bytes](const std::string& text) { bytes = bytes_of_memory(text); }, help)
+      ->check(is_size);
 }
 
 }  // namespace trireme::cli

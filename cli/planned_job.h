@@ -23,11 +23,16 @@ struct PlannedJob {
   JobConfig read() const;
 };
 
+// Of a job's file, with these keys replaced. Throws kInvalidArgument with the cure for a plan's.
+JobConfig read_job(const std::string& path, const std::vector<std::string>& keys);
+// Of a file, or of a model by the name that `trireme models` lists, which takes one step; with these keys replaced.
+JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys);
+
 // --machine, --batch, --seq, --set.
 void add_planned_job_flags(CLI::App& command, PlannedJob& job);
 
-// --memory: a size, or a number of MiB.
-void add_memory_flag(CLI::App& command, int64_t& mib, const std::string& help);
+// --memory, in bytes: a size, or a number of MiB.
+void add_memory_flag(CLI::App& command, int64_t& bytes, const std::string& help);
 
 // `trireme plan verify`, of the command `plan`.
 void add_plan_verify(CLI::App& plan, std::function<int()>& chosen);

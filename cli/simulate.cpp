@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <set>
 
 #include "cli/commands.h"
 #include "cli/explain_time.h"
@@ -58,11 +59,13 @@ std::pair<int64_t, double> two_figures(const std::string& text, std::string_view
 
 UnlikeRanks unlike_ranks(const SimulateArgs& args, int ranks) {
   UnlikeRanks out;
+  std::set<int64_t> seen;
   for (const std::string& text : args.stragglers) {
     const auto [rank, factor] = two_figures(text, "--straggler", "x");
     require(rank >= 0 && rank < ranks && factor >= 1e-6,
             "simulate: --straggler '{}'; ranks are 0 to {}, and x is how many times as long the rank computes", text,
             ranks - 1);
+    require(seen.insert(rank).second, "simulate: --straggler names rank {} twice; leave one out", rank);
     out.slow.push_back(fmt::format("{}={}", rank, factor));
   }
   return out;

@@ -58,7 +58,7 @@ TEST_F(BadInputTest, NumbersOfFlagsThatOthersWouldBeTakenFor) {
                "generate: --seed: -1; it must be 0 or more. See `trireme help generate`.");
   expect_error({"generate", "run", "--prompt", "a", "--seed", "18446744073709551616"}, kCaller,
                HasSubstr("is more than 64 bits hold"));
-  expect_error({"calibrate", "--out", "gone/machine.toml"}, kCaller, HasSubstr("there is no directory 'gone/'"));
+  expect_error({"calibrate", "--out", "gone/machine.toml"}, kCaller, HasSubstr("there is no directory 'gone'"));
 }
 
 TEST_F(BadInputTest, AConfigurationThatIsMissingOrWrittenWrong) {

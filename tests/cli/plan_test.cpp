@@ -46,6 +46,60 @@ TEST_F(PlanTest, SaysThatTheJobsOwnCutsAreNotKept) {
   EXPECT_EQ(plan({"--only", "tp=1 pp=1 zero=0 recompute=none"}).err, "");
 }
 
+// Before the search, which may take long.
+TEST_F(PlanTest, SaysWhatCannotBeWrittenBeforeItSearches) {
+  for (const char* flag : {"--out", "--html", "--certificate"}) {
+    const Outcome refused = plan({"--search", "exact", flag, "nowhere/x"});
+    EXPECT_NE(refused.code, 0);
+    EXPECT_THAT(refused.err, HasSubstr(std::string("plan: ") + flag + ": there is no directory 'nowhere'"));
+    EXPECT_EQ(refused.out, "");
+  }
+  EXPECT_THAT(plan({"--out", "."}).err, HasSubstr("plan: --out: '.' is a directory"));
+}
+
+TEST_F(PlanTest, TakesMemoryToTheByte) {
+  const Outcome fits = plan({"--only", "tp=1 pp=1 zero=0 recompute=none micro-batches=1"});
+  ASSERT_EQ(fits.code, 0) << fits.err;
+  const size_t at = fits.out.find("memory ", fits.out.find("hidden"));
+  const int64_t bytes = std::stoll(fits.out.substr(at + 7));
+  const auto within = [&](int64_t most) {
+    return plan({"--only", "tp=1 pp=1 zero=0 recompute=none micro-batches=1", "--memory", std::to_string(most) + "B"});
+  };
+  EXPECT_EQ(within(bytes).code, 0);
+  EXPECT_EQ(within(bytes - 1).code, 1);
+}
+
+TEST_F(PlanTest, AnswersQuestionsByTheExactSearch) {
+  const std::string machine = TRIREME_SOURCE_DIR "/machines/h100x8.toml";
+  const Outcome asked = plan({"--search", "exact", "--machine", machine, "--only", "pp=1", "--why-not", "keep=host",
+                              "--sensitivities", "--top", "1", "--html", "asked.html", "--out", "asked.trp"});
+  ASSERT_EQ(asked.code, 0) << asked.err;
+  EXPECT_THAT(asked.out, HasSubstr("of all ways these were only the ones that keep pp=1\n"));
+  EXPECT_THAT(asked.out, HasSubstr("why not keep=host: the best way that keeps it, "));
+  EXPECT_THAT(asked.out, HasSubstr("kept's moves"));
+  EXPECT_THAT(asked.out, HasSubstr("\n  arithmetic twice as fast "));
+  EXPECT_THAT(asked.out, HasSubstr("no certificate is written: it would be of all ways"));
+  EXPECT_THAT(read(path("asked.html")), HasSubstr("why not keep=host"));
+  EXPECT_THAT(read(path("asked.trp")), HasSubstr("set parallel.pp=1\n"));
+  EXPECT_THAT(read(path("asked.trp")), HasSubstr("\n# host_memory_bytes = 250000000000\n"));
+  const Outcome exported = plan({"--search", "exact", "--only", "schedule=1f1b recompute=none zero=0 pp=2", "--export",
+                                 "megatron", "--top", "1"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_THAT(exported.out, HasSubstr("\n--pipeline-model-parallel-size 2\n"));
+  EXPECT_THAT(plan({"--search", "exact", "--only", "pp=2 tp=2"}).err,
+              HasSubstr("plan: no way over 2 ranks has all of --only \"pp=2 tp=2\""));
+  EXPECT_THAT(plan({"--search", "exact", "--only", "tp=3"}).err, HasSubstr("no way has tp=3; of tp there are 1, 2"));
+}
+
+TEST_F(PlanTest, SaysTheNearestChangeThatFits) {
+  const Outcome none = plan({"--memory", "60KB"});
+  EXPECT_EQ(none.code, 1) << none.err;
+  const size_t at = none.out.find("(--memory ");
+  ASSERT_NE(at, std::string::npos) << none.out;
+  const std::string cure = none.out.substr(at + 10, none.out.find(')', at) - at - 10);
+  EXPECT_EQ(plan({"--memory", cure}).code, 0) << cure;
+}
+
 TEST_F(PlanTest, AnswersWhyNot) {
   const Outcome asked = plan({"--only", "tp=1 pp=1 micro-batches=1", "--why-not", "pp=2"});
   EXPECT_EQ(asked.code, 0) << asked.err;
@@ -100,7 +154,11 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
       with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "4", "--top", "1", "--out", "staged.trp"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
+  EXPECT_THAT(read(path("staged.trp")), testing::ContainsRegex("\ncompiled step_ps=[0-9]+ arena_bytes=[0-9]+\n"));
   ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));
+  EXPECT_THAT(run({"simulate", "staged.trp", "-n", "2"}).err,
+              HasSubstr("'staged.trp' is a plan, and no job; name the job that it is of, and train or simulate it with "
+                        "--plan staged.trp"));
   const Outcome trained = with({"train", "job.toml", "-n", "2", "--plan", "staged.trp", "--out", "staged", "--quiet"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Outcome alone = with({"train", "job.toml", "-n", "1", "--out", "alone", "--quiet"});
@@ -176,6 +234,9 @@ TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(plan({"--why-not", "fsdp=1"}).err, HasSubstr("there is no 'fsdp'; name pp, tp"));
   EXPECT_THAT(plan({"--out-export", "x"}).err, HasSubstr("plan: --out-export takes --export beside it"));
   EXPECT_THAT(plan({"--sensitivities"}).err, HasSubstr("give one by --machine"));
+  EXPECT_THAT(plan({"--why-not", ""}).err, HasSubstr("--why-not: it is empty; give a rule"));
+  EXPECT_THAT(plan({"--out", ""}).err, HasSubstr("--out: it is empty; name a file"));
+  EXPECT_THAT(plan({"--memory", "0"}).err, HasSubstr("'0' is no memory; give more than 0"));
   const Outcome unsaid = plan({"--only", "auto=true", "--export", "megatron"});
   EXPECT_NE(unsaid.code, 0);
   EXPECT_THAT(unsaid.err, HasSubstr("export to megatron: the plan cuts each op by itself (--auto)"));

@@ -37,6 +37,14 @@ TEST_F(SimulateTest, ARunIsItsStepsItsCheckpointsAndWhatFailuresCost) {
   EXPECT_THAT(other.out, HasSubstr("0 failures"));
 }
 
+TEST_F(SimulateTest, ARankThatIsNamedTwiceIsRefused) {
+  EXPECT_THAT(run({"simulate", "job.toml", "-n", "2", "--straggler", "rank=1,x=2", "--straggler", "rank=1,x=3"}).err,
+              HasSubstr("simulate: --straggler names rank 1 twice; leave one out"));
+  EXPECT_THAT(run({"explain", "job.toml", "-n", "2", "--stage", "time", "--slow", "1=2", "--slow", "1=3"}).err,
+              HasSubstr("explain: --slow names rank 1 twice; leave one out"));
+  EXPECT_THAT(run({"simulate", "gpt22", "-n", "2"}).err, HasSubstr("no model of this name. Did you mean 'gpt2'?"));
+}
+
 TEST_F(SimulateTest, ACheckpointHasWhatLiesOnTheDiskToo) {
   const std::string homes = "parallel.home=[\"* = disk\", \"*/state = disk\"]";
   const Outcome usual = run({"simulate", "job.toml"});

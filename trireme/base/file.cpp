@@ -246,6 +246,11 @@ void require_directory(const std::string& path, std::string_view where, std::str
   fail(ErrorKind::kNotFound, "{}: {}; {}", where, why, cure);
 }
 
+void require_place_for(const std::string& path, std::string_view where) {
+  if (is_directory(path)) fail(ErrorKind::kNotFound, "{}: '{}' is a directory; name a file in it", where, path);
+  require_directory(parent_path(path), where, "make it, or name a file in one that there is");
+}
+
 double written_at(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) fail_read("inspect", path, errno);

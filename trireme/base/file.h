@@ -102,6 +102,8 @@ bool is_directory(const std::string& path);  // links followed
 // what it is instead.
 void require_file(const std::string& path, std::string_view where, std::string_view cure);
 void require_directory(const std::string& path, std::string_view where, std::string_view cure);
+// Throws kNotFound where no file could be written there: a directory, or in one that there is not.
+void require_place_for(const std::string& path, std::string_view where);
 int64_t file_bytes(const std::string& path);
 double written_at(const std::string& path);                        // when a file last changed, in seconds since 1970
 std::vector<std::string> list_directory(const std::string& path);  // names, sorted; without . and ..

@@ -40,6 +40,10 @@ int64_t CostModel::node_ps(const Program& program, const Node& node) const {
   return op_ps(def_of(node), {in, out, node.attrs}, node.on_host);
 }
 
+void check_step(double seconds) {
+  if (!(seconds * 1e12 <= static_cast<double>(kMostPs))) fail_too_long();
+}
+
 int64_t sum_ps(int64_t a, int64_t b) {
   if (a > kMostPs - b) fail_too_long();
   return a + b;

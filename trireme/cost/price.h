@@ -29,6 +29,9 @@ class CostModel {
   Machine machine_;
 };
 
+// Throws kInvalidArgument for a step of more than 100 days, or of no number of seconds.
+void check_step(double seconds);
+
 // The sum of two times of a step. Throws kInvalidArgument for more than 100 days, of which 64 bits hold no more.
 int64_t sum_ps(int64_t a, int64_t b);
 

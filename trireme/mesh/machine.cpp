@@ -221,7 +221,8 @@ static void check_op_rates(const Machine& machine, std::string_view where) {
 
 void check(const Machine& machine, std::string_view where) {
   const auto positive = [&](std::string_view key, double value) {
-    require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be more than 0", where, key, value);
+    require(std::isfinite(value) && value > 0, "{}: '{}' is {}; it must be {}", where, key, value,
+            std::isfinite(value) ? "more than 0" : "finite");
   };
   positive("hosts", static_cast<double>(machine.hosts));
   positive("devices_per_host", static_cast<double>(machine.devices_per_host));
@@ -266,9 +267,9 @@ void check(const Machine& machine, std::string_view where) {
     below = level.devices;
   }
   require(below == machine.devices(),
-          "{}: the last level '{}' joins {} devices, but the machine has {} ({} hosts of {}); they "
-          "must be equal",
-          where, machine.levels.back().name, below, machine.devices(), machine.hosts, machine.devices_per_host);
+          "{}: the last level '{}' joins {} devices, but the machine has {} ({} of {}); they must be equal", where,
+          machine.levels.back().name, below, machine.devices(), counted(machine.hosts, "host"),
+          machine.devices_per_host);
 }
 
 Machine parse_machine(std::string_view text, std::string_view where) {

@@ -271,6 +271,8 @@ TEST(MachineErrors, wrong_and_missing_values_name_key_and_value) {
             "m.toml: 'bytes_per_s' of level 'network' is 0; it must be more than 0");
   EXPECT_EQ(error_with("bytes_per_s = 1e10", "bytes_per_s = -1e10"),
             "m.toml: 'bytes_per_s' of level 'network' is -10000000000; it must be more than 0");
+  EXPECT_EQ(error_with("bytes_per_s = 1e10", "bytes_per_s = inf"),
+            "m.toml: 'bytes_per_s' of level 'network' is inf; it must be finite");
   EXPECT_EQ(error_with("bytes_per_s = 1e10", ""), "m.toml: the key 'level.bytes_per_s' is missing");
   EXPECT_EQ(error_with("memory_bytes_per_s = 1e11", "memory_bytes_per_s = 0"),
             "m.toml: 'device.memory_bytes_per_s' is 0; it must be more than 0");

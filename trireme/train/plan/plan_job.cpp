@@ -24,7 +24,7 @@ void add_computing(const CompiledCrew& crew, const Rates& rates, double share, W
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
   for (size_t i = 0; i < prices.size(); ++i) {
     const Node& node = crew.program.graph.nodes()[i];
-    if (is_communication(def_of(node)) || is_move(def_of(node))) continue;
+    if (is_communication(def_of(node)) || is_move(def_of(node)) || node.on_host) continue;
     double& part = node.again                       ? out.again_s
                    : node.phase == Phase::kForward  ? out.forward_s
                    : node.phase == Phase::kBackward ? out.backward_s
@@ -39,7 +39,7 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
   if (ways.size() <= most) return;
   const auto key = [](const PlannedWay& each) {
     const Way& way = each.way;
-    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices,
+    return std::tuple(way.pp, way.tp, way.cp, way.ep, way.schedule, way.recompute, way.zero, way.kept_slices, way.keep,
                       way.place.state, way.place.update, way.is_searched);
   };
   std::set<decltype(key(ways.front()))> seen;
@@ -52,6 +52,7 @@ void keep_unlike(size_t most, std::vector<PlannedWay>& ways) {
 
 bool are_alike_but_for_variants(Way a, const Way& b) {
   a.kept_slices = b.kept_slices;
+  a.keep = b.keep;
   a.place = b.place;
   return a == b;
 }
@@ -79,7 +80,8 @@ class Planner {
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
     out_.memory_bytes = memory_of_rank(request, assembly);
     // With a budget on the device each way has what is chosen under it (train/step/compile/fit_tiers.h).
-    if (!assembly.options.parallel.tiers.device.is_given()) out_.beside = bytes_beside(request, assembly);
+    is_budgeted_ = assembly.options.parallel.tiers.device.is_given();
+    if (!is_budgeted_) out_.beside = bytes_beside(request, assembly);
     out_.graph = hash_of_graph(step);
     kept_ = kept_by(step);
     flops_ = flops_of(step);
@@ -103,14 +105,16 @@ class Planner {
     std::ranges::stable_sort(out_.best, {}, [](const PlannedWay& each) { return each.cost.step_s; });
     keep_unlike(request_.top, out_.best);
     for (const PlannedWay& shown : out_.best) verify(shown);
-    if (out_.best.empty() && out_.smallest) verify(*out_.smallest);
+    if (out_.best.empty() && !out_.smallest) compile_smallest();
+    if (!out_.best.empty()) out_.smallest.reset();
+    if (out_.smallest) verify(*out_.smallest);
     return std::move(out_);
   }
 
   // Those that are asked for.
   std::vector<Way> ways() const {
     const std::vector<UpdatePlace> places = kept_.state > 0 ? out_.beside.places() : std::vector<UpdatePlace>();
-    std::vector<Way> out = ways_of(job_, request_.ranks, places);
+    std::vector<Way> out = ways_of(job_, request_.ranks, places, out_.beside.keeps());
     if (request_.is_asked) std::erase_if(out, [&](const Way& way) { return !request_.is_asked(way); });
     return out;
   }
@@ -129,7 +133,8 @@ class Planner {
   // Ways that are alike but for their variants.
   void look_at_variants(std::span<const Way> ways, size_t before, size_t of, bool& fits_without) {
     std::vector<WayVariant> variants;
-    for (const Way& way : ways) variants.push_back({.kept_slices = way.kept_slices, .place = way.place});
+    for (const Way& way : ways)
+      variants.push_back({.kept_slices = way.kept_slices, .keep = way.keep, .place = way.place});
     const bool is_again = ways.front().recompute != "none";
     if (!is_again) fits_without = false;
     std::vector<char> is_too_large(ways.size(), 0);
@@ -148,15 +153,11 @@ class Planner {
     }
   }
 
-  Assembly assembly_for(const JobConfig& job, int64_t ranks) const {
-    Assembly out = assembly_of(job, *model_, ranks);
-    if (request_.machine) out.options.parallel.communication.machine = request_.machine;
-    return out;
-  }
+  Assembly assembly_for(const JobConfig& job, int64_t ranks) const { return assembly_of(job, *model_, ranks); }
 
   // Whether it fits.
   bool look_at(const Way& way) {
-    const int64_t least = least_bytes(way, request_.ranks, kept_);
+    const int64_t least = is_budgeted_ ? 0 : least_bytes(way, request_.ranks, kept_);
     if (least > out_.memory_bytes) {
       ++out_.ledger.memory_least;
       out_.too_large.push_back({way, least});
@@ -173,15 +174,40 @@ class Planner {
       if (out_.ledger.first_refusal.empty()) out_.ledger.first_refusal = error.what();
       return false;
     }
-    if (cost->most_bytes() > out_.memory_bytes || !has_room_beside(way, *cost, out_.beside)) {
+    if (const int64_t beyond = beyond_of(way, *cost); beyond > 0) {
       ++out_.ledger.memory;
       out_.too_large.push_back({way, cost->most_bytes()});
-      if (!out_.smallest || cost->most_bytes() < out_.smallest->cost.most_bytes()) out_.smallest = {way, *cost};
+      if (!out_.smallest || beyond < beyond_of(out_.smallest->way, out_.smallest->cost)) out_.smallest = {way, *cost};
       return false;
     }
     ++out_.ledger.fit;
     out_.best.push_back({way, std::move(*cost)});
     return true;
+  }
+
+  int64_t beyond_of(const Way& way, const WayCost& cost) const {
+    return bytes_beyond(way, cost, out_.memory_bytes, out_.beside);
+  }
+
+  // Of ways of which not even parameters and state fit one that has the fewest bytes of these and can be compiled.
+  void compile_smallest() {
+    constexpr size_t kMostTried = 64;
+    std::vector<JobPlan::TooLarge> order = out_.too_large;
+    // Of as many bytes of parameters and state the one that likely has the fewest others.
+    const std::vector<std::string> again = recompute_choices();  // each makes more again than the one before
+    std::ranges::stable_sort(order, {}, [&](const JobPlan::TooLarge& of) {
+      return std::tuple(of.bytes, again.end() - std::ranges::find(again, of.way.recompute), -of.way.micro_batches,
+                        !of.way.kept_slices, of.way.keep == Tier::kDevice);
+    });
+    order.resize(std::min(order.size(), kMostTried));
+    for (const JobPlan::TooLarge& each : order) {
+      try {
+        out_.smallest = {each.way, compiled_cost(each.way)};
+        return;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
+      }
+    }
   }
 
   // Of many ways that are priced few are shown, which are verified then.
@@ -202,6 +228,7 @@ class Planner {
   const std::unique_ptr<nn::Module> model_;
   const std::shared_ptr<Device> device_;  // of all ways
   KeptBytes kept_;
+  bool is_budgeted_ = false;
   double flops_ = 0;
   JobPlan out_;
 };
@@ -246,6 +273,13 @@ int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly) {
   return budget.is_given() ? std::min(out, budget.bytes()) : out;
 }
 
+std::vector<Tier> BesideBytes::keeps() const {
+  std::vector<Tier> out;
+  if (host > 0) out.push_back(Tier::kHost);
+  if (disk > 0) out.push_back(Tier::kDisk);
+  return out;
+}
+
 std::vector<UpdatePlace> BesideBytes::places() const {
   std::vector<UpdatePlace> out;
   for (const Tier update : {Tier::kDevice, Tier::kHost}) {
@@ -259,7 +293,7 @@ std::vector<UpdatePlace> BesideBytes::places() const {
 BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly) {
   const Parallel& parallel = assembly.options.parallel;
   if (!parallel.homes.empty() || parallel.on_host.is_asked_for()) return {};
-  const std::optional<Machine>& machine = request.machine ? request.machine : parallel.communication.machine;
+  const std::optional<Machine>& machine = parallel.communication.machine;
   BesideBytes out;
   if (machine) out = {.host = machine->host_memory_bytes, .disk = machine->disk_bytes};
   const bool is_hosts_memory = make_device(assembly.options.device)->memory_bytes() == 0;
@@ -280,13 +314,16 @@ WayCost cost_of(const Compiled& compiled) {
   for (const ExecutionPlan* const plan : compiled.plans()) seconds.push_back(action_seconds(*plan, compiled.rates));
   const VirtualTime time = virtual_time(
       compiled.plans(), {.seconds = std::move(seconds), .overlap_slowdown = compiled.rates.overlap_slowdown()});
+  check_step(time.makespan_s);
   out.step_s = time.makespan_s;
   const auto ranks = static_cast<double>(time.ranks.size());
   for (const RankTime& rank : time.ranks) {
     for (int lane = 1; lane < kLanes; ++lane) {
-      out.moving_s += rank.lanes[static_cast<size_t>(lane)].busy_s / ranks;
-      out.exposed_s += rank.lanes[static_cast<size_t>(lane)].exposed_s / ranks;
+      const LaneTime& of = rank.lanes[static_cast<size_t>(lane)];
+      (lane == static_cast<int>(Lane::kHost) ? out.host_s : out.moving_s) += of.busy_s / ranks;
+      out.exposed_s += of.exposed_s / ranks;
     }
+    out.host_exposed_s += rank.lane(Lane::kHost).exposed_s / ranks;
     for (const Lane lane : {Lane::kIn, Lane::kOut, Lane::kLoad, Lane::kStore}) {
       out.tiers_s += rank.lane(lane).busy_s / ranks;
       out.tiers_exposed_s += rank.lane(lane).exposed_s / ranks;
@@ -301,7 +338,8 @@ WayCost cost_of(const Compiled& compiled) {
   // A rank that does not compute waits for what is on its way, or for others to send it.
   const double idle_s = out.step_s - out.forward_s - out.backward_s - out.again_s - out.update_s;
   out.exposed_s = std::clamp(out.exposed_s, 0.0, std::max(0.0, idle_s));
-  out.tiers_exposed_s = std::min(out.tiers_exposed_s, out.exposed_s);
+  out.host_exposed_s = std::min(out.host_exposed_s, out.exposed_s);
+  out.tiers_exposed_s = std::min(out.tiers_exposed_s, out.exposed_s - out.host_exposed_s);
   out.waiting_s = std::max(0.0, idle_s - out.exposed_s);
   return out;
 }
@@ -320,10 +358,11 @@ int64_t WayCost::most_bytes() const {
   return most_bytes_of(&Memory::arena);
 }
 
-bool has_room_beside(const Way& way, const WayCost& cost, const BesideBytes& beside) {
-  if (way.place == UpdatePlace() && way.keep == Tier::kDevice) return true;
-  return cost.most_bytes_of(&WayCost::Memory::host) <= beside.host &&
-         cost.most_bytes_of(&WayCost::Memory::disk) <= beside.disk;
+int64_t bytes_beyond(const Way& way, const WayCost& cost, int64_t memory_bytes, const BesideBytes& beside) {
+  int64_t out = std::max<int64_t>(0, cost.most_bytes() - memory_bytes);
+  if (way.place == UpdatePlace() && way.keep == Tier::kDevice) return out;
+  out += std::max<int64_t>(0, cost.most_bytes_of(&WayCost::Memory::host) - beside.host);
+  return out + std::max<int64_t>(0, cost.most_bytes_of(&WayCost::Memory::disk) - beside.disk);
 }
 
 JobPlan plan_job(const PlanRequest& request) {
@@ -337,6 +376,15 @@ std::vector<Way> ways_of(const PlanRequest& request) {
 
 Compiled compile_way(const PlanRequest& request, const Way& way) {
   return Planner(request).compiled(way).step;
+}
+
+std::optional<WayCost> cost_of_way(const PlanRequest& request, const Way& way) {
+  try {
+    return cost_of(compile_way(request, way));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
+    return std::nullopt;
+  }
 }
 
 }  // namespace trireme

@@ -24,8 +24,8 @@ struct PlanRequest {
   int threads = 1;           // of a rank
   int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
   size_t top = 3;            // how many ways are kept
-  int64_t most_jobs = 0;     // of a block that the exact search compiles before it is stopped; 0: until all is proven
-  std::optional<Machine> machine = {};                        // instead of that of the job
+  size_t other_cuts = 0;  // of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them
+  int64_t most_jobs = 0;  // of a block that the exact search compiles before it is stopped; 0: until all is proven
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told
   std::function<void(const ExactProgress&)> on_exact = {};    // the same of the exact search, before each question
@@ -34,10 +34,13 @@ struct PlanRequest {
 // What one way takes. Times are in seconds, averages of the ranks where they differ.
 struct WayCost {
   double step_s = 0;
-  // What a rank computes in it: the model, its gradients, what is computed again for them, and the update.
+  // What a rank's device computes in it: the model, its gradients, what is computed again for them, and the update.
   double forward_s = 0, backward_s = 0, again_s = 0, update_s = 0;
-  double moving_s = 0, exposed_s = 0;       // collectives, messages and moves, and what of them computing waits for
-  double tiers_s = 0, tiers_exposed_s = 0;  // of these what goes between the device, the host and the disk
+  double moving_s = 0;                      // collectives, messages and moves
+  double host_s = 0;                        // what the host computes beside it
+  double exposed_s = 0;                     // what of all these computing waits for
+  double tiers_s = 0, tiers_exposed_s = 0;  // of the moves between the device, the host and the disk
+  double host_exposed_s = 0;                // of what the host computes
   double waiting_s = 0;                     // for other ranks
   double flops = 0;                         // of all ranks, without what is computed again
   // Of each crew of a pipeline; of one without.
@@ -76,8 +79,11 @@ struct PlanLedger {
 // itself what lies elsewhere.
 struct BesideBytes {
   int64_t host = 0, disk = 0;
-  bool updates = false;                     // may run on the host: its rates are known, or its memory is the device's
-  std::vector<UpdatePlace> places() const;  // that there are, in the order in which they are looked at
+  bool updates = false;  // may run on the host: its rates are known, or its memory is the device's
+  // That there are, of state and updates and of what is kept for the backward pass, in the order in which they are
+  // looked at.
+  std::vector<UpdatePlace> places() const;
+  std::vector<Tier> keeps() const;
 };
 
 struct JobPlan {
@@ -87,7 +93,7 @@ struct JobPlan {
   BesideBytes beside;
   PlanLedger ledger;
   std::vector<PlannedWay> best;        // by time; empty: none fits
-  std::optional<PlannedWay> smallest;  // of those that do not fit, with the fewest bytes
+  std::optional<PlannedWay> smallest;  // where none fits, the one that takes least more than there is (bytes_beyond)
   struct TooLarge {
     Way way;
     int64_t bytes = 0;  // of a rank; of those that were not compiled parameters and state alone
@@ -113,8 +119,9 @@ int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
 
 BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly);
 
-// Whether the host's memory and the disk hold what a way that says what lies there takes.
-bool has_room_beside(const Way& way, const WayCost& cost, const BesideBytes& beside);
+// By how much a way takes more than a rank has: of the device's memory, and of the host's and the disk where it says
+// what lies there. 0: it fits.
+int64_t bytes_beyond(const Way& way, const WayCost& cost, int64_t memory_bytes, const BesideBytes& beside);
 
 // Of a compiled step, in virtual time; but for `flops`.
 WayCost cost_of(const Compiled& step);
@@ -125,5 +132,7 @@ JobPlan plan_job(const PlanRequest& request);
 std::vector<Way> ways_of(const PlanRequest& request);
 // The training step of a way, as plan_job compiles it.
 Compiled compile_way(const PlanRequest& request, const Way& way);
+// What it takes; nothing where the compiler refuses it.
+std::optional<WayCost> cost_of_way(const PlanRequest& request, const Way& way);
 
 }  // namespace trireme

@@ -103,6 +103,48 @@ TEST(PlanJob, within_less_memory_finds_a_slower_way_or_says_what_is_missing) {
               testing::HasSubstr("no way of cutting it fits in 0.1 MiB on each rank"));
 }
 
+TEST(PlanJob, says_why_ways_are_refused_where_none_is_too_large) {
+  PlanRequest request{.job = small_gpt(), .ranks = 2};
+  set_keys(request.job, {"train.batch=3"});
+  request.is_asked = [](const Way& way) { return way.pp == 1 && way.tp == 1 && way.cp == 1 && !way.is_searched; };
+  const std::string text = plan_text(plan_job(request), 2, 1, "tokens");
+  EXPECT_THAT(text, testing::HasSubstr("no way of cutting it goes with the model, the batch and the ranks\n"));
+  EXPECT_THAT(text, testing::HasSubstr("does not divide over 2 ranks"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("too much")));
+}
+
+TEST(PlanJob, under_a_budget_has_ways_whose_state_lies_on_the_host) {
+  PlanRequest request{.job = small_gpt(), .ranks = 1};
+  set_keys(request.job, {"model.layers=4", "model.vocabulary=64"});
+  JobConfig job = request.job;
+  const JobPlan all = plan_job(request);
+  const int64_t persistent = all.best.front().cost.memory.front().persistent;
+  set_keys(request.job, {fmt::format("parallel.device_memory={}B", persistent * 4 / 5)});
+  const JobPlan plan = plan_job(request);
+  expect_adds_up(plan.ledger);
+  EXPECT_EQ(plan.ledger.memory_least, 0) << "the state leaves the device";
+  ASSERT_FALSE(plan.best.empty());
+  EXPECT_LE(plan.best.front().cost.most_bytes(), persistent * 4 / 5);
+  const PlanFile file = plan_file(plan, request);
+  EXPECT_THAT(to_string(file), testing::HasSubstr("set parallel.device_memory="));
+  set_keys(job, parse_plan_file(to_string(file)).keys);
+  EXPECT_EQ(error_of_plan([&] { check_plan(file, job, 1); }), "no error");
+  EXPECT_EQ(keys_of_places(job), keys_of_places(request.job));
+}
+
+TEST(PlanJob, of_a_step_longer_than_any_run_is_refused) {
+  Machine machine = Machine::this_host();
+  machine.devices_per_host = machine.levels[0].devices = 8;
+  machine.levels[0].bytes_per_s = 1e-9;
+  PlanRequest request{.job = small_gpt(), .ranks = 2};
+  request.job.parallel.machine = testing::TempDir() + "/plan_job_slow_links.toml";
+  write_machine(machine, request.job.parallel.machine);
+  request.is_asked = [](const Way& way) { return way.tp == 2; };
+  const JobPlan plan = plan_job(request);
+  EXPECT_TRUE(plan.best.empty());
+  EXPECT_THAT(plan.ledger.first_refusal, testing::HasSubstr("takes more than 100 days"));
+}
+
 TEST(PlanJob, of_one_rank_and_of_a_model_without_ready_made_cuts) {
   EXPECT_FALSE(plan(1).best.empty());
   JobConfig job;
@@ -157,6 +199,9 @@ TEST(PlanFile, reads_back_what_it_wrote) {
   const std::string text = to_string(plan_file(plan_job(request), request));
 
   EXPECT_EQ(to_string(parse_plan_file(text)), text);
+  std::string elsewhere = text;  // as editors on other systems end lines
+  for (size_t at = 0; (at = elsewhere.find('\n', at)) != std::string::npos; at += 2) elsewhere.insert(at, 1, '\r');
+  EXPECT_EQ(to_string(parse_plan_file(elsewhere)), text);
 }
 
 TEST(PlanFile, refuses_what_is_none) {
@@ -203,6 +248,15 @@ TEST(PlanFile, is_for_one_training_step_on_so_many_ranks) {
   set_keys(by_rules, {"parallel.ops=['lm_head = [-, -], [-, -]']"});
   EXPECT_EQ(error_of_plan([&] { check_plan(file, by_rules, 2); }),
             "plan: parallel.ops says how the model is cut, and so does the file of --plan; leave one of them out");
+  for (const char* key : {"parallel.optimizer_on=host", "parallel.home=[\"*/state = host\"]"}) {
+    JobConfig elsewhere = job;
+    set_keys(elsewhere, {key});
+    EXPECT_THAT(error_of_plan([&] { check_plan(file, elsewhere, 2); }),
+                testing::HasSubstr("of which the plan knows nothing; leave it out, or plan again"));
+    const PlanRequest planned{.job = elsewhere, .ranks = 2};
+    const PlanFile with = parse_plan_file(to_string(plan_file(plan_job(planned), planned)));
+    EXPECT_EQ(error_of_plan([&] { check_plan(with, elsewhere, 2); }), "no error") << key;
+  }
   set_keys(job, {"train.batch=16"});
   EXPECT_THAT(error_of_plan([&] { check_plan(file, job, 2); }),
               testing::HasSubstr("the plan is for another training step than that of"));

@@ -22,13 +22,42 @@ double mib(int64_t bytes) {
   return static_cast<double>(bytes) / 1048576.0;
 }
 
+// What became of ways that were refused; nothing where none was.
+std::string first_refusal_text(const PlanLedger& ledger) {
+  return ledger.first_refusal.empty()
+             ? ""
+             : fmt::format("  {} refused: {}\n", counted(ledger.do_not_divide, "way"), ledger.first_refusal);
+}
+
+// "14.3 MiB, 1.3 too many", of the device, and of what else a way uses.
+std::string taken_text(const PlannedWay& way, int64_t memory_bytes, const BesideBytes& beside) {
+  const WayCost& cost = way.cost;
+  const auto of = [](int64_t taken, int64_t room) {
+    return fmt::format("{:.1f} MiB{}", mib(taken),
+                       taken > room ? fmt::format(", {:.1f} too many", mib(taken - room)) : "");
+  };
+  std::string out = of(cost.most_bytes(), memory_bytes);
+  if (way.way.place == UpdatePlace() && way.way.keep == Tier::kDevice) return out;
+  const int64_t host = cost.most_bytes_of(&WayCost::Memory::host), disk = cost.most_bytes_of(&WayCost::Memory::disk);
+  if (host > 0) out += "; on the host " + of(host, beside.host);
+  if (disk > 0) out += "; on the disk " + of(disk, beside.disk);
+  return out;
+}
+
 std::string infeasible_text(const JobPlan& plan) {
+  if (plan.ledger.memory + plan.ledger.memory_least == 0)
+    return "no way of cutting it goes with the model, the batch and the ranks\n" + first_refusal_text(plan.ledger);
   std::string out = fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", mib(plan.memory_bytes));
   if (!plan.smallest)
-    return out + "  parameters and state alone are too much: use more ranks, or devices with more memory\n";
+    return out +
+           fmt::format(
+               "  parameters and state alone are too much, {:.1f} MiB at least: use more ranks, or devices with "
+               "more memory\n",
+               mib(plan.least_bytes)) +
+           first_refusal_text(plan.ledger);
   const WayCost& cost = plan.smallest->cost;
-  out += fmt::format("  the smallest takes {:.1f} MiB, {:.1f} too many: {}\n", mib(cost.most_bytes()),
-                     mib(cost.most_bytes() - plan.memory_bytes), plan.smallest->way.text());
+  out += fmt::format("  the smallest takes {}: {}\n", taken_text(*plan.smallest, plan.memory_bytes, plan.beside),
+                     plan.smallest->way.text());
   const auto largest = std::ranges::max_element(cost.memory, {}, &WayCost::Memory::arena);
   std::vector<int> kinds(kHoldings);
   for (int kind = 0; kind < kHoldings; ++kind) kinds[static_cast<size_t>(kind)] = kind;
@@ -39,9 +68,7 @@ std::string infeasible_text(const JobPlan& plan) {
     out += fmt::format("    {:<11} {:>10.1f} MiB\n", to_string(static_cast<Holding>(kind)),
                        mib(largest->kinds[static_cast<size_t>(kind)]));
   }
-  const bool kept = is_persistent(static_cast<Holding>(kinds[0]));
-  return out + (kept ? "  more ranks would cut it further\n"
-                     : "  a smaller train.batch, or more ranks, would make it smaller\n");
+  return out + first_refusal_text(plan.ledger);
 }
 
 }  // namespace
@@ -68,13 +95,12 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
         "need, "
         "{} do not go with the model, the batch or the ranks\n",
         counted(ledger.ways, "way"), ledger.fit, ledger.memory, ledger.memory_least, ledger.needless,
-        plan.beside.places().empty() ? "" : " or have the optimizer's state or updates elsewhere",
+        plan.beside.keeps().empty() ? "" : " or have state, updates or kept activations elsewhere",
         ledger.do_not_divide);
     return out;
   };
   if (plan.best.empty()) {
     out += infeasible_text(plan);
-    if (ledger.do_not_divide == ledger.ways) out += fmt::format("  {}\n", ledger.first_refusal);
     return finish();
   }
   const WayCost& cost = plan.best.front().cost;
@@ -87,9 +113,12 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
                                                   {"recomputed", cost.again_s}, {"update", cost.update_s},
                                                   {"exposed", cost.exposed_s},  {"waiting", cost.waiting_s}};
   for (const auto& [name, seconds] : parts) out += fmt::format("  {:<12} {:>10.3f} ms\n", name, ms(seconds));
+  const double exchanged_s = cost.moving_s - cost.tiers_s;
   out += fmt::format("  of {:.3f} ms in which ranks exchange values {:.3f} are hidden behind computing\n",
-                     ms(cost.moving_s - cost.tiers_s),
-                     ms(cost.moving_s - cost.tiers_s - (cost.exposed_s - cost.tiers_exposed_s)));
+                     ms(exchanged_s), ms(exchanged_s - (cost.exposed_s - cost.tiers_exposed_s - cost.host_exposed_s)));
+  if (cost.host_s > 0)
+    out += fmt::format("  of {:.3f} ms in which the host computes {:.3f} are hidden behind computing\n",
+                       ms(cost.host_s), ms(cost.host_s - cost.host_exposed_s));
   out += tiers_text(cost);
   for (size_t crew = 0; crew < cost.memory.size(); ++crew) {
     const WayCost::Memory& memory = cost.memory[crew];
@@ -111,13 +140,45 @@ std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens, std::s
   return finish();
 }
 
+namespace {
+
+// Where values lie; and how much of them may.
+constexpr std::string_view kPlaceKeys[] = {"parallel.home", "parallel.on", "parallel.optimizer_on",
+                                           "parallel.offload_to"};
+constexpr std::string_view kBudgetKeys[] = {"parallel.device_memory", "parallel.device_ratio", "parallel.auto_offload"};
+
+std::string_view planned_key(std::string_view key_and_value) {
+  return key_and_value.substr(0, key_and_value.find('='));
+}
+
+}  // namespace
+
+std::vector<std::string> keys_of_places(const JobConfig& job) {
+  const JobConfig usual;
+  JobConfig without = job;
+  without.parallel.homes = usual.parallel.homes;
+  without.parallel.on_host = usual.parallel.on_host;
+  without.parallel.tiers.device = usual.parallel.tiers.device;
+  without.parallel.tiers.device_ratio = usual.parallel.tiers.device_ratio;
+  without.parallel.tier_ways.offload_to = usual.parallel.tier_ways.offload_to;
+  without.parallel.tier_ways.auto_offload = usual.parallel.tier_ways.auto_offload;
+  std::vector<std::string> out;
+  for (const std::string& each : keys_unlike(job, without)) {
+    const size_t equals = each.find(" = ");
+    out.push_back(each.substr(0, equals) + "=" + each.substr(equals + 3));
+  }
+  return out;
+}
+
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request) {
   require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
   const PlannedWay& best = plan.best.front();
+  std::vector<std::string> keys = best.way.keys();
+  for (std::string& key : keys_of_places(request.job)) keys.push_back(std::move(key));
   return {.ranks = request.ranks,
           .machine = plan.machine.name,
           .graph = plan.graph,
-          .keys = best.way.keys(),
+          .keys = std::move(keys),
           .step_ps = std::llround(best.cost.step_s * 1e12),
           .arena_bytes = best.cost.most_bytes(),
           .bound_ps = std::llround(plan.bound_s * 1e12),
@@ -129,11 +190,14 @@ std::string to_string(const PlanFile& file) {
       fmt::format("{}\nmachine {}\nranks {}\ngraph {}\n", kFirstLine, file.machine, file.ranks, file.graph);
   for (const std::string& key : file.keys) out += fmt::format("set {}\n", key);
   const PlanLedger& l = file.ledger;
+  const std::string compiled = file.compiled ? fmt::format("compiled step_ps={} arena_bytes={}\n",
+                                                           file.compiled->step_ps, file.compiled->arena_bytes)
+                                             : "";
   return out + fmt::format(
-                   "predicted step_ps={} arena_bytes={} bound_ps={}\n"
+                   "predicted step_ps={} arena_bytes={} bound_ps={}\n{}"
                    "ledger ways={} fit={} memory={} memory_least={} needless={} do_not_divide={}\n",
-                   file.step_ps, file.arena_bytes, file.bound_ps, l.ways, l.fit, l.memory, l.memory_least, l.needless,
-                   l.do_not_divide);
+                   file.step_ps, file.arena_bytes, file.bound_ps, compiled, l.ways, l.fit, l.memory, l.memory_least,
+                   l.needless, l.do_not_divide);
 }
 
 namespace {
@@ -170,16 +234,14 @@ void read_numbers(std::string_view rest, int line, const std::vector<std::pair<s
   if (!rest.empty()) wrong_line(line, fmt::format("'{}' is one too many", rest));
 }
 
-std::string_view planned_key(std::string_view key_and_value) {
-  return key_and_value.substr(0, key_and_value.find('='));
-}
-
 void read_key(std::string_view text, int line, PlanFile& out) {
   if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
   if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
     wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
   std::vector<std::string> known = Way{.keep = Tier::kHost, .place = {Tier::kDisk, Tier::kHost}}.keys();
   known.emplace_back("parallel.stages=");  // where the stages are planned, too
+  known.insert(known.end(), std::begin(kPlaceKeys), std::end(kPlaceKeys));
+  known.insert(known.end(), std::begin(kBudgetKeys), std::end(kBudgetKeys));
   if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
     wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));
   out.keys.emplace_back(text);
@@ -203,6 +265,9 @@ void read_plan_line(std::string_view kind, std::string_view rest, int line, Plan
   } else if (kind == "predicted") {
     read_numbers(rest, line,
                  {{"step_ps", &out.step_ps}, {"arena_bytes", &out.arena_bytes}, {"bound_ps", &out.bound_ps}});
+  } else if (kind == "compiled") {
+    PlanFile::Compiled& of = out.compiled.emplace();
+    read_numbers(rest, line, {{"step_ps", &of.step_ps}, {"arena_bytes", &of.arena_bytes}});
   } else if (kind == "ledger") {
     PlanLedger& l = out.ledger;
     read_numbers(rest, line,
@@ -221,6 +286,10 @@ void read_plan_line(std::string_view kind, std::string_view rest, int line, Plan
 
 }  // namespace
 
+bool is_plan_file(std::string_view text) {
+  return text.starts_with(kFirstLine.substr(0, kFirstLine.rfind(' ') + 1));
+}
+
 PlanFile parse_plan_file(std::string_view text) {
   PlanFile out;
   int line = 0;
@@ -230,6 +299,7 @@ PlanFile parse_plan_file(std::string_view text) {
     const size_t end = std::min(text.find('\n'), text.size());
     std::string_view rest = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
+    if (rest.ends_with('\r')) rest.remove_suffix(1);  // as editors elsewhere end lines
     if (++line == 1) {
       if (rest != kFirstLine)
         wrong_line(line, fmt::format("'{}' is not '{}': it is no plan, or one of another version", rest, kFirstLine));
@@ -259,6 +329,11 @@ void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
   if (has("parallel.stages")) others.parallel.stages.clear();  // the plan's own
   if (has("parallel.keep")) others.parallel.keep.clear();
   refuse_rules(others, "and so does the file of --plan; leave one of them out");
+  for (const std::string& key : keys_of_places(job)) {
+    const bool is_budget = std::ranges::find(kBudgetKeys, planned_key(key)) != std::end(kBudgetKeys);
+    require(is_budget || has(planned_key(key)),
+            "the job says {}, of which the plan knows nothing; leave it out, or plan again", key);
+  }
   others.parallel.vocabulary = false;  // the plan's own as well: with it the loss is computed by other ops
   const auto model = make_model(others);
   const std::string graph = hash_of_graph(graphs_of(assembly_of(others, *model, ranks), ranks).step);

@@ -1,6 +1,7 @@
 // A plan as people read it, and as a file: text, with a version, by keys of the job. `trireme train --plan` follows it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,11 +25,21 @@ struct PlanFile {
   int64_t step_ps = 0;
   int64_t arena_bytes = 0;  // of the rank with the most
   int64_t bound_ps = 0;
-  PlanLedger ledger;
+  // Of a plan that is predicted by tables and was compiled as well: what that says, and the arena to the byte.
+  struct Compiled {
+    int64_t step_ps = 0, arena_bytes = 0;
+  };
+  std::optional<Compiled> compiled = {};
+  PlanLedger ledger = {};
 };
 
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request);
+// What the job itself says of where values lie and under what budget, as far as no way says it: it is a part of what
+// was planned. "parallel.home=[...]".
+std::vector<std::string> keys_of_places(const JobConfig& job);
 std::string to_string(const PlanFile& file);
+// Whether it begins as a plan's file of some version.
+bool is_plan_file(std::string_view text);
 // Throws kInvalidArgument with the line's number: another version, a line that is none, counts that do not add up.
 PlanFile parse_plan_file(std::string_view text);
 

@@ -162,13 +162,15 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
   return out;
 }
 
-size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan) {
+size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan,
+                            const std::vector<std::string>& of_job) {
   constexpr std::string_view kPlan = "the plan is for";
   require(!certificate.best.empty(), "certificate: it says that nothing fits, and there is a plan");
   expect_same("step", certificate.graph, kPlan, plan.graph);
   expect_same("ranks", certificate.ranks, kPlan, plan.ranks);
   expect_same("machine", certificate.machine, kPlan, plan.machine);
   std::vector<std::string> planned = plan.keys;
+  std::erase_if(planned, [&](const std::string& key) { return std::ranges::find(of_job, key) != of_job.end(); });
   std::ranges::sort(planned);
   size_t which = 0;
   while (which < certificate.best.size() && sorted_keys_of(certificate, certificate.best[which]) != planned) ++which;

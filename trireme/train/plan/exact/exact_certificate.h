@@ -11,8 +11,10 @@ namespace trireme {
 // Of the request that the plan answers.
 Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request);
 
-// Which of the certificate's best ways the file is. Throws kInvalidArgument, naming what differs, where it is none.
-size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan);
+// Which of the certificate's best ways the file is, but for keys that are the job's own (keys_of_places). Throws
+// kInvalidArgument, naming what differs, where it is none.
+size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan,
+                            const std::vector<std::string>& of_job = {});
 
 // A job that certificates are compared with. What was compiled for one serves the next.
 class CertifiedJob {

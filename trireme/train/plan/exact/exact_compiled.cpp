@@ -21,8 +21,7 @@ CompiledWay compile_exact(const ExactPlan& plan, const ExactWay& way, const Plan
     JobGraphs graphs = graphs_of(assembly, request.ranks);
     const CompileOptions how = compile_options(assembly, graphs.parallel, request.ranks, request.threads);
     out.cost = cost_of(compile(std::move(graphs.step), std::move(graphs.evaluation), how).step);
-    out.fits =
-        out.cost->most_bytes() <= plan.memory_bytes && has_room_beside(way.outer.way(), *out.cost, plan.setting.beside);
+    out.fits = bytes_beyond(way.outer.way(), *out.cost, plan.memory_bytes, plan.setting.beside) == 0;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
     out.refusal = error.what();
@@ -34,14 +33,15 @@ CompiledWay compile_exact(const ExactPlan& plan, const ExactWay& way, const Plan
 
 std::vector<CompiledWay> compile_best(const ExactPlan& plan, const PlanRequest& request) {
   std::vector<CompiledWay> out;
-  for (const ExactWay& way : plan.best) out.push_back(compile_exact(plan, way, request));
+  for (size_t i = 0; i < plan.ways(); ++i) out.push_back(compile_exact(plan, plan.way(i), request));
   return out;
 }
 
 std::string compiled_text(const ExactPlan& plan, const std::vector<CompiledWay>& compiled) {
   std::string out = "compiled as training compiles them, in virtual time:\n";
   for (size_t i = 0; i < compiled.size(); ++i) {
-    const ExactWay& way = plan.best[i];
+    const ExactWay& way = plan.way(i);
+    if (i == plan.best.size()) out += "the best by their tables of other pp, tp, cp, ep or dp:\n";
     out += "  " + way.outer.way().text();
     if (!compiled[i].cost) {
       out += fmt::format(" is refused: {}\n", compiled[i].refusal);

@@ -11,7 +11,7 @@ struct CompiledWay {
   bool fits = false;  // its arena, in the plan's memory
 };
 
-// Of each of `plan.best`, as it is asked for in `request`.
+// Of each way of the plan, the others as well, as it is asked for in `request`.
 std::vector<CompiledWay> compile_best(const ExactPlan& plan, const PlanRequest& request);
 
 // A line for each, with how far the tables are off.

@@ -17,6 +17,7 @@ struct ExactWay {
   std::vector<int64_t> host_bytes, disk_bytes;  // of a rank of each crew, beside the device
 
   std::vector<std::string> keys(const ModelParts& parts) const;
+  std::vector<int64_t> layers_of_stages(const ModelParts& parts) const;
 };
 
 struct ExactPlan {
@@ -26,8 +27,9 @@ struct ExactPlan {
   ModelParts parts;
   OuterLedger ledger;
   std::vector<ExactWay> best;
-  bool is_proven = true;                   // else the search was stopped (PlanRequest::most_jobs)
-  int64_t least_ps = 0;                    // no way takes less by the tables
+  std::vector<ExactWay> others;  // of other cuts than these, where they were asked for: the best of each, by time
+  bool is_proven = true;         // else the search was stopped (PlanRequest::most_jobs)
+  int64_t least_ps = 0;          // no way takes less by the tables
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
@@ -36,16 +38,24 @@ struct ExactPlan {
   ExactSetting setting;
   CertifiedTables asked;              // what the result follows from
   std::optional<NearestFit> nearest;  // where nothing fits
+
+  // The best ones and then the others.
+  const ExactWay& way(size_t which) const { return which < best.size() ? best[which] : others.at(which - best.size()); }
+  size_t ways() const { return best.size() + others.size(); }
 };
 
 // What a search over their tables found, with all that is said of each way.
 std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, OuterResult found);
 
+// How much longer than the best, by its tables, a way may take that is worth compiling.
+inline constexpr double kWorthCompiling = 1.25;
+
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);
 
-// What `train --plan` reads, of one of the best ways. Its ledger counts as needless what a bound rules out.
-PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0);
+// What `train --plan` reads, of one of its ways (ExactPlan::way). Its ledger counts as needless what a bound rules out.
+// `compiled`: what compiling it said.
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0, const WayCost* compiled = nullptr);
 
 // A way as flags, with its data parallel ranks; and what its step takes by items, which add up to it: of all parts, as
 // an average of the stages, and of all micro-batches.

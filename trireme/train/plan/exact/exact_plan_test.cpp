@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "trireme/base/error.h"
+#include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
+#include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 
 namespace trireme::exact_plan_test {
@@ -204,7 +208,7 @@ TEST(ExactPlan, names_changes_with_which_something_fits) {
     if (fits) break;
   }
   if (!found.nearest->batch) {
-    EXPECT_THAT(text, testing::HasSubstr("nor with half the batch"));
+    EXPECT_THAT(text, testing::HasSubstr("not with half the batch"));
   }
 }
 
@@ -361,6 +365,32 @@ TEST(ExactPlan, the_ways_that_are_shown_can_be_compiled_and_then_fit_or_do_not) 
   EXPECT_TRUE(std::ranges::any_of(narrow, [](const CompiledWay& way) { return !way.fits; }));
   EXPECT_THAT(compiled_text(plan, narrow), testing::HasSubstr(" MiB (tables +"));
   EXPECT_THAT(compiled_text(plan, narrow), testing::HasSubstr(": it does not fit\n"));
+}
+
+TEST(ExactPlan, has_the_best_way_of_each_other_cut_where_it_is_asked_for) {
+  const PlanRequest request{
+      .job = gpt_of_four_layers(), .ranks = 4, .memory_bytes = int64_t{1} << 34, .top = 1, .other_cuts = 3};
+  const ExactPlan plan = plan_exact(request);
+  const ExactPlan all = exact(4, 1000);
+  const auto cut_of = [](const ExactWay& way) {
+    const InnerWay& inner = way.outer.inner;
+    return std::tuple(way.outer.pp, inner.tp, inner.cp, inner.ep, inner.dp);
+  };
+  std::map<decltype(cut_of(plan.best.front())), int64_t> least;  // of each cut, as far as it is worth compiling
+  const auto best_ps = static_cast<double>(all.best.front().price.total);
+  for (const ExactWay& way : all.best) {
+    if (static_cast<double>(way.price.total) <= kWorthCompiling * best_ps) least.emplace(cut_of(way), way.price.total);
+  }
+  ASSERT_GE(least.size(), 2U);
+  ASSERT_EQ(plan.ways(), std::min<size_t>(4, least.size()));
+  for (size_t i = 0; i < plan.ways(); ++i) {
+    EXPECT_EQ(plan.way(i).price.total, least.at(cut_of(plan.way(i))));
+    least.erase(cut_of(plan.way(i)));
+  }
+  for (const auto& [cut, ps] : least) EXPECT_GE(ps, plan.others.back().price.total);
+  const Certificate certificate = certificate_of(plan, request);
+  EXPECT_EQ(certificate.best.size(), 1U);
+  EXPECT_NO_THROW(verify_certificate(certificate)) << "others are no part of what is proven";
 }
 
 TEST(ExactPlan, with_stages_is_a_plan_that_a_job_can_follow) {

@@ -74,7 +74,7 @@ void set_figures(const Graph& step, int64_t ranks, ExactSetting& out) {
 
 ExactSetting exact_setting(const PlanRequest& request) {
   require(request.ranks >= 1, "plan: {} ranks; it must be 1 or more", request.ranks);
-  ExactSetting out{.job = without_cuts(request.job)};
+  ExactSetting out{.job = without_cuts(request.job), .is_asked = request.is_asked};
   const auto model = make_model(out.job);
   const Assembly assembly = assembly_of(out.job, *model, 1);
   const Graph step = graphs_of(assembly, 1).step;
@@ -104,11 +104,7 @@ std::vector<UpdatePlace> ExactSetting::places() const {
 
 // Of micro-batches that depend on each other what is kept is of all.
 std::vector<Tier> ExactSetting::keeps() const {
-  std::vector<Tier> out;
-  if (figures.is_joined) return out;
-  if (beside.host > 0) out.push_back(Tier::kHost);
-  if (beside.disk > 0) out.push_back(Tier::kDisk);
-  return out;
+  return figures.is_joined ? std::vector<Tier>() : beside.keeps();
 }
 
 OuterWays ExactSetting::ways(int64_t ranks) const {
@@ -117,7 +113,8 @@ OuterWays ExactSetting::ways(int64_t ranks) const {
 
 OuterWays ExactSetting::ways(int64_t ranks, int64_t batch) const {
   const int64_t most_stages = figures.is_joined ? 1 : parts.count();
-  return outer_ways(model, ranks, batch, positions, most_stages, places(), keeps());
+  const OuterWays all = outer_ways(model, ranks, batch, positions, most_stages, places(), keeps());
+  return is_asked ? all.kept_by([&](const OuterWay& way) { return is_asked(way.way()); }) : all;
 }
 
 }  // namespace trireme

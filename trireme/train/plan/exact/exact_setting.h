@@ -19,7 +19,8 @@ struct ExactSetting {
   StepFigures figures;
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
 
-  int64_t most_ranks = 0;  // that the machine has; 0: no end is known
+  int64_t most_ranks = 0;                         // that the machine has; 0: no end is known
+  std::function<bool(const Way&)> is_asked = {};  // of all ways only these; empty: all
 
   std::vector<UpdatePlace> places() const;  // beside the device, of state and updates
   std::vector<Tier> keeps() const;          // the same of what is kept for the backward pass

@@ -83,7 +83,7 @@ std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes) {
                      (fit.bytes + kMib - 1) / kMib);
   out += fit.ranks ? change_line("more ranks", *fit.ranks)
                    : fmt::format("  not with more ranks, up to {}\n", fit.most_ranks);
-  out += fit.batch ? change_line("a smaller batch", *fit.batch) : "  nor with half the batch, a quarter and so on\n";
+  out += fit.batch ? change_line("a smaller batch", *fit.batch) : "  not with half the batch, a quarter and so on\n";
   return out;
 }
 

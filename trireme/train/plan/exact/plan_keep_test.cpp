@@ -199,6 +199,22 @@ TEST(PlanKeep, activations_lie_on_the_host_where_that_costs_less_than_computing_
   EXPECT_THAT(advice.text, HasSubstr("what is kept for the backward pass on the host; without it "));
 }
 
+TEST(PlanKeep, compiled_ways_keep_activations_elsewhere_where_nothing_else_fits) {
+  PlanRequest request = request_for(machine_beside(kMuch), 1, kMuch, {"model.layers=1"});
+  request.is_asked = [](const Way& way) {
+    return way.micro_batches == 1 && way.recompute == "none" && way.place == UpdatePlace();
+  };
+  const JobPlan much = plan_job(request);
+  ASSERT_FALSE(much.best.empty());
+  EXPECT_EQ(much.best.front().way.keep, Tier::kDevice);
+  request.memory_bytes = much.best.front().cost.most_bytes() - 1;
+  const JobPlan less = plan_job(request);
+  ASSERT_FALSE(less.best.empty());
+  EXPECT_EQ(less.best.front().way.keep, Tier::kHost);
+  EXPECT_LT(less.best.front().cost.most_bytes(), much.best.front().cost.most_bytes());
+  EXPECT_EQ(less.ledger.fit + less.ledger.memory + less.ledger.needless, less.ledger.ways);
+}
+
 TEST(PlanKeep, a_certificate_edited_by_hand_is_refused) {
   const PlanRequest request = request_that_keeps_elsewhere();
   const ExactPlan plan = plan_exact(request);

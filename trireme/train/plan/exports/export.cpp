@@ -44,7 +44,8 @@ void require_sayable(bool can, std::string_view system, std::string_view what, s
   if (!can) fail(ErrorKind::kUnsupported, "export to {}: {}; {}", system, what, cure);
 }
 
-std::string export_way(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks) {
+std::string export_way(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks,
+                       const std::vector<int64_t>& layers_of_stages) {
   const auto found = std::ranges::find(kExportSystems, system, &ExportSystem::name);
   std::vector<std::string_view> names;
   for (const ExportSystem& each : kExportSystems) names.push_back(each.name);
@@ -63,6 +64,8 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
   require_sayable(!way.kept_slices || system == "megatron", system, "the plan keeps activations in slices",
                   "plan with --only kept_slices=false");
   ExportedWay plan{.job = job, .way = way, .ranks = ranks, .sizes = sizes_of(job)};
+  plan.has_unlike_stages =
+      std::ranges::adjacent_find(layers_of_stages, std::ranges::not_equal_to()) != layers_of_stages.end();
   plan.copies = ranks / (way.pp * way.tp * way.cp);
   plan.micro_batch = job.train.fit.batch / (plan.copies * way.micro_batches);
   plan.positions = predicts_classes(job) ? 1 : fields_of(job)[0].sample.elements();

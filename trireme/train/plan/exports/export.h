@@ -21,6 +21,7 @@ struct ExportedWay {
   int64_t micro_batch = 1;              // samples of one copy
   int64_t positions = 1;                // of a sample
   std::map<std::string, double> sizes;  // the keys of [model] that are numbers or switches: "layers"
+  bool has_unlike_stages = false;       // some stages have more layers than others
 };
 
 struct ExportSystem {
@@ -29,8 +30,10 @@ struct ExportSystem {
 };
 std::span<const ExportSystem> export_systems();
 
-// Throws kInvalidArgument for a system that there is not, kUnsupported for what it cannot say.
-std::string export_way(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks);
+// Throws kInvalidArgument for a system that there is not, kUnsupported for what it cannot say. `layers_of_stages`:
+// where the plan says how many each has; else they are alike.
+std::string export_way(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks,
+                       const std::vector<int64_t>& layers_of_stages = {});
 
 // Throws kUnsupported "export to SYSTEM: WHAT; CURE" unless `can`.
 void require_sayable(bool can, std::string_view system, std::string_view what, std::string_view cure);

@@ -23,7 +23,7 @@ void check_megatron_way(const ExportedWay& plan) {
   require_sayable(way.zero <= 1, kMegatron,
                   fmt::format("its distributed optimizer slices the state alone, and the plan has --zero {}", way.zero),
                   "plan with --only zero=1");
-  require_sayable(way.pp == 1 || way.schedule == "1f1b", kMegatron,
+  require_sayable(way.pp == 1 || way.schedule == "1f1b" || way.schedule == "interleaved", kMegatron,
                   fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
   require_sayable(way.recompute == "none" || way.recompute == "full", kMegatron,
                   "its selective recomputation is of attention, and the plan's of activation functions and norms",
@@ -32,9 +32,12 @@ void check_megatron_way(const ExportedWay& plan) {
       !way.kept_slices || (way.recompute == "full" && !way.sp), kMegatron,
       "it keeps slices of what recomputed layers begin with, without --sequence-parallel, and the plan of more",
       "plan with --only kept_slices=false");
-  require_sayable(size_of(plan, "layers") % way.pp == 0, kMegatron,
-                  fmt::format("{} layers do not divide over {} stages", size_of(plan, "layers"), way.pp),
+  const int64_t stages = way.pp * way.virtual_stages;
+  require_sayable(size_of(plan, "layers") % stages == 0, kMegatron,
+                  fmt::format("{} layers do not divide over {} stages", size_of(plan, "layers"), stages),
                   "plan with another --only pp=N");
+  require_sayable(!plan.has_unlike_stages, kMegatron, "stages of the plan have unlike numbers of layers",
+                  "plan with --search compiled, or with another --only pp=N");
   require_sayable(size_of(plan, "experts") == 0 || way.tp == 1 || way.sp, kMegatron,
                   "a mixture of experts takes --tp only beside --sp", "plan with --only tp=1 or sp=true");
 }
@@ -99,6 +102,9 @@ std::string megatron_flags(const ExportedWay& plan) {
   std::string out = megatron_model(plan);
   out += fmt::format("--tensor-model-parallel-size {}\n--pipeline-model-parallel-size {}\n--context-parallel-size {}\n",
                      way.tp, way.pp, way.cp);
+  if (way.virtual_stages > 1)
+    out += fmt::format("--num-layers-per-virtual-pipeline-stage {}\n",
+                       size_of(plan, "layers") / (way.pp * way.virtual_stages));
   if (way.sp) out += "--sequence-parallel\n";
   if (size_of(plan, "experts") > 0) out += fmt::format("--expert-model-parallel-size {}\n", way.ep);
   if (way.zero == 1) out += "--use-distributed-optimizer\n";

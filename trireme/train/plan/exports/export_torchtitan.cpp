@@ -26,6 +26,8 @@ void check_torchtitan_way(const ExportedWay& plan) {
                   "plan with --only zero=2 or zero=3");
   require_sayable(way.pp == 1 || way.schedule == "1f1b", kTorchtitan,
                   fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
+  require_sayable(!plan.has_unlike_stages, kTorchtitan, "stages of the plan have unlike numbers of layers",
+                  "plan with --search compiled, or with another --only pp=N");
   require_sayable(way.recompute == "none" || way.recompute == "full", kTorchtitan,
                   "its selective recomputation chooses other ops than the plan's, which is of activation functions and "
                   "norms",

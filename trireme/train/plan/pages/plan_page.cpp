@@ -166,18 +166,15 @@ std::string render_plan_page(const PlanPage& page) {
                     .footer = "Written by trireme plan. Times are modelled; no rank was started."});
 }
 
-void add_sensitivities(const JobPlan& plan, const std::vector<Sensitivity>& all, PlanPage& page) {
+void add_sensitivities(const std::optional<ComparedWay>& now, const std::vector<Sensitivity>& all, PlanPage& page) {
   for (const Sensitivity& each : all) {
-    if (each.plan.best.empty()) {
+    if (!each.best) {
       page.sensitivities.push_back({each.what, "nothing fits", "-", "-"});
       continue;
     }
-    const PlannedWay& best = each.plan.best.front();
-    const bool has_plan = !plan.best.empty();
-    page.sensitivities.push_back(
-        {each.what, fmt::format("{:.3f}", best.cost.step_s * 1e3),
-         has_plan ? fmt::format("{:+.2f} %", 100 * (best.cost.step_s / plan.best.front().cost.step_s - 1)) : "-",
-         best.way.text()});
+    page.sensitivities.push_back({each.what, fmt::format("{:.3f}", each.best->step_s * 1e3),
+                                  now ? fmt::format("{:+.2f} %", 100 * (each.best->step_s / now->step_s - 1)) : "-",
+                                  each.best->text});
   }
 }
 

@@ -68,7 +68,7 @@ PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedT
 PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const PlannedTokens& tokens);
 // What lies on the host and the disk, of so much that a rank has there, in the headline.
 void add_beside(const BesideBytes& room, int64_t host, int64_t disk, PlanPage& page);
-void add_sensitivities(const JobPlan& plan, const std::vector<Sensitivity>& all, PlanPage& page);
+void add_sensitivities(const std::optional<ComparedWay>& now, const std::vector<Sensitivity>& all, PlanPage& page);
 
 // Of so many stages those that are drawn: all of few, else the first and the last ones.
 std::vector<size_t> drawn_stages(size_t stages);

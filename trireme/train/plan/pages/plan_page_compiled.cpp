@@ -184,9 +184,10 @@ void add_step(const WayCost& cost, PlanPage& page) {
     page.step.push_back({"ended", cost.step_s - sum_s, fmt::format("{:.3f} ms", (cost.step_s - sum_s) * 1e3), "c0"});
   page.step_aside = fmt::format("{:.3f} ms, average of ranks", cost.step_s * 1e3);
   page.step_note =
-      fmt::format("Of {:.3f} ms in which {} {:.3f} are hidden behind computing.", cost.moving_s * 1e3,
-                  cost.tiers_s > 0 ? "ranks exchange values, or move them between tiers," : "ranks exchange values",
-                  (cost.moving_s - cost.exposed_s) * 1e3);
+      fmt::format("Of {:.3f} ms in which ranks exchange values{}{}{} {:.3f} are hidden behind computing.",
+                  (cost.moving_s + cost.host_s) * 1e3, cost.tiers_s > 0 ? ", or move them between tiers" : "",
+                  cost.host_s > 0 ? ", or the host computes" : "", cost.tiers_s + cost.host_s > 0 ? "," : "",
+                  (cost.moving_s + cost.host_s - cost.exposed_s) * 1e3);
 }
 
 void add_ways(const JobPlan& plan, PlanPage& page) {

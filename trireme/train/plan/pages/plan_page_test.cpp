@@ -181,9 +181,11 @@ TEST(PlanPage, escapes_what_users_write) {
   const std::string evil = "<script>alert('x')</script>\"&\x01";
   PlanRequest request = page_request("pp=1 tp=2 sp=false recompute=none", 2);
   request.job.name = evil;
-  request.machine = Machine::this_host();
-  request.machine->name = evil;
-  request.machine->levels = {{evil, request.machine->devices(), 1e-6, 1e9}};
+  Machine machine = Machine::this_host();
+  machine.name = evil;
+  machine.levels = {{evil, machine.devices(), 1e-6, 1e9}};
+  request.job.parallel.machine = testing::TempDir() + "/plan_page_machine.toml";
+  write_machine(machine, request.job.parallel.machine);
   const JobPlan plan = plan_job(request);
   PlanPage page = page_of(plan, request, {16, evil});
   page.why_not = evil;
@@ -212,8 +214,9 @@ TEST(PlanPage, of_a_plan_that_fits_nowhere_is_refused) {
 
 TEST(PlanPage, shows_sensitivities_in_the_digits_of_the_text) {
   Page piped = plan_page_test::piped();
-  const std::vector<Sensitivity> all{{"all links half as fast", piped.plan}, {"half the memory", {}}};
-  add_sensitivities(piped.plan, all, piped.page);
+  const std::optional<ComparedWay> now = best_of(piped.plan);
+  const std::vector<Sensitivity> all{{"all links half as fast", now}, {"half the memory", std::nullopt}};
+  add_sensitivities(now, all, piped.page);
   EXPECT_EQ(piped.page.sensitivities[0][1], fmt::format("{:.3f}", piped.plan.best.front().cost.step_s * 1e3));
   EXPECT_EQ(piped.page.sensitivities[0][2], "+0.00 %");
   EXPECT_EQ(piped.page.sensitivities[1][1], "nothing fits");

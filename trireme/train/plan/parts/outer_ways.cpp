@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <set>
+
+#include "trireme/train/plan/ways/way_rule.h"
 
 namespace trireme {
 namespace {
@@ -152,6 +155,26 @@ std::vector<OuterWay> OuterWays::all() const {
   std::vector<OuterWay> out;
   for (size_t number = 0; number < size(); ++number) {
     if (has(number)) out.push_back(at(number));
+  }
+  return out;
+}
+
+std::vector<Way> OuterWays::examples() const {
+  std::set<std::pair<std::string_view, std::string>> seen;
+  std::vector<Way> out;
+  const auto look_at = [&](size_t number) {
+    Way way = at(number).way();
+    bool is_new = false;
+    for (auto& term : terms_of(way)) is_new = seen.insert(std::move(term)).second || is_new;
+    if (is_new) out.push_back(std::move(way));
+  };
+  for (size_t variant = 0; variant < variants_.size(); ++variant) {
+    bool is_first = true;  // of the variants beside none what each adds shows in one cut
+    for (size_t cut = 0; cut < cuts_.size() && (variant == 0 || is_first); ++cut) {
+      if (!has(number_of(cut) + variant)) continue;
+      look_at(number_of(cut) + variant);
+      is_first = false;
+    }
   }
   return out;
 }

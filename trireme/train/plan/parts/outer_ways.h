@@ -36,6 +36,8 @@ class OuterWays {
   bool has(size_t number) const { return (has_[number / variants_.size()] >> number % variants_.size() & 1) != 0; }
   OuterWay at(size_t number) const;
   std::vector<OuterWay> all() const;
+  // Some of them, so that each value that a rule can name (way_rule.h) is that of one.
+  std::vector<Way> examples() const;
   int64_t count() const;
 
   const std::vector<OuterWay>& cuts() const { return cuts_; }

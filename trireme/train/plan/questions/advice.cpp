@@ -69,10 +69,7 @@ AdviceFacts facts_of(const PlanRequest& request) {
   }
   out.kept = kept_by(step);
   const Communication& how = assembly.options.parallel.communication;
-  out.machine = request.machine ? *request.machine
-                : how.machine   ? *how.machine
-                : how.measured  ? *how.measured
-                                : Machine::this_host();
+  out.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
   out.has_own_memory = make_device(assembly.options.device)->memory_bytes() > 0;
   out.memory_bytes = memory_of_rank(request, assembly);
   out.has_experts = model_of(job).cuttable().experts > 0;
@@ -114,7 +111,7 @@ std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts
   if (answer.ways == 0) return "there is none";
   if (!answer.is_proven) return "none that fits was found before the search was stopped (--most-jobs)";
   if (answer.fewest_bytes > 0)
-    return fmt::format("none fits: the smallest takes {} of {} a rank",
+    return fmt::format("none fits: the smallest takes {} or more of {} a rank",
                        bytes_text(static_cast<double>(answer.fewest_bytes)),
                        bytes_text(static_cast<double>(facts.memory_bytes)));
   if (!answer.refusal.empty()) return "none can be had: " + answer.refusal.substr(0, answer.refusal.find(';'));
@@ -218,7 +215,7 @@ class Adviser {
       return;
     }
     other.recompute = recompute_choices().back();
-    const std::optional<AdvisedWay> with = search_.price(other, {});
+    const std::optional<AdvisedWay> with = search_.price(other);
     line(fmt::format("recomputation: no, it fits without; with it {}",
                      with ? beside(chosen_, *with) : "the same way is refused"));
   }
@@ -246,7 +243,7 @@ class Adviser {
     }
     Way elsewhere = chosen_.way;
     elsewhere.place.state = Tier::kHost;
-    const std::optional<AdvisedWay> with = search_.price(elsewhere, {});
+    const std::optional<AdvisedWay> with = search_.price(elsewhere);
     line(with ? fmt::format("offload: no, it fits without; with the optimizer's state on the host {}",
                             beside(chosen_, *with))
               : "offload: no, it fits without (this search does not price it)");

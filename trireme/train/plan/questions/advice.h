@@ -45,8 +45,8 @@ class AdviceSearch {
   virtual std::vector<AdvisedWay> fastest(size_t most) = 0;
   // Whether all that was asked for so far is proven.
   virtual bool is_proven() const { return true; }
-  // With more keys of the job; nothing where it is refused, or where the search prices no such keys.
-  virtual std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) = 0;
+  // Nothing where it is refused.
+  virtual std::optional<AdvisedWay> price(const Way& way) = 0;
 };
 
 // Every way is compiled, once.

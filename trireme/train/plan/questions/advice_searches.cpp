@@ -59,15 +59,9 @@ class CompiledAdvice : public AdviceSearch {
     return out;
   }
 
-  std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) override {
-    PlanRequest with = request_;
-    try {
-      set_keys(with.job, keys);
-      return advised(way, cost_of(compile_way(with, way)));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
-      return std::nullopt;
-    }
+  std::optional<AdvisedWay> price(const Way& way) override {
+    const std::optional<WayCost> cost = cost_of_way(request_, way);
+    return cost ? std::optional(advised(way, *cost)) : std::nullopt;
   }
 
  private:
@@ -108,8 +102,7 @@ class ExactAdvice : public AdviceSearch {
 
   bool is_proven() const override { return is_proven_; }
 
-  std::optional<AdvisedWay> price(const Way& way, const std::vector<std::string>& keys) override {
-    if (!keys.empty()) return std::nullopt;
+  std::optional<AdvisedWay> price(const Way& way) override {
     return best_of([&](const Way& each) { return each.text() == way.text(); }).best;
   }
 

@@ -1,27 +1,47 @@
 // Questions about a plan, each answered by planning again: why not a way that keeps a rule, and what the best way would
-// be on a machine that is a little different.
+// be on a machine that is a little different. Of both searches: ways that are compiled, and those that follow from the
+// prices of parts.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "trireme/train/plan/plan_job.h"
+#include "trireme/train/plan/exact/exact_plan.h"
 #include "trireme/train/plan/ways/way_rule.h"
 
 namespace trireme {
 
-// The best way that keeps the rule beside the chosen one, term by term; or why none does. `kept` is planned with
+// A way as it is compared with others.
+struct ComparedWay {
+  std::string text;
+  double step_s = 0;
+  std::vector<std::pair<std::string, double>> items;  // of the step, in seconds
+  int64_t bytes = 0;                                  // of the fullest rank
+};
+ComparedWay compared(const PlannedWay& way);
+ComparedWay compared(const ExactWay& way);
+// The plan's best; nothing where none fits.
+std::optional<ComparedWay> best_of(const JobPlan& plan);
+std::optional<ComparedWay> best_of(const ExactPlan& plan);
+
+// The best way that keeps the rule beside the chosen one, item by item; or why none does. `kept` is planned with
 // PlanRequest::is_asked of the rule.
 std::string why_not_text(const JobPlan& chosen, const JobPlan& kept, const WayRule& rule);
+std::string why_not_text(const ExactPlan& chosen, const ExactPlan& kept, const WayRule& rule);
 
 struct Sensitivity {
-  std::string what;  // "all links half as fast"
-  JobPlan plan;
+  std::string what;                 // "all links half as fast"
+  std::optional<ComparedWay> best;  // nothing fits
 };
 
-// Links, memory and arithmetic half and twice what they are. `plan` is that of the request. Throws kInvalidArgument
-// where the job names no machine, whose figures could be changed.
-std::vector<Sensitivity> sensitivities(const PlanRequest& request, const JobPlan& plan);
-std::string sensitivities_text(const JobPlan& plan, const std::vector<Sensitivity>& all);
+// Links, memory and arithmetic half and twice what they are, each planned by `plan_again`. The machine and its memory
+// are those of the plan. Throws kInvalidArgument where the job names no machine, whose figures could be changed.
+std::vector<Sensitivity> sensitivities(const PlanRequest& request, const Machine& machine, int64_t memory_bytes,
+                                       const std::function<std::optional<ComparedWay>(const PlanRequest&)>& plan_again);
+// Beside the plan's best.
+std::string sensitivities_text(const std::optional<ComparedWay>& now, const std::vector<Sensitivity>& all);
 
 }  // namespace trireme

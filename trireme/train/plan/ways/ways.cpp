@@ -31,9 +31,11 @@ void set_named(PassOptions& options, std::string_view name, const std::string& t
   std::get<TextOf>(std::ranges::find(rows, name, &Key::name)->target).set(std::string(name), text);
 }
 
-void add_variants(Way way, const std::vector<UpdatePlace>& places, std::vector<Way>& out) {
-  for (const WayVariant& variant : variants_of(way.tp, places)) {
+void add_variants(Way way, const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps,
+                  std::vector<Way>& out) {
+  for (const WayVariant& variant : variants_of(way.tp, places, keeps)) {
     way.kept_slices = variant.kept_slices;
+    way.keep = variant.keep;
     way.place = variant.place;
     out.push_back(way);
   }
@@ -233,7 +235,8 @@ std::vector<std::string> cuts_left_out(const JobConfig& job) {
   return keys_unlike(job, planned);
 }
 
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places) {
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places,
+                         const std::vector<Tier>& keeps) {
   const nn::Cuttable model = model_of(job).cuttable();
   std::vector<Way> out;
   for (const int64_t pp : divisors_of(ranks)) {
@@ -248,7 +251,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
               way.schedule = kSchedules[s];
               way.zero = zero;
               way.recompute = recompute;
-              add_variants(std::move(way), places, out);
+              add_variants(std::move(way), places, keeps, out);
             }
           }
         }
@@ -257,7 +260,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
   }
   if (ranks > 1) {
     for (const std::string& recompute : recompute_choices())
-      add_variants({.recompute = recompute, .is_searched = true}, places, out);
+      add_variants({.recompute = recompute, .is_searched = true}, places, keeps, out);
   }
   return out;
 }

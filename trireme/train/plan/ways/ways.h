@@ -83,6 +83,7 @@ std::vector<int64_t> divisors_of(int64_t number);
 // All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
 // state, recomputation. Whether they go together with the batch and the model is seen when they are compiled. Of each
 // all variants follow each other.
-std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places = {});
+std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places = {},
+                         const std::vector<Tier>& keeps = {});
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "trireme/backend/cpu/device/peak.h"
@@ -89,10 +90,13 @@ class CacheWork {
   std::vector<float> values_;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// The interquartile mean: of what is measured on a machine with other work a quarter at each end says more of that
+// work.
+double middle_mean(std::vector<double> values) {
+  std::ranges::sort(values);
+  const auto quarter = static_cast<std::ptrdiff_t>(values.size() / 4);
+  const auto count = static_cast<double>(std::ssize(values) - 2 * quarter);
+  return std::accumulate(values.begin() + quarter, values.end() - quarter, 0.0) / count;
 }
 
 }  // namespace
@@ -100,7 +104,7 @@ double median(std::vector<double> values) {
 double measure_overlap_slowdown(comm::World& world, ThreadPool& pool) {
   constexpr int64_t kElements = 1 << 20;  // a sum for which no cache of a core has room
   constexpr double kLonger = 3;           // than a sum computes each try
-  constexpr int kRounds = 9;
+  constexpr int kRounds = 60;
   std::vector<float> values(kElements);
   const View view{reinterpret_cast<std::byte*>(values.data()), {DType::kF32, {kElements}}};
   comm::Group& all = world.all();
@@ -111,16 +115,20 @@ double measure_overlap_slowdown(comm::World& world, ThreadPool& pool) {
   std::vector<float> passes{static_cast<float>(kLonger * sum_s / work.seconds(kProbe) * kProbe)};
   agree(world, passes);
   const auto count = std::clamp<int64_t>(static_cast<int64_t>(passes[0]), 1, 1 << 20);
-  std::vector<double> alone, beside;
+  std::vector<double> sums, lost;  // of rounds: what is compared was measured one right after the other
   for (int round = 0; round < kRounds; ++round) {
     all.barrier().wait();
-    alone.push_back(work.seconds(count));
+    const double begin = now_s();
+    all.all_reduce(view, comm::Reduce::kSum).wait();
+    sums.push_back(now_s() - begin);
+    all.barrier().wait();
+    const double alone_s = work.seconds(count);
     all.barrier().wait();
     auto sum = all.all_reduce(view, comm::Reduce::kSum);
-    beside.push_back(work.seconds(count));
+    lost.push_back(work.seconds(count) - alone_s);
     sum.wait();
   }
-  std::vector<float> slowdown{static_cast<float>((median(beside) - median(alone)) / std::max(sum_s, 1e-9))};
+  std::vector<float> slowdown{static_cast<float>(middle_mean(lost) / std::max(middle_mean(sums), 1e-9))};
   agree(world, slowdown);
   return std::clamp<double>(slowdown[0], 0, 1);
 }

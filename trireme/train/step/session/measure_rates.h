@@ -14,7 +14,7 @@ namespace trireme {
 Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh);
 
 // The share of a sum's time that computing on the pool loses while the sum is under way in the background, on the rank
-// that loses most (Machine::overlap_slowdown). Takes a fifth of a second. Collective.
+// that loses most (Machine::overlap_slowdown). Takes a second, or two. Collective.
 double measure_overlap_slowdown(comm::World& world, ThreadPool& pool);
 
 }  // namespace trireme
