@@ -111,7 +111,7 @@ TEST(ParallelConfig, contracts_14_2_keys_of_tiers_are_read_and_refused_by_name) 
 std::string remark_of(const std::string& key, const std::string& lines,
                       const std::vector<std::string>& overrides = {}) {
   std::string out;
-  for (const std::string& remark : remarks(with(lines, overrides))) {
+  for (const std::string& remark : remarks(with(lines, overrides), 2)) {
     if (remark.starts_with("parallel." + key + " = ")) out += remark;
   }
   return out;
