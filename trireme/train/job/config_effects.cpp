@@ -36,7 +36,7 @@ bool any_keeps(const JobConfig& c, Keep how) {
 }
 
 bool chooses_what_leaves(const JobConfig& c) {
-  return c.parallel.tiers.device.is_given() && c.parallel.tier_ways.auto_offload;
+  return chooses_homes(c.parallel.tiers, c.parallel.tier_ways, c.parallel.on_host.is_asked_for());
 }
 
 // How what lies elsewhere than in the device's memory comes and goes, where nothing does.
@@ -61,7 +61,8 @@ void add_effects_of_tiers(const JobConfig& c, Reasons& all) {
     all["parallel.disk_block"] = all["parallel.disk_queue"] =
         "nothing on the disk (parallel.home, keep, offload_to, or device_memory with disk)";
   }
-  if (!p.tiers.device.is_given() && offload_to == Tier::kDevice)
+  TierWays usual;
+  if (!chooses_homes(p.tiers, usual, p.on_host.is_asked_for()) && offload_to == Tier::kDevice)
     all["parallel.auto_offload"] = "parallel.device_memory = '' and offload_to = 'device'";
 }
 

@@ -54,12 +54,12 @@ std::vector<std::string> remarks(const Compiled& step, const Parallel& parallel,
   const bool is_used =
       std::ranges::any_of(step.crews, [](const CompiledCrew& crew) { return crew.plan.arena(Tier::kDisk).bytes > 0; });
   if (!disk.empty() && !is_used) {
-    const bool chooses = parallel.tiers.device.is_given() && parallel.tier_ways.auto_offload;
+    const bool chooses = chooses_homes(parallel.tiers, parallel.tier_ways, parallel.on_host.is_asked_for());
     out.push_back(fmt::format(
         "nothing lies on the disk, so parallel.disk = '{}' changes nothing{}", disk,
         chooses
-            ? ": the step has room in parallel.device_memory and on the host, of which parallel.host_memory says how "
-              "much it may take"
+            ? ": the step has room on the device and on the host, of which parallel.device_memory and "
+              "parallel.host_memory say how much it may take"
             : "; give values a home there (parallel.home, parallel.keep), or set parallel.device_memory and "
               "parallel.host_memory, by which homes are chosen"));
   }
