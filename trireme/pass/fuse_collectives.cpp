@@ -298,7 +298,10 @@ void say_without_effect(const Program& program, const PassOptions& options) {
   const Fusion usual, &given = options.fusion;
   const bool any = given.all_reduce != usual.all_reduce || given.reduce_scatter != usual.reduce_scatter ||
                    given.all_gather != usual.all_gather || given.is_on != usual.is_on || !given.ids.empty();
-  if (any && options.remarks != nullptr && program.mesh.devices() > 1) WithoutEffect(program, options).say_all();
+  const bool is_alone = program.mesh.devices() == 1 && std::ranges::none_of(program.graph.nodes(), [](const Node& node) {
+                          return node.stage >= 0;  // of a pipeline, whose other crews have other ranks
+                        });
+  if (any && options.remarks != nullptr && !is_alone) WithoutEffect(program, options).say_all();
 }
 
 Program fused(Program program, const PassOptions& options) {

@@ -91,7 +91,8 @@ void add_effects_of_sums(const JobConfig& c, Reasons& all) {
   all["parallel.loss_repeated_mean"] = "any others: a loss that several ranks compute alike counts once";
 }
 
-Reasons keys_without_effect(const JobConfig& c) {
+// Where nobody says how many ranks there are, 0.
+Reasons keys_without_effect(const JobConfig& c, int64_t ranks = 0) {
   Reasons all;
   JobConfig copy = c;
   const std::vector<ConfigKey> keys = config_keys(copy);
@@ -110,6 +111,8 @@ Reasons keys_without_effect(const JobConfig& c) {
   add_effects_of_tiers(c, all);
   add_effects_of_recompute(c, all);
   add_effects_of_sums(c, all);
+  if (ranks > 1 && ranks == c.parallel.pp)
+    all.emplace("parallel.gradients_mean", fmt::format("parallel.pp = {}, by which each part has one rank", ranks));
   if (c.parallel.mode != Mode::kAuto) {
     SearchOptions options;
     const std::string mode = fmt::format("parallel.mode = '{}'", to_string(c.parallel.mode));
@@ -151,8 +154,8 @@ std::vector<GivenKey> given_keys(const JobConfig& config) {
 }
 
 // "parallel.sp = true has no effect with parallel.tp = 1".
-std::vector<std::string> without_effect(const JobConfig& config, bool of_parallel) {
-  const Reasons all = keys_without_effect(config);
+std::vector<std::string> without_effect(const JobConfig& config, bool of_parallel, int64_t ranks = 0) {
+  const Reasons all = keys_without_effect(config, ranks);
   std::vector<std::string> out;
   for (const GivenKey& key : given_keys(config)) {
     const auto found = all.find(key.name);
@@ -184,7 +187,7 @@ void check_effects(const JobConfig& config) {
 
 // Apart from the others: a flag like --zero 0 switches off what the file's further keys go with.
 std::vector<std::string> remarks(const JobConfig& config, int64_t ranks) {
-  std::vector<std::string> out = without_effect(config, true);
+  std::vector<std::string> out = without_effect(config, true, ranks);
   if (std::string text = ranks == 1 ? without_effect_on_one_rank(config) : ""; !text.empty())
     out.push_back(std::move(text));
   return out;
