@@ -55,11 +55,11 @@ PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count) {
   return part;
 }
 
-AreOfAll::AreOfAll(const Program& program)
+IsOfAll::IsOfAll(const Program& program)
     : axes_(axes_without_chunks(
           with_micro_batches(program.mesh, program.micro_batches, program.seq_chunks))) {}
 
-bool AreOfAll::operator()(const PartOf& part) const {
+bool IsOfAll::operator()(const PartOf& part) const {
   return std::ranges::none_of(axes_, [&](int axis) { return part.layout->uses(axis); });
 }
 

@@ -17,9 +17,9 @@ PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count);
 
 // Of parts of what a program in micro-batches makes: whether all micro-batches have the same, as they have the sum over
 // them of a chunk of positions.
-class AreOfAll {
+class IsOfAll {
  public:
-  explicit AreOfAll(const Program& program);
+  explicit IsOfAll(const Program& program);
   bool operator()(const PartOf& part) const;
 
  private:

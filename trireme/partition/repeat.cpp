@@ -304,7 +304,7 @@ class FoundPart {
   const Graph& graph_;
   const Repeat& repeat_;
   int of_each_;
-  AreOfAll is_of_all_;
+  IsOfAll is_of_all_;
   std::vector<ValueId> first_values_;  // by node, what it makes first, or the next one
   Part part_;
   MovingAttrs attrs_;
@@ -443,7 +443,7 @@ class Repeated {
   FoundPart& found_;
   const Part& part_;
   int times_;
-  AreOfAll is_of_all_;
+  IsOfAll is_of_all_;
   Program to_;
   std::unordered_map<const PartOf*, std::vector<std::shared_ptr<const PartOf>>> parts_;
   std::vector<ValueId> inputs_;    // of the node that is added
