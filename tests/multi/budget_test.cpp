@@ -189,8 +189,8 @@ TEST(Budget, state_of_updates_on_the_host_goes_on_to_the_disk) {
     EXPECT_GT(chosen_of(made).size(), before);
     before = chosen_of(made).size();
   }
-  const Compiled both = compiled_within({MemorySize(planned(usual, Tier::kDevice) * 8 / 10), MemorySize(whole / 2), disk},
-                                        1, updating_on_host());
+  const Compiled both = compiled_within(
+      {MemorySize(planned(usual, Tier::kDevice) * 8 / 10), MemorySize(whole / 2), disk}, 1, updating_on_host());
   EXPECT_LE(planned(both, Tier::kDevice), planned(usual, Tier::kDevice) * 8 / 10);
   EXPECT_LE(planned(both, Tier::kHost), whole / 2);
   Parallel without = updating_on_host();

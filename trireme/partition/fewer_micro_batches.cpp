@@ -56,8 +56,7 @@ PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count) {
 }
 
 IsOfAll::IsOfAll(const Program& program)
-    : axes_(axes_without_chunks(
-          with_micro_batches(program.mesh, program.micro_batches, program.seq_chunks))) {}
+    : axes_(axes_without_chunks(with_micro_batches(program.mesh, program.micro_batches, program.seq_chunks))) {}
 
 bool IsOfAll::operator()(const PartOf& part) const {
   return std::ranges::none_of(axes_, [&](int axis) { return part.layout->uses(axis); });
@@ -76,8 +75,8 @@ bool are_apart(const Program& program) {
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
     const Node& node = program.graph.node(id);
     const bool is_late = steps.level_of(id) > 0 && (steps.differs_along(node) & of_all) != 0;
-    const bool joins = steps.kind_of(id) == MicroBatchSteps::Kind::kGather &&
-                       (steps.differs_along(node.inputs[0]) & of_all) != 0;
+    const bool joins =
+        steps.kind_of(id) == MicroBatchSteps::Kind::kGather && (steps.differs_along(node.inputs[0]) & of_all) != 0;
     if (is_late || joins || !is_whole(steps.summed_over(id))) return false;
   }
   return true;

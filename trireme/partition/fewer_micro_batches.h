@@ -26,7 +26,8 @@ class IsOfAll {
   std::vector<int> axes_;  // that what one micro-batch has differs along
 };
 
-// Whether no micro-batch reads what another made, but for sums over them, or chunks of these, that are read once a step.
+// Whether no micro-batch reads what another made, but for sums over them, or chunks of these, that are read once a
+// step.
 bool are_apart(const Program& program);
 
 }  // namespace trireme

@@ -315,7 +315,12 @@ class FoundPart {
 class Repeated {
  public:
   Repeated(const Program& program, FoundPart& found, const Repeat& repeat)
-      : from_(program), graph_(program.graph), found_(found), part_(found.part()), times_(repeat.times), is_of_all_(program) {
+      : from_(program),
+        graph_(program.graph),
+        found_(found),
+        part_(found.part()),
+        times_(repeat.times),
+        is_of_all_(program) {
     to_.graph = Graph(graph_.name());
     to_.mesh = from_.mesh;
     to_.by_hand = from_.by_hand;

@@ -259,9 +259,9 @@ class WithoutEffect {
   void say(std::string_view what, std::string_view none, const Fusion& without,
            const std::function<bool(const Node&)>& is_of) const {
     if (any(together_, is_of) || any(together_with(without), is_of)) return;
-    trireme::say(options_,
-                 {fmt::format("parallel.{} has no effect on this step: {} that would be taken together", what, none),
-                  true});
+    trireme::say(
+        options_,
+        {fmt::format("parallel.{} has no effect on this step: {} that would be taken together", what, none), true});
   }
 
   void say_of_kind(std::string_view name, ReshardStep::Kind kind, FusionOfKind Fusion::*of) const {
@@ -280,8 +280,8 @@ class WithoutEffect {
       const FusionRule& rule = options_.fusion.ids[i];
       Fusion without = options_.fusion;
       without.ids.erase(without.ids.begin() + static_cast<std::ptrdiff_t>(i));
-      say(fmt::format("fusion '{} = {}'", rule.pattern.text(), rule.id), "of what it names there are no two collectives",
-          without, [&](const Node& node) {
+      say(fmt::format("fusion '{} = {}'", rule.pattern.text(), rule.id),
+          "of what it names there are no two collectives", without, [&](const Node& node) {
             return def_of(node).collective && node.inputs.size() == 1 &&
                    rule_of(graph_, node, names, options_.fusion) == &rule;
           });
@@ -298,9 +298,10 @@ void say_without_effect(const Program& program, const PassOptions& options) {
   const Fusion usual, &given = options.fusion;
   const bool any = given.all_reduce != usual.all_reduce || given.reduce_scatter != usual.reduce_scatter ||
                    given.all_gather != usual.all_gather || given.is_on != usual.is_on || !given.ids.empty();
-  const bool is_alone = program.mesh.devices() == 1 && std::ranges::none_of(program.graph.nodes(), [](const Node& node) {
-                          return node.stage >= 0;  // of a pipeline, whose other crews have other ranks
-                        });
+  const bool is_alone =
+      program.mesh.devices() == 1 && std::ranges::none_of(program.graph.nodes(), [](const Node& node) {
+        return node.stage >= 0;  // of a pipeline, whose other crews have other ranks
+      });
   if (any && options.remarks != nullptr && !is_alone) WithoutEffect(program, options).say_all();
 }
 

@@ -158,7 +158,7 @@ class Candidates {
   const Graph& graph_;
   const PassOptions& passes_;
   std::vector<double> starts_;
-  std::vector<NodeId> first_, last_, last_early_, first_late_;  // uses of each value
+  std::vector<NodeId> first_, last_, last_early_, first_late_;              // uses of each value
   std::map<std::tuple<HomeKind, bool, std::string>, HomeCandidate> found_;  // by kind, on_host and part
 };
 

@@ -20,10 +20,10 @@ struct HomeCandidate {
   enum class Kind { kParameters, kState, kGradients, kKept };
   Kind kind = Kind::kState;
   std::string part;
-  int64_t bytes = 0;    // on a rank
-  int64_t moves = 2;    // of each byte in a step, on its way and back
-  double idle_s = 0;    // that they lie there between two uses, in a step as it is modelled; the mean by bytes
-  double again_s = -1;  // that computing them again takes instead; below 0: they cannot be
+  int64_t bytes = 0;     // on a rank
+  int64_t moves = 2;     // of each byte in a step, on its way and back
+  double idle_s = 0;     // that they lie there between two uses, in a step as it is modelled; the mean by bytes
+  double again_s = -1;   // that computing them again takes instead; below 0: they cannot be
   bool on_host = false;  // they lie there anyway, for ops that run there, and may go on to the disk
 
   // Whether the device's memory has them at all: state of updates on the host never comes there.
@@ -33,8 +33,8 @@ struct HomeCandidate {
   double worth() const { return idle_s / static_cast<double>(moves); }
 };
 
-// The best first. `program` has no moves between inputs' homes yet; what rules of `passes` give a home or keep otherwise
-// is left out.
+// The best first. `program` has no moves between inputs' homes yet; what rules of `passes` give a home or keep
+// otherwise is left out.
 std::vector<HomeCandidate> home_candidates(const Program& program, const PassOptions& passes);
 
 // What becomes of a candidate.

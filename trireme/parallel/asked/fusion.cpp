@@ -47,27 +47,28 @@ void check_kind(const std::string& key, const FusionOfKind& kind) {
 }  // namespace
 
 std::vector<Key> keys_of(Fusion& options) {
-  return {
-      {.name = "comm_fusion", .target = &options.is_on, .doc = "false: no collectives are taken together, of no kind",
-       .of_ranks = true},
-      {.name = "all_reduce_fusion",
-       .target = mode_of(&options.all_reduce.mode),
-       .doc = "which gradients are summed over ranks in one operation: auto (by a model of the step, unless "
-              "all_reduce_fusion_mb or all_reduce_fusion_config is set), size, index, or off",
-       .of_ranks = true},
-      {.name = "all_reduce_fusion_config",
-       .target = &options.all_reduce.ends,
-       .doc = "instead of a size: after which gradients, counted in the order they become ready, an operation "
-              "ends, like [20, 35]",
-       .of_ranks = true},
-      {.name = "reduce_scatter_fusion",
-       .target = mode_of(&options.reduce_scatter.mode),
-       .doc = "which gradients are summed over ranks and sliced in one operation (zero): auto, size or off",
-       .of_ranks = true},
-      {.name = "all_gather_fusion",
-       .target = mode_of(&options.all_gather.mode),
-       .doc = "which weights are gathered from their slices in one operation (zero): auto, size or off",
-       .of_ranks = true}};
+  return {{.name = "comm_fusion",
+           .target = &options.is_on,
+           .doc = "false: no collectives are taken together, of no kind",
+           .of_ranks = true},
+          {.name = "all_reduce_fusion",
+           .target = mode_of(&options.all_reduce.mode),
+           .doc = "which gradients are summed over ranks in one operation: auto (by a model of the step, unless "
+                  "all_reduce_fusion_mb or all_reduce_fusion_config is set), size, index, or off",
+           .of_ranks = true},
+          {.name = "all_reduce_fusion_config",
+           .target = &options.all_reduce.ends,
+           .doc = "instead of a size: after which gradients, counted in the order they become ready, an operation "
+                  "ends, like [20, 35]",
+           .of_ranks = true},
+          {.name = "reduce_scatter_fusion",
+           .target = mode_of(&options.reduce_scatter.mode),
+           .doc = "which gradients are summed over ranks and sliced in one operation (zero): auto, size or off",
+           .of_ranks = true},
+          {.name = "all_gather_fusion",
+           .target = mode_of(&options.all_gather.mode),
+           .doc = "which weights are gathered from their slices in one operation (zero): auto, size or off",
+           .of_ranks = true}};
 }
 
 void check(const Fusion& options) {

@@ -16,8 +16,7 @@ std::vector<Key> keys_of(SearchOptions& options) {
   return {
       {.name = "fully_use_devices",
        .target = &options.fully_use_devices,
-       .doc =
-           "auto_parallel: true: an op is cut only in ways that give every rank a part of its own, where it has any",
+       .doc = "auto_parallel: true: an op is cut only in ways that give every rank a part of its own, where it has any",
        .of_ranks = true},
       {.name = "elementwise_op_strategy_follow",
        .target = &options.elementwise_follow,

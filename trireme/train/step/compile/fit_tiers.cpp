@@ -113,10 +113,11 @@ class FitTiers {
     const auto require_within = [&](Tier tier, std::string_view key, std::string_view more) {
       const int64_t limit = limit_of(sizes_.of(tier));
       const MemorySize device = sizes_.of(Tier::kDevice);
-      require_of(tier, best, taken(best, tier) <= limit,
-                 "'{}' {} {} bytes on the {}; parallel.{} allows {} bytes{}: it fits with {}B", best.plan.name,
-                 device.is_given() ? fmt::format("fits into {} of the device's memory with", to_string(device)) : "takes",
-                 taken(best, tier), to_string(tier), key, limit, more, taken(best, tier));
+      require_of(
+          tier, best, taken(best, tier) <= limit,
+          "'{}' {} {} bytes on the {}; parallel.{} allows {} bytes{}: it fits with {}B", best.plan.name,
+          device.is_given() ? fmt::format("fits into {} of the device's memory with", to_string(device)) : "takes",
+          taken(best, tier), to_string(tier), key, limit, more, taken(best, tier));
     };
     require_within(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
     require_within(Tier::kDisk, "disk", "");

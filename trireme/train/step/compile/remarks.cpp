@@ -57,11 +57,10 @@ std::vector<std::string> remarks(const Compiled& step, const Parallel& parallel,
     const bool chooses = chooses_homes(parallel.tiers, parallel.tier_ways, parallel.on_host.is_asked_for());
     out.push_back(fmt::format(
         "nothing lies on the disk, so parallel.disk = '{}' changes nothing{}", disk,
-        chooses
-            ? ": the step has room on the device and on the host, of which parallel.device_memory and "
-              "parallel.host_memory say how much it may take"
-            : "; give values a home there (parallel.home, parallel.keep), or set parallel.device_memory and "
-              "parallel.host_memory, by which homes are chosen"));
+        chooses ? ": the step has room on the device and on the host, of which parallel.device_memory and "
+                  "parallel.host_memory say how much it may take"
+                : "; give values a home there (parallel.home, parallel.keep), or set parallel.device_memory and "
+                  "parallel.host_memory, by which homes are chosen"));
   }
   if (std::string text = reuse_without_effect(step, parallel.communication); !text.empty() && ranks > 1)
     out.push_back(std::move(text));

@@ -1,6 +1,6 @@
 // What of a compiled step is said to have no effect: each key once on a job that it changes nothing of, and once on one
 // that it does.
-#include "trireme/train/step/remarks.h"
+#include "trireme/train/step/compile/remarks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme::remarks_test {
 namespace {
@@ -43,9 +43,18 @@ const std::vector<Setting> kSettings{
      "together"},
     {"parallel.all_gather_fusion_mb=64", {"parallel.tp=2"}, {"parallel.zero=3"}, "parallel.all_gather_fusion_mb has"},
     {"parallel.reduce_scatter_fusion=off", {}, {"parallel.zero=2"}, "parallel.reduce_scatter_fusion has no effect"},
-    {"parallel.reduce_scatter_fusion_mb=64", {}, {"parallel.zero=2"}, "parallel.reduce_scatter_fusion_mb has no effect"},
-    {"parallel.all_reduce_fusion=off", {"parallel.tp=2", "train.clip=0"}, {}, "parallel.all_reduce_fusion has no effect"},
-    {"parallel.all_reduce_fusion_config=[2]", {"parallel.tp=2", "train.clip=0"}, {}, "parallel.all_reduce_fusion_config"},
+    {"parallel.reduce_scatter_fusion_mb=64",
+     {},
+     {"parallel.zero=2"},
+     "parallel.reduce_scatter_fusion_mb has no effect"},
+    {"parallel.all_reduce_fusion=off",
+     {"parallel.tp=2", "train.clip=0"},
+     {},
+     "parallel.all_reduce_fusion has no effect"},
+    {"parallel.all_reduce_fusion_config=[2]",
+     {"parallel.tp=2", "train.clip=0"},
+     {},
+     "parallel.all_reduce_fusion_config"},
     {"parallel.comm_fusion=false",
      {"parallel.tp=2", "train.clip=0"},
      {},
@@ -55,8 +64,14 @@ const std::vector<Setting> kSettings{
      {},
      "parallel.fusion 'h.* = 2' has no effect on this step: of what it names there are no two collectives that would "
      "be taken together"},
-    {"parallel.fusion=['h.* = 0']", {"parallel.pp=2", "parallel.gradient_accumulation_steps=2"}, {}, "'h.* = 0' has no"},
-    {"parallel.collective_reuse=-1", {}, {"parallel.tp=2"}, "parallel.collective_reuse = -1 has no effect: no collective"},
+    {"parallel.fusion=['h.* = 0']",
+     {"parallel.pp=2", "parallel.gradient_accumulation_steps=2"},
+     {},
+     "'h.* = 0' has no"},
+    {"parallel.collective_reuse=-1",
+     {},
+     {"parallel.tp=2"},
+     "parallel.collective_reuse = -1 has no effect: no collective"},
     {"parallel.enable_alltoall=false",
      {"parallel.tp=2"},
      {"parallel.cp=2", "parallel.cp_algorithm=ulysses"},
@@ -73,8 +88,7 @@ TEST_P(Remarks, say_what_changes_nothing_and_nothing_of_what_does) {
     keys.push_back(GetParam().key);
     return remarks_with(keys);
   };
-  EXPECT_THAT(with_key(GetParam().where_it_changes_nothing),
-              testing::ElementsAre(testing::HasSubstr(GetParam().said)));
+  EXPECT_THAT(with_key(GetParam().where_it_changes_nothing), testing::ElementsAre(testing::HasSubstr(GetParam().said)));
   EXPECT_THAT(with_key(GetParam().where_it_does), testing::IsEmpty());
 }
 
