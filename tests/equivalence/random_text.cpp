@@ -28,6 +28,10 @@ class RandomText {
     const int64_t vocabulary = draw_.of({5, 6, 8});
     const Tensor table = parameter({vocabulary, width_});
     made_.push_back(embedding(table, ids("x", vocabulary)));
+    if (sizes_.places) {
+      const Tensor places = iota(graph_, {DType::kI32, {positions_}}, 0);
+      made_.back() = add(made_.back(), embedding(parameter({positions_, width_}), places));
+    }
     const int64_t most = std::min<int64_t>(sizes_.most_parts, real_ == DType::kBF16 ? 2 : 4);
     const int64_t length = std::max(1 + draw_.below(most), sizes_.least_parts);
     for (int64_t i = 1; i <= length; ++i) {

@@ -118,26 +118,28 @@ constexpr int64_t kGroups = 8;
 
 class UpdatesInGroups {
  public:
-  explicit UpdatesInGroups(const Graph& graph) : graph_(graph), depth_(depths()), waits_(waiting_bytes()) {}
+  explicit UpdatesInGroups(const Graph& graph)
+      : graph_(graph), depth_(depths()), waits_(graph.nodes().size(), 0), until_(graph.nodes().size(), -1) {
+    find_waiting();
+  }
 
   // The nodes in the order in which they are done.
   std::vector<NodeId> order() {
     const int64_t all = std::accumulate(waits_.begin(), waits_.end(), int64_t{0});
     int64_t waiting = 0;
-    NodeId before = -1;  // the update op before
+    NodeId until = -1;  // the last that reads what waits
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (!is_update(id)) {
         order_.push_back(id);
         continue;
       }
-      const bool begins = before >= 0 && depth_[at(before)] > 0 && depth_[at(id)] == 0;
-      if (begins && waiting * kGroups >= all) {
+      if (id > until && depth_[at(id)] == 0 && waiting * kGroups >= all) {
         end_group();
         waiting = 0;
       }
       waiting += waits_[at(id)];
+      until = std::max(until, until_[at(id)]);
       group_.push_back(id);
-      before = id;
     }
     end_group();
     return std::move(order_);
@@ -174,19 +176,18 @@ class UpdatesInGroups {
     return out;
   }
 
-  // Of each op, the bytes that it makes for what comes after more sums.
-  std::vector<int64_t> waiting_bytes() const {
-    std::vector<int64_t> out(graph_.nodes().size(), 0);
+  // What ops make for others that come after more sums.
+  void find_waiting() {
     std::vector<char> is_counted(graph_.values().size(), 0);
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       for (const ValueId operand : graph_.node(id).inputs) {
         const NodeId producer = graph_.value(operand).producer;
         const bool waits = producer >= 0 && is_update(producer) && depth_[at(id)] > depth_[at(producer)];
-        if (!waits || is_small(operand) || std::exchange(is_counted[at(operand)], 1) != 0) continue;
-        out[at(producer)] += graph_.type(operand).bytes();
+        if (!waits || is_small(operand)) continue;
+        until_[at(producer)] = id;
+        if (std::exchange(is_counted[at(operand)], 1) == 0) waits_[at(producer)] += graph_.type(operand).bytes();
       }
     }
-    return out;
   }
 
   void end_group() {
@@ -198,7 +199,8 @@ class UpdatesInGroups {
 
   const Graph& graph_;
   std::vector<int> depth_;
-  std::vector<int64_t> waits_;
+  std::vector<int64_t> waits_;  // by op, the bytes that it makes for them
+  std::vector<NodeId> until_;   // by op, the last of them; -1: none
   std::vector<NodeId> order_, group_;
 };
 
