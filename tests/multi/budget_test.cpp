@@ -190,9 +190,9 @@ TEST(Budget, state_of_updates_on_the_host_goes_on_to_the_disk) {
     before = chosen_of(made).size();
   }
   const Compiled both = compiled_within(
-      {MemorySize(planned(usual, Tier::kDevice) * 8 / 10), MemorySize(whole / 2), disk}, 1, updating_on_host());
+      {MemorySize(planned(usual, Tier::kDevice) * 8 / 10), MemorySize(whole * 9 / 10), disk}, 1, updating_on_host());
   EXPECT_LE(planned(both, Tier::kDevice), planned(usual, Tier::kDevice) * 8 / 10);
-  EXPECT_LE(planned(both, Tier::kHost), whole * 3 / 4);
+  EXPECT_LE(planned(both, Tier::kHost), whole * 9 / 10);
   Parallel without = updating_on_host();
   without.tier_ways.auto_offload = false;
   EXPECT_THAT(chosen_of(compiled_within({.host = MemorySize(whole / 2), .disk = disk}, 1, without)), IsEmpty());
