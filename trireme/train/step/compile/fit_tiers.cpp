@@ -100,13 +100,14 @@ class FitTiers {
     return enough;
   }
 
-  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows. At last all goes there
-  // that can: what a refusal says would fit does then, as these homes follow from the device's memory alone.
+  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows: what is beyond the
+  // room goes, then half of what is left, and at last all that can: what a refusal says would fit does then, as these
+  // homes follow from the device's memory alone.
   FittedHomes within_host(size_t count, FittedHomes best) {
     constexpr int kRounds = 8;
     for (int round = 0; uses_disk() && room_ > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
       const int64_t beyond = taken(best, Tier::kHost) - host_limit();
-      room_ = round < kRounds ? std::max<int64_t>(0, room_ - beyond) : 0;
+      room_ = round < kRounds ? std::max<int64_t>(0, room_ - beyond) : round < 2 * kRounds ? room_ / 2 : 0;
       best = with(count);
       if (!fits(best) || room_ == 0) count = fewest(best);
     }
