@@ -205,7 +205,7 @@ int step(const StepArgs& args) {
   const auto model = make_model(config);
   const Assembly assembly = assembly_of(config, *model, job.size());
   if (job.rank() == 0) {
-    log_remarks(config);
+    log_remarks(config, job.size());
     log_slow_products(assembly.options.step.compute);
   }
   const double before_mb = resident_mb();

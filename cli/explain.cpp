@@ -308,7 +308,7 @@ int run(const ExplainArgs& args) {
   check_pass_flags(args);
   args.job.nodes.check();
   const JobConfig config = args.job.read();
-  log_remarks(config);
+  log_remarks(config, args.job.ranks_in_all());
   warn_of_missing_data(config);
   require(config.train.trace.empty() || args.stage == "time",
           "explain: --trace writes the modelled step, which --stage time alone makes; add it, or leave --trace out");

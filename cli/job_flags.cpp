@@ -12,8 +12,8 @@
 
 namespace trireme::cli {
 
-void log_remarks(const JobConfig& config) {
-  for (const std::string& remark : remarks(config)) TRIREME_LOG(kWarn, "cli", "configuration: {}", remark);
+void log_remarks(const JobConfig& config, int64_t ranks) {
+  for (const std::string& remark : remarks(config, ranks)) TRIREME_LOG(kWarn, "cli", "configuration: {}", remark);
 }
 
 void log_remarks(const Compiled& compiled, const Parallel& parallel, int64_t ranks) {

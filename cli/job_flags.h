@@ -16,9 +16,9 @@ struct Parallel;
 
 namespace trireme::cli {
 
-// Says in the log what the configuration asks for without effect.
-void log_remarks(const JobConfig& config);
-// The same of what was compiled for so many ranks, as a run says it.
+// Says in the log what the configuration asks for without effect on so many ranks.
+void log_remarks(const JobConfig& config, int64_t ranks);
+// The same of what was compiled for them, as a run says it.
 void log_remarks(const Compiled& compiled, const Parallel& parallel, int64_t ranks);
 
 struct JobFlags {

@@ -151,7 +151,7 @@ int run(const SimulateArgs& given) {
           "simulate: --failure-seed is of the moments at which ranks fail by --mtbf; give that, or leave it out");
   args.job.nodes.check();
   const JobConfig job = args.job.read();
-  log_remarks(job);
+  log_remarks(job, args.job.ranks_in_all());
   require(job.train.fit.steps > 0,
           "simulate: a run of epochs has as many steps as its data; say how many with --steps");
   const int ranks = args.job.ranks_in_all();

@@ -77,7 +77,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
                                 ? ""
                                 : stays_whole(compiled.graph, compiled.strategy, config.parallel.zero);
   if (!whole.empty()) std::printf("  %s\n", whole.c_str());
-  if (!config.parallel.communication.shard_accumulation) {
+  if (job.size() > 1 && !config.parallel.communication.shard_accumulation) {
     const std::string order = order_without_effect(compiled, parallel_of(config, job.size()));
     if (!order.empty()) std::printf("  %s\n", order.c_str());
   }
@@ -190,7 +190,7 @@ int work(const JobFlags& args) {
   check_fits(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
   if (job.rank() == 0) {
-    log_remarks(config);
+    log_remarks(config, job.size());
     disk().make_directory(args.out);
   }
   const auto model = make_model(config);

@@ -194,6 +194,13 @@ void cut_text(Case& test, const PipelineParallel& pipeline, int64_t count, bool 
   }
 }
 
+constexpr uint32_t kOfCi = 6000;  // these cases, by which coverage.txt and seeds of defects go, are as they were
+
+// Whether a model of text learns where a token stands.
+bool learns_places(uint32_t seed) {
+  return seed > kOfCi && Draw(seed * 2246822519U + 67).chance(40);
+}
+
 // A model of text whose micro-batches go through the stages in chunks of positions.
 Case case_in_chunks(uint32_t seed, Draw& draw) {
   Case out;
@@ -202,7 +209,7 @@ Case case_in_chunks(uint32_t seed, Draw& draw) {
   out.schedule = "seq-1f1b";
   const int64_t chunks = draw.of({2, 2, 3, 4});
   const int64_t count = out.crews * draw.of({1, 1, 2});
-  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = chunks});
+  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = chunks, .places = learns_places(seed)});
   out.steps = steps_of(out.graph);
   cut_text(out, {.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks}, count, false, draw);
   add_options(out, draw);
@@ -235,8 +242,7 @@ Case case_of_many(uint32_t seed, Draw& draw) {
     count = count_that_repeats(pipeline);
     if (count > 0) stages = timetable_of(pipeline, count).stages;
   }
-  constexpr uint32_t kOfCi = 6000;  // these cases, by which coverage.txt and seeds of defects go, are as they were
-  int64_t chunks = 0;               // of positions, where a schedule has them
+  int64_t chunks = 0;  // of positions, where a schedule has them
   if (Draw own(seed * 2246822519U + 61); seed > kOfCi && own.chance(20)) {
     out.crews = stages = 1;
     out.schedule = "1f1b";
@@ -255,7 +261,8 @@ Case case_of_many(uint32_t seed, Draw& draw) {
                         .most_parts = 2,
                         .least_parts = stages - 2,
                         .narrow = DType::kF64,
-                        .dropout = chunks == 0};
+                        .dropout = chunks == 0,
+                        .places = learns_places(seed)};
   do {
     out.graph = random_text_graph(draw, sizes);
   } while (static_cast<int64_t>(scopes_of(out.graph).size()) < stages);

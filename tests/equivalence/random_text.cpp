@@ -28,6 +28,12 @@ class RandomText {
     const int64_t vocabulary = draw_.of({5, 6, 8});
     const Tensor table = parameter({vocabulary, width_});
     made_.push_back(embedding(table, ids("x", vocabulary)));
+    Tensor places;  // whose gradients of chunks are put together, so that no others may be added to them
+    if (sizes_.places) {
+      places = {graph_, graph_.add_input("places", {stored_, {positions_, width_}}, Role::kParameter)};
+      const Tensor numbers = iota(graph_, {DType::kI32, {positions_}}, 0);
+      made_.back() = add(made_.back(), embedding(cast(places, real_), numbers));
+    }
     const int64_t most = std::min<int64_t>(sizes_.most_parts, real_ == DType::kBF16 ? 2 : 4);
     const int64_t length = std::max(1 + draw_.below(most), sizes_.least_parts);
     for (int64_t i = 1; i <= length; ++i) {
@@ -44,6 +50,7 @@ class RandomText {
     logits = draw_.chance(50) ? matmul(logits, table, false, true) : matmul(logits, parameter({width_, vocabulary}));
     const Tensor loss = mean(cross_entropy(cast(logits, stored_), ids("y", vocabulary)));
     graph_.add_output("loss", loss.id());
+    if (places) stored_parameters_.push_back(places);
     const std::vector<Tensor> grads = gradients_of_trained(loss, stored_parameters_, stored_parameters_.size(), draw_);
     if (draw_.chance(80)) add_random_updates(graph_, stored_parameters_, grads, Numerics::kFast, nullptr, draw_);
     if (draw_.chance(30) && grads[0]) graph_.add_output("grad.w0", grads[0].id());

@@ -271,23 +271,40 @@ TEST(AccumulationTraffic, an_order_of_sums_that_changes_nothing_is_said) {
   EXPECT_EQ(said(2), "");
 }
 
+int64_t all_reduces(const Optimizer& optimizer, double clip, const Parallel& parallel, Numerics numerics) {
+  nn::Gpt gpt({.vocabulary = 20, .context = kPositions, .layers = 2, .width = 64, .heads = 4});
+  const Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), text_batch(), optimizer,
+                                    {.name = "gpt", .clip_norm = clip, .numerics = numerics});
+  const Compiled compiled = compile(graph, {.ranks = 2, .parallel = parallel, .numerics = numerics});
+  int64_t out = 0;
+  for (const PlanTraffic& each : traffic_per_step(compiled.plan())) out += each.op == "all_reduce" ? each.calls : 0;
+  return out;
+}
+
 // Of one group, the squares of all slices, and of what is whole no more: without slices the norm takes none.
 TEST(AccumulationTraffic, the_norm_of_slices_is_one_all_reduce) {
   const auto sums = [](int zero, int64_t micro_batches, Numerics numerics) {
-    Parallel parallel = in_parts(micro_batches, zero);
-    nn::Gpt gpt({.vocabulary = 20, .context = kPositions, .layers = 2, .width = 64, .heads = 4});
-    const Graph graph = training_step([&](const Tensor& x) { return gpt(x); }, class_loss(), text_batch(), AdamW{},
-                                      {.name = "gpt", .clip_norm = 0.5, .numerics = numerics});
-    const Compiled compiled = compile(graph, {.ranks = 2, .parallel = parallel, .numerics = numerics});
-    int64_t out = 0;
-    for (const PlanTraffic& each : traffic_per_step(compiled.plan())) out += each.op == "all_reduce" ? each.calls : 0;
-    return out;
+    return all_reduces(AdamW{}, 0.5, in_parts(micro_batches, zero), numerics);
   };
   for (const int64_t micro_batches : {1, 3}) {
     EXPECT_LE(sums(1, micro_batches, Numerics::kFast), sums(0, micro_batches, Numerics::kFast) + 1);
     EXPECT_LE(sums(3, micro_batches, Numerics::kFast), sums(0, micro_batches, Numerics::kFast) + 1);
   }
   EXPECT_LE(sums(1, 1, Numerics::kInvariant), sums(0, 1, Numerics::kInvariant) + 1);
+}
+
+// The norms by which LAMB scales a step are summed over the ranks that have slices, of a parameter and of its step.
+TEST(AccumulationTraffic, the_ratios_of_slices_are_a_few_all_reduces) {
+  for (const double clip : {0.0, 0.5}) {
+    for (const auto& [zero, micro_batches] : {std::pair{1, 1}, std::pair{1, 3}, std::pair{3, 1}}) {
+      for (const Numerics numerics : {Numerics::kFast, Numerics::kInvariant}) {
+        if (numerics == Numerics::kInvariant && micro_batches == 3) continue;
+        const Parallel parallel = in_parts(micro_batches, zero);
+        EXPECT_LE(all_reduces(Lamb{}, clip, parallel, numerics), all_reduces(AdamW{}, clip, parallel, numerics) + 8)
+            << "clip " << clip << ", zero " << zero << ", " << micro_batches << " micro-batches";
+      }
+    }
+  }
 }
 
 // Slices of a group of 2 ranks, of which the other 2 have copies: scattered in the group for each micro-batch, and

@@ -165,6 +165,53 @@ TEST(Budget, chosen_rules_are_those_of_a_jobs_file) {
   }
 }
 
+Parallel updating_on_host() {
+  Parallel out;
+  out.on_host.updates = true;
+  return out;
+}
+
+// Of updates on the host, whose state lies there without a rule: the fewest parts of it, then all, then parameters.
+TEST(Budget, state_of_updates_on_the_host_goes_on_to_the_disk) {
+  const Compiled usual = compiled_within({}, 1, updating_on_host());
+  const int64_t whole = planned(usual, Tier::kHost);
+  const DiskSpace disk("/scratch:1GB");
+  const Compiled fits = compiled_within({.host = MemorySize(whole), .disk = disk}, 1, updating_on_host());
+  EXPECT_THAT(chosen_of(fits), IsEmpty());
+  EXPECT_EQ(to_string(fits.plan()), to_string(usual.plan()));
+  for (const int64_t percent : {90, 80, 70}) {
+    const Compiled made =
+        compiled_within({.host = MemorySize(whole * percent / 100), .disk = disk}, 1, updating_on_host());
+    EXPECT_LE(planned(made, Tier::kHost), whole * percent / 100);
+    EXPECT_GT(planned(made, Tier::kDisk), 0);
+    EXPECT_THAT(chosen_of(made), testing::Each(HasSubstr("= disk")));
+  }
+  const Compiled both = compiled_within(
+      {MemorySize(planned(usual, Tier::kDevice) * 8 / 10), MemorySize(whole * 9 / 10), disk}, 1, updating_on_host());
+  EXPECT_LE(planned(both, Tier::kDevice), planned(usual, Tier::kDevice) * 8 / 10);
+  EXPECT_LE(planned(both, Tier::kHost), whole * 9 / 10);
+  Parallel without = updating_on_host();
+  without.tier_ways.auto_offload = false;
+  EXPECT_THAT(chosen_of(compiled_within({.host = MemorySize(whole / 2), .disk = disk}, 1, without)), IsEmpty());
+}
+
+TEST(Budget, of_updates_on_the_host_what_is_said_to_fit_does_and_changes_no_bits) {
+  TierSizes sizes{.host = MemorySize(4096), .disk = DiskSpace(":1GB")};
+  const std::string text = refusal_of(sizes, 1, updating_on_host());
+  EXPECT_THAT(text, testing::Not(HasSubstr("of the device's memory")));
+  sizes.host = fitting_in(text, "it fits with ");
+  EXPECT_EQ(refusal_of(sizes, 1, updating_on_host()), "");
+  const Graph graph = deep_step();
+  for (const int ranks : {1, 2}) {
+    Parallel parallel = updating_on_host();
+    parallel.optimizer.level = ranks > 1 ? 1 : 0;
+    const int64_t whole = planned(compiled_within({}, ranks, parallel), Tier::kHost);
+    const auto usual = train_curves(graph, ranks, parallel, 0.1F, keeping_small());
+    parallel.tiers = {.host = MemorySize(whole * 8 / 10), .disk = DiskSpace(":1GB")};
+    EXPECT_EQ(other_bits(usual, train_curves(graph, ranks, parallel, 0.1F, keeping_small())), "");
+  }
+}
+
 TEST(Budget, contracts_14_2_3_shares_of_what_there_is_are_kept) {
   const int64_t whole = planned(compiled_within({}), Tier::kDevice);
   const Compiled made = compiled_within({.device = MemorySize(whole), .device_ratio = 0.5});

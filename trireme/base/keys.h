@@ -72,6 +72,7 @@ struct Key {
   bool of_run = false;    // it changes no step: `trireme explain` takes the flag and does not list it
   // A value of another key of the section beside which this one changes nothing: "tp = 1".
   std::string_view no_effect_with = {};
+  bool of_ranks = false;  // of what several ranks do with each other: on one it changes nothing
   OnResume on_resume = OnResume::kBySection;
   bool is_meaning = false;  // of what a model makes, as the names of its classes: no reader of a checkpoint has another
   // What the flag sets besides where it is given another value than the default: "mode=semi_auto_parallel".

@@ -35,29 +35,35 @@ std::vector<Key> keys_of(Communication& options) {
   return {
       {.name = "enable_alltoall",
        .target = &options.all_to_all,
-       .doc = "false: where ranks would exchange pieces, an all-gather and a slice are used instead"},
+       .doc = "false: where ranks would exchange pieces, an all-gather and a slice are used instead",
+       .of_ranks = true},
       {.name = "gradient_fp32_sync",
        .target = &options.gradients_in_f32,
-       .doc = "false: gradients of layers in bf16 are summed over ranks in bf16"},
+       .doc = "false: gradients of layers in bf16 are summed over ranks in bf16",
+       .of_ranks = true},
       {.name = "force_fp32_communication",
        .target = &options.all_in_f32,
-       .doc = "every sum over ranks is taken in f32"},
+       .doc = "every sum over ranks is taken in f32",
+       .of_ranks = true},
       {.name = "gradient_accumulation_shard",
        .target = &options.shard_accumulation,
        .doc =
            "what ranks keep slices of, gradients with zero 2 or 3 and tokens of experts in one group, is summed over "
            "ranks for every micro-batch; false: once a step, so that a rank accumulates all of it (always with "
-           "numerics = 'invariant')"},
+           "numerics = 'invariant')",
+       .of_ranks = true},
       {.name = "collective_reuse",
        .target = &options.reuse,
        .doc = "equal collectives of a step are said once in its plan, and bound once to their ranks: the most that "
               "are; 0: none; -1: 1000",
-       .check = [](const std::string& name, const KeyTarget& target) { check_range(name, target, -1, kMostReused); }},
+       .check = [](const std::string& name, const KeyTarget& target) { check_range(name, target, -1, kMostReused); },
+       .of_ranks = true},
       {.name = "collective_reuse_above",
        .target = &options.reuse_above,
        .doc = "of these, the collectives that stand in the step more often than this",
        .check = check_count,
-       .no_effect_with = "collective_reuse = 0"}};
+       .no_effect_with = "collective_reuse = 0",
+       .of_ranks = true}};
 }
 
 ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh) {

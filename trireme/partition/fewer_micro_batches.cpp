@@ -6,25 +6,42 @@
 #include "trireme/partition/micro_batch_steps.h"
 
 namespace trireme {
+namespace {
+
+std::vector<int> axes_without_chunks(const Mesh& mesh) {
+  const std::vector<int> chunks = seq_chunk_axes(mesh);
+  std::vector<int> out = micro_batch_axes(mesh);
+  std::erase_if(out, [&](int axis) { return std::ranges::count(chunks, axis) > 0; });
+  return out;
+}
+
+}  // namespace
 
 PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count) {
   if (count.from == count.to) return part;
   const Mesh from = with_micro_batches(ranks, count.from, count.seq_chunks);
   const Mesh to = with_micro_batches(ranks, count.to, count.seq_chunks);
   const std::vector<int> chunks = seq_chunk_axes(from), chunks_then = seq_chunk_axes(to);
-  const auto without_chunks = [](const Mesh& mesh, const std::vector<int>& of_chunks) {
-    std::vector<int> axes = micro_batch_axes(mesh);
-    std::erase_if(axes, [&](int axis) { return std::ranges::count(of_chunks, axis) > 0; });
-    return axes;
-  };
-  const std::vector<int> ours = without_chunks(from, chunks), then = without_chunks(to, chunks_then);
+  const std::vector<int> ours = axes_without_chunks(from), then = axes_without_chunks(to);
+  const auto find = [](const std::vector<int>& axes, int axis) { return std::ranges::find(axes, axis); };
   Layout layout = part.layout;
+  // The sums that a term belongs to are over all micro-batches.
+  for (const PartialAxis& each : std::exchange(layout.partial, {})) {
+    const auto add = [&](int axis) { layout.add_partial(axis, each.reduction); };
+    if (const auto chunk = find(chunks, each.axis); chunk != chunks.end()) {
+      add(chunks_then[static_cast<size_t>(chunk - chunks.begin())]);
+    } else if (find(ours, each.axis) == ours.end()) {
+      add(each.axis);
+    } else if (each.axis == ours.front()) {
+      std::ranges::for_each(then, add);
+    }
+  }
   for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
     std::vector<int> axes;
     for (const int axis : layout.dims[dim]) {
-      if (const auto chunk = std::ranges::find(chunks, axis); chunk != chunks.end()) {
+      if (const auto chunk = find(chunks, axis); chunk != chunks.end()) {
         axes.push_back(chunks_then[static_cast<size_t>(chunk - chunks.begin())]);
-      } else if (std::ranges::find(ours, axis) == ours.end()) {
+      } else if (find(ours, axis) == ours.end()) {
         axes.push_back(axis);
       } else if (axis == ours.front()) {
         axes.insert(axes.end(), then.begin(), then.end());
@@ -38,6 +55,13 @@ PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count) {
   return part;
 }
 
+IsOfAll::IsOfAll(const Program& program)
+    : axes_(axes_without_chunks(with_micro_batches(program.mesh, program.micro_batches, program.seq_chunks))) {}
+
+bool IsOfAll::operator()(const PartOf& part) const {
+  return std::ranges::none_of(axes_, [&](int axis) { return part.layout->uses(axis); });
+}
+
 bool are_apart(const Program& program) {
   const MicroBatchSteps steps(program, micro_batches(program.mesh));
   const MicroBatchSteps::AxisSet all = steps.set_of(micro_batch_axes(program.mesh)),
@@ -49,9 +73,11 @@ bool are_apart(const Program& program) {
     if (!is_whole(steps.differs_along(id))) return false;
   }
   for (NodeId id = 0; id < static_cast<NodeId>(program.graph.nodes().size()); ++id) {
-    const bool is_late = steps.level_of(id) > 0 && steps.differs_along(program.graph.node(id)) != 0;
-    if (is_late || steps.kind_of(id) == MicroBatchSteps::Kind::kGather || !is_whole(steps.summed_over(id)))
-      return false;
+    const Node& node = program.graph.node(id);
+    const bool is_late = steps.level_of(id) > 0 && (steps.differs_along(node) & of_all) != 0;
+    const bool joins =
+        steps.kind_of(id) == MicroBatchSteps::Kind::kGather && (steps.differs_along(node.inputs[0]) & of_all) != 0;
+    if (is_late || joins || !is_whole(steps.summed_over(id))) return false;
   }
   return true;
 }

@@ -1,6 +1,8 @@
 // Programs of fewer micro-batches than a step has (repeat.h).
 #pragma once
 
+#include <vector>
+
 #include "trireme/ir/program.h"
 
 namespace trireme {
@@ -13,7 +15,19 @@ struct OtherCount {
 // A part of what `from` micro-batches make as one of what `to` make, over ranks of that mesh.
 PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count);
 
-// Whether no micro-batch reads what another made, but for sums over them that are read once a step.
+// Of parts of what a program in micro-batches makes: whether all micro-batches have the same, as they have the sum over
+// them of a chunk of positions.
+class IsOfAll {
+ public:
+  explicit IsOfAll(const Program& program);
+  bool operator()(const PartOf& part) const;
+
+ private:
+  std::vector<int> axes_;  // that what one micro-batch has differs along
+};
+
+// Whether no micro-batch reads what another made, but for sums over them, or chunks of these, that are read once a
+// step.
 bool are_apart(const Program& program);
 
 }  // namespace trireme

@@ -73,6 +73,12 @@ MicroBatchSteps::AxisSet MicroBatchSteps::find_differs_along(const Node& node, K
   return out;
 }
 
+bool MicroBatchSteps::is_of_one(NodeId id) const {
+  const AxisSet along = of_nodes_[static_cast<size_t>(id)];
+  const bool is_of_all = level_of(id) > 0 && (along & ~set_of(chunk_axes_)) == 0;
+  return repeats(id) || (along != 0 && !is_of_all);
+}
+
 std::vector<int> MicroBatchSteps::axes_of(const Node& collective) const {
   const std::vector<int64_t>& axes = collective.attrs.as<CollectiveAttrs>().axes;
   return {axes.begin(), axes.end()};

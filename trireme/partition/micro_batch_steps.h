@@ -28,6 +28,8 @@ class MicroBatchSteps {
   AxisSet differs_along(const Node& node) const {
     return of_nodes_[static_cast<size_t>(&node - graph_.nodes().data())];
   }
+  // Whether it is done for one micro-batch. What is done once with a chunk of a sum over all is not.
+  bool is_of_one(NodeId id) const;
   std::vector<int> axes_of(const Node& collective) const;
   AxisSet summed_over(NodeId sum) const { return summed_over_[static_cast<size_t>(sum)]; }
 

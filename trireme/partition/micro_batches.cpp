@@ -299,7 +299,7 @@ class Unroll {
     const Node& node = graph_.node(id);
     Few<ValueId, 8> in;
     for (const ValueId operand : node.inputs) in.push_back(find(operand, m));
-    begin(id, m, steps_.repeats(id) || steps_.differs_along(node) != 0);
+    begin(id, m, steps_.is_of_one(id));
     const Few<ValueId, 4> out = emit(*node.op, node.attrs, in, node.outputs, m);
     for (size_t i = 0; i < out.size(); ++i) {
       if (steps_.repeats(id)) {
@@ -417,7 +417,7 @@ class Unroll {
   ValueId slice(NodeId id, int64_t m) {
     const Node& node = graph_.node(id);
     const ValueId in = find(node.inputs[0], m);
-    begin(id, m, true);
+    begin(id, m, steps_.is_of_one(id));
     return cut(in, node.inputs[0], node.outputs[0], m);
   }
 

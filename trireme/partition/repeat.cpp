@@ -113,7 +113,7 @@ class MovingAttrs {
 class FoundPart {
  public:
   FoundPart(const Program& program, const Repeat& repeat, int of_each)
-      : program_(program), graph_(program.graph), repeat_(repeat), of_each_(of_each) {}
+      : program_(program), graph_(program.graph), repeat_(repeat), of_each_(of_each), is_of_all_(program) {}
 
   bool find() {
     const NodeId first = first_of_unit();
@@ -162,7 +162,10 @@ class FoundPart {
   // As it is marked or, where nodes are not, that of what it makes.
   int micro_batch_of(const Node& n) const {
     if (n.micro_batch >= 0) return n.micro_batch;
-    const auto is_part = [&](ValueId id) { return program_.part_of(id) != nullptr; };
+    const auto is_part = [&](ValueId id) {
+      const auto& part = program_.part_of(id);
+      return part != nullptr && !is_of_all_(*part);
+    };
     const auto part = std::ranges::find_if(n.outputs, is_part);
     return part == n.outputs.end() ? -1 : static_cast<int>(program_.part_of(*part)->micro_batch);
   }
@@ -188,7 +191,8 @@ class FoundPart {
       const auto &part = program_.part_of(from), &next = program_.part_of(to);
       if ((part == nullptr) != (next == nullptr)) return false;
       if (part == nullptr) continue;
-      if (next->micro_batch != part->micro_batch + part_.micro_batches || part->whole != next->whole ||
+      const int64_t later = is_of_all_(*part) ? 0 : part_.micro_batches;
+      if (next->micro_batch != part->micro_batch + later || part->whole != next->whole ||
           !(part->layout == next->layout)) {
         return false;
       }
@@ -300,6 +304,7 @@ class FoundPart {
   const Graph& graph_;
   const Repeat& repeat_;
   int of_each_;
+  IsOfAll is_of_all_;
   std::vector<ValueId> first_values_;  // by node, what it makes first, or the next one
   Part part_;
   MovingAttrs attrs_;
@@ -310,7 +315,12 @@ class FoundPart {
 class Repeated {
  public:
   Repeated(const Program& program, FoundPart& found, const Repeat& repeat)
-      : from_(program), graph_(program.graph), found_(found), part_(found.part()), times_(repeat.times) {
+      : from_(program),
+        graph_(program.graph),
+        found_(found),
+        part_(found.part()),
+        times_(repeat.times),
+        is_of_all_(program) {
     to_.graph = Graph(graph_.name());
     to_.mesh = from_.mesh;
     to_.by_hand = from_.by_hand;
@@ -361,11 +371,22 @@ class Repeated {
     std::shared_ptr<const PartOf>& out = all[static_cast<size_t>(times)];
     if (out == nullptr) {
       PartOf later = *part;
-      later.micro_batch += int64_t{times} * part_.micro_batches;
+      if (!is_of_all_(*part)) later.micro_batch += int64_t{times} * part_.micro_batches;
       out = std::make_shared<const PartOf>(
           among(std::move(later), from_.mesh, {from_.micro_batches, to_.micro_batches, from_.seq_chunks}));
     }
     return out;
+  }
+
+  // Whether it is done once for all micro-batches, with a chunk of what they sum.
+  bool is_of_all(const Node& node) const {
+    bool any = false, any_of_one = false;
+    const auto look = [&](ValueId id) {
+      if (const auto& part = from_.part_of(id); part != nullptr) (is_of_all_(*part) ? any : any_of_one) = true;
+    };
+    std::ranges::for_each(node.inputs, look);
+    std::ranges::for_each(node.outputs, look);
+    return any && !any_of_one;
   }
 
   void add(NodeId id, int times) {
@@ -376,7 +397,7 @@ class Repeated {
     for (const ValueId out : node.outputs) types_.push_back(graph_.type(out));
     Mark mark = node;
     if (mark.gradient_of >= found_.first_moving_node()) mark.gradient_of += times * part_.length;
-    if (mark.micro_batch >= 0) mark.micro_batch += times * part_.micro_batches;
+    if (mark.micro_batch >= 0 && !is_of_all(node)) mark.micro_batch += times * part_.micro_batches;
     to_.graph.set_mark(mark);
     const NodeId made = to_.graph.add_node(*node.op, found_.attrs().later(node, times, times_), inputs_, types_);
     for (size_t i = 0; i < node.outputs.size(); ++i) define(node.outputs[i], times, to_.graph.node(made).outputs[i]);
@@ -427,6 +448,7 @@ class Repeated {
   FoundPart& found_;
   const Part& part_;
   int times_;
+  IsOfAll is_of_all_;
   Program to_;
   std::unordered_map<const PartOf*, std::vector<std::shared_ptr<const PartOf>>> parts_;
   std::vector<ValueId> inputs_;    // of the node that is added

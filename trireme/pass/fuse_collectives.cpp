@@ -11,6 +11,7 @@
 // Where buckets end is given by options and by ids (parallel/asked/fusion.h), or chosen by a model of the step
 // (bucket_model.h, step_times.h).
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -108,6 +109,13 @@ class AlikeCalls {
   std::map<std::string, int> numbers_;
 };
 
+// The rule of ids that a collective goes by; null: none.
+const FusionRule* rule_of(const Graph& graph, const Node& node, std::span<const std::string_view> parameters,
+                          const Fusion& options) {
+  const std::string_view parameter = parameters[static_cast<size_t>(node.outputs[0])];
+  return fusion_rule(options.ids, parameter.empty() ? graph.scope_of(node) : parameter);
+}
+
 // Those in which something may be together; without the times when members are ready.
 std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassOptions& options,
                                              const std::vector<NodeId>& readers) {
@@ -120,8 +128,8 @@ std::map<SequenceKey, Sequence> sequences_of(const Program& program, const PassO
     const FusionOfKind* how = fusion_of(node, options.fusion);
     if (how == nullptr) continue;
     const ValueId operand = node.inputs[0], result = node.outputs[0];
-    const std::string_view parameter = names[static_cast<size_t>(result)];
-    const int64_t fusion = fusion_id(options.fusion.ids, parameter.empty() ? graph.scope_of(node) : parameter);
+    const FusionRule* const rule = rule_of(graph, node, names, options.fusion);
+    const int64_t fusion = rule == nullptr ? kNoFusionId : rule->id;
     if (fusion == 0) continue;
     const NodeId reader = readers[static_cast<size_t>(result)];
     const bool is_read = reader < static_cast<NodeId>(graph.nodes().size());
@@ -235,7 +243,92 @@ std::map<NodeId, Bucket> choose_fused(const Program& program, const PassOptions&
   return out;
 }
 
+// Says which settings change nothing: neither with one nor without it are two of its collectives taken together.
+class WithoutEffect {
+ public:
+  WithoutEffect(const Program& program, const PassOptions& options)
+      : program_(program), graph_(program.graph), options_(options), together_(together_with(options.fusion)) {}
+
+  void say_all() {
+    using Kind = ReshardStep::Kind;
+    say_of_kind("all_reduce", Kind::kAllReduce, &Fusion::all_reduce);
+    say_of_kind("reduce_scatter", Kind::kReduceScatter, &Fusion::reduce_scatter);
+    say_of_kind("all_gather", Kind::kAllGather, &Fusion::all_gather);
+    if (!options_.fusion.is_on) {
+      Fusion without = options_.fusion;
+      without.is_on = true;
+      say("comm_fusion = false", "it has no two collectives", without, [](const Node&) { return true; });
+    }
+    say_of_rules();
+  }
+
+ private:
+  std::vector<char> together_with(const Fusion& fusion) const {
+    PassOptions options = options_;
+    options.fusion = fusion;
+    std::vector<char> out(graph_.nodes().size(), 0);
+    choose_fused(program_, options, out);
+    return out;
+  }
+
+  bool any(const std::vector<char>& together, const std::function<bool(const Node&)>& is_of) const {
+    for (size_t i = 0; i < together.size(); ++i) {
+      if (together[i] != 0 && is_of(graph_.nodes()[i])) return true;
+    }
+    return false;
+  }
+
+  void say(std::string_view what, std::string_view none, const Fusion& without,
+           const std::function<bool(const Node&)>& is_of) const {
+    if (any(together_, is_of) || any(together_with(without), is_of)) return;
+    trireme::say(
+        options_,
+        {fmt::format("parallel.{} has no effect on this step: {} that would be taken together", what, none), true});
+  }
+
+  void say_of_kind(std::string_view name, ReshardStep::Kind kind, FusionOfKind Fusion::*of) const {
+    const FusionOfKind& given = options_.fusion.*of;
+    if (given == FusionOfKind()) return;
+    const std::string_view key = given.bytes > 0 ? "_mb" : !given.ends.empty() ? "_config" : "";
+    Fusion without = options_.fusion;
+    without.*of = FusionOfKind();
+    say(fmt::format("{}_fusion{}", name, key), fmt::format("it has no two collectives {}", name), without,
+        [&](const Node& node) { return does(node, kind); });
+  }
+
+  void say_of_rules() const {
+    const std::vector<std::string_view> names = parameter_names(graph_);
+    for (size_t i = 0; i < options_.fusion.ids.size(); ++i) {
+      const FusionRule& rule = options_.fusion.ids[i];
+      Fusion without = options_.fusion;
+      without.ids.erase(without.ids.begin() + static_cast<std::ptrdiff_t>(i));
+      say(fmt::format("fusion '{} = {}'", rule.pattern.text(), rule.id),
+          "of what it names there are no two collectives", without, [&](const Node& node) {
+            return def_of(node).collective && node.inputs.size() == 1 &&
+                   rule_of(graph_, node, names, options_.fusion) == &rule;
+          });
+    }
+  }
+
+  const Program& program_;
+  const Graph& graph_;
+  const PassOptions& options_;
+  std::vector<char> together_;
+};
+
+void say_without_effect(const Program& program, const PassOptions& options) {
+  const Fusion usual, &given = options.fusion;
+  const bool any = given.all_reduce != usual.all_reduce || given.reduce_scatter != usual.reduce_scatter ||
+                   given.all_gather != usual.all_gather || given.is_on != usual.is_on || !given.ids.empty();
+  const bool is_alone =
+      program.mesh.devices() == 1 && std::ranges::none_of(program.graph.nodes(), [](const Node& node) {
+        return node.stage >= 0;  // of a pipeline, whose other crews have other ranks
+      });
+  if (any && options.remarks != nullptr && !is_alone) WithoutEffect(program, options).say_all();
+}
+
 Program fused(Program program, const PassOptions& options) {
+  say_without_effect(program, options);
   const Graph& from = program.graph;
   std::vector<char> skip(from.nodes().size(), 0);
   const std::map<NodeId, Bucket> buckets = choose_fused(program, options, skip);

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <tuple>
 
 #include "trireme/pass/on_host.h"
 #include "trireme/pass/recompute_rules.h"
@@ -71,12 +72,13 @@ class Candidates {
     }
   }
 
-  void add(HomeKind kind, std::string_view path, ValueId value, int64_t moves, double idle_s) {
+  void add(HomeKind kind, std::string_view path, ValueId value, int64_t moves, double idle_s, bool on_host = false) {
     const std::string part = part_of_model(path);
     if (part.empty()) return;
-    HomeCandidate& out = found_[{kind, part}];
+    HomeCandidate& out = found_[{kind, on_host, part}];
     const int64_t bytes = graph_.type(value).bytes();
     out.kind = kind;
+    out.on_host = on_host;
     out.part = part;
     out.bytes += bytes;
     out.moves = moves;
@@ -100,14 +102,12 @@ class Candidates {
     for (const Input& input : graph_.inputs()) {
       if (is_elsewhere(input.value) && once[at(graph_.value(input.value).index)] == 0) continue;
       if (input.role == Role::kParameter && !is_settled(Held::kParameter, input.name))
-        add(HomeKind::kParameters, input.name, input.value, 3, step_s() / 2);
+        add(HomeKind::kParameters, input.name, input.value, 3, step_s() / 2, is_elsewhere(input.value));
     }
     for (const Update& update : graph_.updates()) {
       const std::string& name = name_of(update.parameter);
       if (is_settled(Held::kState, name)) continue;
-      for (const ValueId state : update.states) {
-        if (!is_elsewhere(state)) add(HomeKind::kState, name, state, 2, step_s());
-      }
+      for (const ValueId state : update.states) add(HomeKind::kState, name, state, 2, step_s(), is_elsewhere(state));
     }
   }
 
@@ -158,8 +158,8 @@ class Candidates {
   const Graph& graph_;
   const PassOptions& passes_;
   std::vector<double> starts_;
-  std::vector<NodeId> first_, last_, last_early_, first_late_;  // uses of each value
-  std::map<std::pair<HomeKind, std::string>, HomeCandidate> found_;
+  std::vector<NodeId> first_, last_, last_early_, first_late_;              // uses of each value
+  std::map<std::tuple<HomeKind, bool, std::string>, HomeCandidate> found_;  // by kind, on_host and part
 };
 
 Held held_of(HomeKind kind) {

@@ -20,16 +20,21 @@ struct HomeCandidate {
   enum class Kind { kParameters, kState, kGradients, kKept };
   Kind kind = Kind::kState;
   std::string part;
-  int64_t bytes = 0;    // on a rank
-  int64_t moves = 2;    // of each byte in a step, on its way and back
-  double idle_s = 0;    // that they lie there between two uses, in a step as it is modelled; the mean by bytes
-  double again_s = -1;  // that computing them again takes instead; below 0: they cannot be
+  int64_t bytes = 0;     // on a rank
+  int64_t moves = 2;     // of each byte in a step, on its way and back
+  double idle_s = 0;     // that they lie there between two uses, in a step as it is modelled; the mean by bytes
+  double again_s = -1;   // that computing them again takes instead; below 0: they cannot be
+  bool on_host = false;  // they lie there anyway, for ops that run there, and may go on to the disk
+
+  // Whether the device's memory has them at all: state of updates on the host never comes there.
+  bool is_on_device() const { return !on_host || kind != Kind::kState; }
 
   // Bytes that are away for how long, for each byte that moves: what leaves first where memory is short.
   double worth() const { return idle_s / static_cast<double>(moves); }
 };
 
-// The best first. `program` has no moves yet; what rules of `passes` give a home or keep otherwise is left out.
+// The best first. `program` has no moves between inputs' homes yet; what rules of `passes` give a home or keep
+// otherwise is left out.
 std::vector<HomeCandidate> home_candidates(const Program& program, const PassOptions& passes);
 
 // What becomes of a candidate.

@@ -8,7 +8,9 @@
 // Ops of updates on the host stand where what they read has come and the host has nothing more to do, in the modelled
 // step: the backward pass goes on beside them. Of what has come, that is first whose weight the next step reads first:
 // the others go on under its forward pass (exec/plan/step_border.h). The weights lie on the host and come for their
-// readers (homes.cpp); where a rule has them elsewhere they leave the host when they are made.
+// readers (homes.cpp); where a rule has them elsewhere they leave the host when they are made. What the disk has for
+// updates comes with their gradients; where all gradients are there first (clipping) only so many updates ahead as
+// parallel.prefetch says, and goes back as it is made, so that the host never has all of it.
 #include "trireme/pass/on_host.h"
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <map>
 #include <set>
 
+#include "trireme/ir/gradient_scope.h"
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/passes.h"
@@ -36,9 +39,11 @@ class Placing {
       : graph_(program.graph),
         machine_(options.rates.machine ? *options.rates.machine : Machine::this_host()),
         rewrite_(program),
+        prefetch_(options.tier_ways.prefetch),
         on_host_(nodes_for_host(program.graph, options.on_host)) {
     if (!any()) return;
     starts_ = without_host_ops(start_times(program, options.rates));
+    find_end_of_device();
     base_.resize(graph_.values().size(), Tier::kDevice);
     const std::vector<Tier> homes = homes_of_inputs(graph_, options.homes, on_host_);
     for (size_t i = 0; i < graph_.inputs().size(); ++i) base_[index_of(graph_.inputs()[i].value)] = homes[i];
@@ -58,6 +63,7 @@ class Placing {
       } else if (graph_.node(id).inputs.empty()) {
         constants_.insert(id);
       } else if (graph_.node(id).phase == Phase::kUpdate) {
+        make_room_for(id);
         arriving_.emplace(come(id), id);
         waits_.insert(id);
       } else {
@@ -89,6 +95,14 @@ class Placing {
       if (i < on_host_.size() && on_host_[i] != 0) elsewhere_s += starts[i + 1] - starts[i];
     }
     return out;
+  }
+
+  void find_end_of_device() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      const Traits& traits = def_of(graph_.node(id)).traits;
+      if (!is_on_host(id) && !traits.joins_in_place && !traits.zero_cost_view)
+        device_ends_s_ = starts_[index_of(id) + 1];
+    }
   }
 
   bool is_on_host(NodeId id) const { return on_host_[index_of(id)] != 0; }
@@ -218,6 +232,18 @@ class Placing {
     while (!returning_.empty() && returning_.front().made_s <= now_s) give_back();
   }
 
+  // For what comes from the disk to an update, where no op of the device would wait for those before it.
+  void make_room_for(NodeId id) {
+    const Node& node = graph_.node(id);
+    const auto is_on_disk = [&](ValueId read) {
+      return base_[index_of(read)] == Tier::kDisk && !there_.contains(read);
+    };
+    if (starts_[index_of(id)] < device_ends_s_ || std::ranges::none_of(node.inputs, is_on_disk)) return;
+    const int64_t most = readers_ahead(prefetch_, module_scope(graph_, node), node.op->name);
+    while (std::ssize(from_disk_) >= most) run_next();
+    from_disk_.insert(id);
+  }
+
   double next_begins_s() const { return there_now_.empty() ? std::max(free_s_, arriving_.begin()->first) : free_s_; }
 
   // Of what has come by the time at which the host is free, that which is needed first and reads nothing that waits.
@@ -253,6 +279,9 @@ class Placing {
     for (const ValueId made : node.outputs) out.push_back(graph_.type(made));
     free_s_ = std::max(free_s_, begin_s) + compute_seconds_on_host(def_of(node), {in, out, node.attrs}, machine_);
     copy_on_host(id);
+    if (from_disk_.erase(id) == 0) return;
+    while (!returning_.empty() && returning_.front().to == Tier::kDisk && returning_.front().made_s <= begin_s)
+      give_back();
   }
 
   void run_until(NodeId id) {
@@ -272,6 +301,7 @@ class Placing {
   const Graph& graph_;
   Machine machine_;
   Rewrite rewrite_;
+  std::span<const PrefetchRule> prefetch_;
   std::vector<char> on_host_;          // by node
   std::vector<double> starts_;         // of ops, in the modelled step
   std::vector<Tier> base_;             // by value: where it is made, or lies between its uses
@@ -285,6 +315,8 @@ class Placing {
   std::vector<NodeId> needed_;             // by op there: the first that reads what it makes in the next step; -1: none
   std::set<NodeId> constants_;             // ops there that read nothing, and have not been given their place
   std::set<NodeId> waits_;                 // ops of updates that have not been given their place
+  std::set<NodeId> from_disk_;             // of these: what they read comes from the disk, and the device has ended
+  double device_ends_s_ = 0;               // when the device has nothing more to do
   std::multimap<double, NodeId> arriving_;         // of these, by the time at which what they read has come
   std::set<std::pair<NodeId, NodeId>> there_now_;  // those for which it has, by who needs them
   std::deque<Returning> returning_;

@@ -47,22 +47,28 @@ void check_kind(const std::string& key, const FusionOfKind& kind) {
 }  // namespace
 
 std::vector<Key> keys_of(Fusion& options) {
-  return {
-      {.name = "comm_fusion", .target = &options.is_on, .doc = "false: no collectives are taken together, of no kind"},
-      {.name = "all_reduce_fusion",
-       .target = mode_of(&options.all_reduce.mode),
-       .doc = "which gradients are summed over ranks in one operation: auto (by a model of the step, unless "
-              "all_reduce_fusion_mb or all_reduce_fusion_config is set), size, index, or off"},
-      {.name = "all_reduce_fusion_config",
-       .target = &options.all_reduce.ends,
-       .doc = "instead of a size: after which gradients, counted in the order they become ready, an operation "
-              "ends, like [20, 35]"},
-      {.name = "reduce_scatter_fusion",
-       .target = mode_of(&options.reduce_scatter.mode),
-       .doc = "which gradients are summed over ranks and sliced in one operation (zero): auto, size or off"},
-      {.name = "all_gather_fusion",
-       .target = mode_of(&options.all_gather.mode),
-       .doc = "which weights are gathered from their slices in one operation (zero): auto, size or off"}};
+  return {{.name = "comm_fusion",
+           .target = &options.is_on,
+           .doc = "false: no collectives are taken together, of no kind",
+           .of_ranks = true},
+          {.name = "all_reduce_fusion",
+           .target = mode_of(&options.all_reduce.mode),
+           .doc = "which gradients are summed over ranks in one operation: auto (by a model of the step, unless "
+                  "all_reduce_fusion_mb or all_reduce_fusion_config is set), size, index, or off",
+           .of_ranks = true},
+          {.name = "all_reduce_fusion_config",
+           .target = &options.all_reduce.ends,
+           .doc = "instead of a size: after which gradients, counted in the order they become ready, an operation "
+                  "ends, like [20, 35]",
+           .of_ranks = true},
+          {.name = "reduce_scatter_fusion",
+           .target = mode_of(&options.reduce_scatter.mode),
+           .doc = "which gradients are summed over ranks and sliced in one operation (zero): auto, size or off",
+           .of_ranks = true},
+          {.name = "all_gather_fusion",
+           .target = mode_of(&options.all_gather.mode),
+           .doc = "which weights are gathered from their slices in one operation (zero): auto, size or off",
+           .of_ranks = true}};
 }
 
 void check(const Fusion& options) {
@@ -105,12 +111,17 @@ bool is_of(const FusionRule& rule, std::string_view name) {
 
 }  // namespace
 
-int64_t fusion_id(std::span<const FusionRule> rules, std::string_view name) {
-  int64_t out = kNoFusionId;
+const FusionRule* fusion_rule(std::span<const FusionRule> rules, std::string_view name) {
+  const FusionRule* out = nullptr;
   for (const FusionRule& rule : rules) {
-    if (is_of(rule, name)) out = rule.id;
+    if (is_of(rule, name)) out = &rule;
   }
   return out;
+}
+
+int64_t fusion_id(std::span<const FusionRule> rules, std::string_view name) {
+  const FusionRule* const rule = fusion_rule(rules, name);
+  return rule == nullptr ? kNoFusionId : rule->id;
 }
 
 std::vector<FusionRule> fusion_rules(const Graph& graph, std::span<const FusionRule> rules) {

@@ -52,6 +52,8 @@ void check(const Fusion& options);
 // "h.* = 2". Throws kInvalidArgument for what is none.
 FusionRule parse_fusion_rule(const std::string& text);
 
+// The one that counts for the name; null: none.
+const FusionRule* fusion_rule(std::span<const FusionRule> rules, std::string_view name);
 int64_t fusion_id(std::span<const FusionRule> rules, std::string_view name);
 
 // What the model's code asks, in the order it was asked, and then these rules. Throws kInvalidArgument for a rule that

@@ -16,28 +16,33 @@ std::vector<Key> keys_of(SearchOptions& options) {
   return {
       {.name = "fully_use_devices",
        .target = &options.fully_use_devices,
-       .doc =
-           "auto_parallel: true: an op is cut only in ways that give every rank a part of its own, where it has any"},
+       .doc = "auto_parallel: true: an op is cut only in ways that give every rank a part of its own, where it has any",
+       .of_ranks = true},
       {.name = "elementwise_op_strategy_follow",
        .target = &options.elementwise_follow,
-       .doc = "auto_parallel: true: an elementwise op takes its largest operand as that is made"},
+       .doc = "auto_parallel: true: an elementwise op takes its largest operand as that is made",
+       .of_ranks = true},
       {.name = "enable_algo_approxi",
        .target = &options.approximate,
-       .doc = "auto_parallel: true: of the ways to cut an op, only the cheapest are looked at"},
+       .doc = "auto_parallel: true: of the ways to cut an op, only the cheapest are looked at",
+       .of_ranks = true},
       {.name = "algo_approxi_epsilon",
        .target = &options.epsilon,
        .doc = "with enable_algo_approxi: at most 1 over this many ways are looked at",
        .check = check_epsilon,
-       .no_effect_with = "enable_algo_approxi = false"},
+       .no_effect_with = "enable_algo_approxi = false",
+       .of_ranks = true},
       {.name = "tensor_slice_align_enable",
        .target = &options.align_slices,
        .doc = "auto_parallel: true: products are cut only so that pieces of their last dimensions are multiples of "
-              "tensor_slice_align_size"},
+              "tensor_slice_align_size",
+       .of_ranks = true},
       {.name = "tensor_slice_align_size",
        .target = &options.slice_align,
        .doc = "with tensor_slice_align_enable: 1 to 1024",
        .check = check_from_to<1, 1024>,
-       .no_effect_with = "tensor_slice_align_enable = false"}};
+       .no_effect_with = "tensor_slice_align_enable = false",
+       .of_ranks = true}};
 }
 
 }  // namespace trireme

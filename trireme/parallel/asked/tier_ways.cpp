@@ -9,6 +9,11 @@
 
 namespace trireme {
 
+bool chooses_homes(const TierSizes& sizes, const TierWays& ways, bool runs_on_host) {
+  const bool goes_on = runs_on_host && sizes.host.is_given() && sizes.disk != DiskSpace();
+  return ways.auto_offload && (sizes.device.is_given() || goes_on);
+}
+
 PrefetchRule parse_prefetch_rule(const std::string& text) {
   const size_t equals = text.find('=');
   const std::string_view all = text;

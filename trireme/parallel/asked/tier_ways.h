@@ -35,6 +35,10 @@ struct TierWays {
   Tier offload_to = Tier::kDevice;
 };
 
+// Whether homes are chosen by how much there is: where the device's memory has a limit, and, where values lie on the
+// host because ops run there, where the host's has one and a disk is named.
+bool chooses_homes(const TierSizes& sizes, const TierWays& ways, bool runs_on_host);
+
 // For an op of this name and module (ir/gradient_scope.h).
 int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op);
 

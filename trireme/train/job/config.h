@@ -102,8 +102,8 @@ void set_keys(JobConfig& config, const std::vector<std::string>& overrides);
 void override_keys(JobConfig& config, const std::vector<std::string>& overrides);
 // "parallel.mode=semi_auto_parallel": sets the key where the configuration has its default.
 void set_where_usual(JobConfig& config, const std::string& key_and_value);
-// What is asked of the ranks and has no effect, in words.
-std::vector<std::string> remarks(const JobConfig& config);
+// What is asked of so many ranks and has no effect, in words.
+std::vector<std::string> remarks(const JobConfig& config, int64_t ranks);
 // The keys at which a configuration has another value than one of the same kinds, "train.lr = 0.1".
 std::vector<std::string> keys_unlike(JobConfig config, JobConfig other);
 std::string to_toml(JobConfig config);  // reads back to the same configuration

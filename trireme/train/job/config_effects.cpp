@@ -1,5 +1,7 @@
 // Keys that change nothing beside the others. What is asked for and does not happen is refused, or said; a key at its
 // default asks for nothing.
+#include <fmt/ranges.h>
+
 #include <map>
 
 #include "trireme/base/error.h"
@@ -34,7 +36,7 @@ bool any_keeps(const JobConfig& c, Keep how) {
 }
 
 bool chooses_what_leaves(const JobConfig& c) {
-  return c.parallel.tiers.device.is_given() && c.parallel.tier_ways.auto_offload;
+  return chooses_homes(c.parallel.tiers, c.parallel.tier_ways, c.parallel.on_host.is_asked_for());
 }
 
 // How what lies elsewhere than in the device's memory comes and goes, where nothing does.
@@ -59,7 +61,8 @@ void add_effects_of_tiers(const JobConfig& c, Reasons& all) {
     all["parallel.disk_block"] = all["parallel.disk_queue"] =
         "nothing on the disk (parallel.home, keep, offload_to, or device_memory with disk)";
   }
-  if (!p.tiers.device.is_given() && offload_to == Tier::kDevice)
+  TierWays usual;
+  if (!chooses_homes(p.tiers, usual, p.on_host.is_asked_for()) && offload_to == Tier::kDevice)
     all["parallel.auto_offload"] = "parallel.device_memory = '' and offload_to = 'device'";
 }
 
@@ -88,7 +91,8 @@ void add_effects_of_sums(const JobConfig& c, Reasons& all) {
   all["parallel.loss_repeated_mean"] = "any others: a loss that several ranks compute alike counts once";
 }
 
-Reasons keys_without_effect(const JobConfig& c) {
+// Where nobody says how many ranks there are, 0.
+Reasons keys_without_effect(const JobConfig& c, int64_t ranks = 0) {
   Reasons all;
   JobConfig copy = c;
   const std::vector<ConfigKey> keys = config_keys(copy);
@@ -107,6 +111,8 @@ Reasons keys_without_effect(const JobConfig& c) {
   add_effects_of_tiers(c, all);
   add_effects_of_recompute(c, all);
   add_effects_of_sums(c, all);
+  if (ranks > 1 && ranks == c.parallel.pp)
+    all.emplace("parallel.gradients_mean", fmt::format("parallel.pp = {}, by which each part has one rank", ranks));
   if (c.parallel.mode != Mode::kAuto) {
     SearchOptions options;
     const std::string mode = fmt::format("parallel.mode = '{}'", to_string(c.parallel.mode));
@@ -129,24 +135,47 @@ Reasons keys_without_effect(const JobConfig& c) {
   return all;
 }
 
-// Of the keys at other values than their defaults: "parallel.sp = true has no effect with parallel.tp = 1".
-std::vector<std::string> without_effect(const JobConfig& config, bool of_parallel) {
+// A key at another value than its default.
+struct GivenKey {
+  std::string name, value, usual;
+  bool of_ranks = false;
+};
+std::vector<GivenKey> given_keys(const JobConfig& config) {
   JobConfig given = config;
   JobConfig usual = with_kinds_of(config);
-  const std::vector<ConfigKey> keys = config_keys(given);
-  const std::vector<ConfigKey> defaults = config_keys(usual);
-  const Reasons all = keys_without_effect(config);
-  std::vector<std::string> out;
+  const std::vector<ConfigKey> keys = config_keys(given), defaults = config_keys(usual);
+  std::vector<GivenKey> out;
   for (size_t i = 0; i < keys.size(); ++i) {
-    const auto found = all.find(keys[i].name);
-    if (found == all.end() || (keys[i].section() == "parallel.") != of_parallel) continue;
-    const std::string value = value_text(keys[i].target);
-    const std::string default_value = value_text(defaults[i].target);
-    if (value == default_value) continue;
-    out.push_back(fmt::format("{} = {} has no effect with {}; leave it out, or at its default of {}", keys[i].name,
-                              value, found->second, default_value));
+    std::string value = value_text(keys[i].target), default_value = value_text(defaults[i].target);
+    if (value != default_value)
+      out.push_back({keys[i].name, std::move(value), std::move(default_value), keys[i].row.of_ranks});
   }
   return out;
+}
+
+// "parallel.sp = true has no effect with parallel.tp = 1".
+std::vector<std::string> without_effect(const JobConfig& config, bool of_parallel, int64_t ranks = 0) {
+  const Reasons all = keys_without_effect(config, ranks);
+  std::vector<std::string> out;
+  for (const GivenKey& key : given_keys(config)) {
+    const auto found = all.find(key.name);
+    if (found == all.end() || key.name.starts_with("parallel.") != of_parallel) continue;
+    out.push_back(fmt::format("{} = {} has no effect with {}; leave it out, or at its default of {}", key.name,
+                              key.value, found->second, key.usual));
+  }
+  return out;
+}
+
+// What is asked of several ranks, in one line.
+std::string without_effect_on_one_rank(const JobConfig& config) {
+  const Reasons all = keys_without_effect(config);
+  std::vector<std::string> asked;
+  for (const GivenKey& key : given_keys(config)) {
+    if (key.of_ranks && !all.contains(key.name)) asked.push_back(fmt::format("{} = {}", key.name, key.value));
+  }
+  if (asked.empty()) return "";
+  return fmt::format("{} {} no effect on one rank, which exchanges nothing", fmt::join(asked, ", "),
+                     asked.size() == 1 ? "has" : "have");
 }
 
 }  // namespace
@@ -157,8 +186,11 @@ void check_effects(const JobConfig& config) {
 }
 
 // Apart from the others: a flag like --zero 0 switches off what the file's further keys go with.
-std::vector<std::string> remarks(const JobConfig& config) {
-  return without_effect(config, true);
+std::vector<std::string> remarks(const JobConfig& config, int64_t ranks) {
+  std::vector<std::string> out = without_effect(config, true, ranks);
+  if (std::string text = ranks == 1 ? without_effect_on_one_rank(config) : ""; !text.empty())
+    out.push_back(std::move(text));
+  return out;
 }
 
 std::vector<std::string> keys_unlike(JobConfig config, JobConfig other) {

@@ -100,6 +100,7 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
               "prime axis of the ranks after the other), dynamic_programming (all at once, for few ranks) or "
               "sharding_propagation (from the ops that cuts are asked for to their neighbours)",
        .flag = "--search",
+       .of_ranks = true,
        .implies = "mode=auto_parallel"},
       {.name = "transport",
        .target = &p.transport,
@@ -109,7 +110,8 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
              static constexpr std::string_view kTransports[] = {"auto", "shm", "ucx", "mpi"};
              check_one_of(name, target, kTransports);
            },
-       .flag = "--transport"},
+       .flag = "--transport",
+       .of_ranks = true},
       {.name = "device_num",
        .target = &p.device_num,
        .doc = "number of ranks that the job must be started with, 1 to 4096; -1: any number",
@@ -123,10 +125,12 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
        .target = &p.gradients_mean,
        .doc = "data_parallel, hybrid_parallel: false: each rank's mean gradients are summed over the data parallel "
               "ranks instead of averaged",
+       .of_ranks = true,
        .on_resume = OnResume::kTold},
       {.name = "parameter_broadcast",
        .target = &p.parameter_broadcast,
-       .doc = "every rank takes the starting values from the first rank that holds them"},
+       .doc = "every rank takes the starting values from the first rank that holds them",
+       .of_ranks = true},
       {.name = "loss_repeated_mean",
        .target = &p.loss_repeated_mean,
        .doc = "accepted, but changes nothing: a loss that several ranks compute alike counts once"},
@@ -146,21 +150,25 @@ std::vector<Key> keys_of_fusion(JobConfig& c) {
   return {{.name = "all_reduce_fusion_mb",
            .target = &p.all_reduce_fusion_mb,
            .doc = "MiB of gradients that are summed over ranks in one operation; 0: chosen by a model of the step",
-           .check = check_from_to<0, kMostFusionMb>},
+           .check = check_from_to<0, kMostFusionMb>,
+           .of_ranks = true},
           {.name = "reduce_scatter_fusion_mb",
            .target = &p.reduce_scatter_fusion_mb,
            .doc = "MiB of gradients that are summed over ranks and sliced in one operation; 0: chosen by the model",
-           .check = check_from_to<0, kMostFusionMb>},
+           .check = check_from_to<0, kMostFusionMb>,
+           .of_ranks = true},
           {.name = "all_gather_fusion_mb",
            .target = &p.all_gather_fusion_mb,
            .doc = "MiB of whole weights that are gathered from their slices in one operation; 0: chosen by the model",
-           .check = check_from_to<0, kMostFusionMb>},
+           .check = check_from_to<0, kMostFusionMb>,
+           .of_ranks = true},
           {.name = "fusion",
            .target = as_texts(&p.communication.fusion.ids),
            .doc = "rules \"name = number\" for parameters and what is in modules, like [\"h.* = 2\", \"head = 0\"]: "
                   "the collectives of all that have one number are one operation for each kind, element type, group of "
                   "ranks, dimension that ranks cut and micro-batch; 0: each is taken alone; the last that matches "
-                  "counts"}};
+                  "counts",
+           .of_ranks = true}};
 }
 
 // The ready-made strategies (train/job/parallel_settings.h).
@@ -281,7 +289,8 @@ std::vector<Key> keys_of_kept(JobConfig& c) {
               "\"scope = disk\""},
       {.name = "recompute_communication",
        .target = &p.recompute_communication,
-       .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again"},
+       .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again",
+       .of_ranks = true},
       {.name = "optimizer_comm_recompute",
        .target = &p.optimizer_comm_recompute,
        .doc = "false: weights that are gathered from their slices stay whole from the forward to the backward "

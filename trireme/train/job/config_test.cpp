@@ -438,12 +438,24 @@ TEST(ConfigKinds, a_table_reaches_a_model_with_its_fields_in_the_models_order) {
 
 TEST(ConfigEffects, what_is_asked_of_the_ranks_without_effect_is_said) {
   EXPECT_THAT(
-      remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nsp = true\n", "job.toml")),
+      remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nsp = true\n", "job.toml"), 2),
       ElementsAre("parallel.sp = true has no effect with parallel.tp = 1; leave it out, or at its default of false",
                   "parallel.zero_threshold_kb = 1 has no effect with parallel.zero = 0; leave it out, or at its "
                   "default of 64"));
-  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nzero = 1\n", "job.toml")),
+  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nzero_threshold_kb = 1\nzero = 1\n", "job.toml"), 2),
               testing::IsEmpty());
+}
+
+TEST(ConfigEffects, what_is_asked_of_several_ranks_is_said_of_one_in_one_line) {
+  const JobConfig config = parse_config(
+      std::string(kGpt) + "[parallel]\nzero = 1\nzero_threshold_kb = 1\ntransport = \"shm\"\ncollective_reuse = -1\n",
+      "job.toml");
+  EXPECT_THAT(remarks(config, 1),
+              ElementsAre("parallel.transport = 'shm', parallel.zero = 1, parallel.zero_threshold_kb = 1, "
+                          "parallel.collective_reuse = -1 have no effect on one rank, which exchanges nothing"));
+  EXPECT_THAT(remarks(config, 2), testing::IsEmpty());
+  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nfusion = [\"h.* = 2\"]\n", "job.toml"), 1),
+              ElementsAre("parallel.fusion = [ 'h.* = 2' ] has no effect on one rank, which exchanges nothing"));
 }
 
 TEST(ConfigEffects, a_key_at_its_default_asks_for_nothing) {

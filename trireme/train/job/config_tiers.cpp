@@ -91,8 +91,9 @@ std::vector<Key> keys_of_ways(JobConfig& c) {
        .check = check_from_to<1, 64>},
       {.name = "auto_offload",
        .target = &p.tier_ways.auto_offload,
-       .doc = "true: what leaves the device's memory is chosen where device_memory is less than the step takes; false: "
-              "all lies where home, keep and offload_to say, and a step that takes more is refused"},
+       .doc = "true: what leaves the device's memory is chosen where device_memory is less than the step takes, and "
+              "what goes on from the host to the disk where host_memory is; false: all lies where home, keep and "
+              "offload_to say, and a step that takes more is refused"},
       {.name = "offload_to",
        .target = one_of(&p.tier_ways.offload_to, kOffloadTo),
        .doc = "device, host or disk: where parameters and the optimizer's state lie that home says nothing of, with "

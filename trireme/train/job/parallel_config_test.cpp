@@ -111,7 +111,7 @@ TEST(ParallelConfig, contracts_14_2_keys_of_tiers_are_read_and_refused_by_name) 
 std::string remark_of(const std::string& key, const std::string& lines,
                       const std::vector<std::string>& overrides = {}) {
   std::string out;
-  for (const std::string& remark : remarks(with(lines, overrides))) {
+  for (const std::string& remark : remarks(with(lines, overrides), 2)) {
     if (remark.starts_with("parallel." + key + " = ")) out += remark;
   }
   return out;
@@ -152,6 +152,7 @@ TEST(ParallelConfig, ways_of_tiers_have_no_effect_where_nothing_lies_elsewhere) 
   EXPECT_EQ(without("keep = [\"h.* = disk\"]\n"), "update_part auto_offload ");
   EXPECT_EQ(without("on = [\"wte = host\"]\n"), "update_part disk_block disk_queue auto_offload ");
   EXPECT_EQ(without("optimizer_on = \"host\"\n"), "prefetch disk_block disk_queue auto_offload ");
+  EXPECT_EQ(without("optimizer_on = \"host\"\nhost_memory = \"1GB\"\ndisk = \"/scratch:1GB\"\n"), "");
   EXPECT_EQ(without("device_memory = \"1GB\"\n"), "disk_block disk_queue ");
   EXPECT_EQ(without("device_memory = \"1GB\"\ndisk = \"/tmp\"\n"), "");
   EXPECT_THAT(remark_of("update_part", "update_part = \"1MiB\"\n"),

@@ -190,9 +190,10 @@ ExecutionPlan planned(const Program& program, const CompileOptions& options, int
   return out;
 }
 
-// Whether what leaves the device's memory follows from how much there is.
+// Whether what lies where follows from how much there is.
 bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
-  return options.parallel.tiers.device.is_given() && options.parallel.tier_ways.auto_offload &&
+  const Parallel& parallel = options.parallel;
+  return trireme::chooses_homes(parallel.tiers, parallel.tier_ways, passes.on_host.is_asked_for()) &&
          !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
 }
 

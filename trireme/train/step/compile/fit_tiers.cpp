@@ -37,12 +37,17 @@ class FitTiers {
         program_(ways.program_of(passes)),
         step_s_(start_times(program_, passes.rates).back()),
         machine_(passes.rates.machine ? *passes.rates.machine : Machine::this_host()),
-        candidates_(home_candidates(run_if_asked("on_host", program_, passes), passes)) {}
+        candidates_(home_candidates(run_if_asked("on_host", program_, passes), passes)) {
+    // What the device's memory never has counts for the host's alone.
+    const auto others = std::ranges::stable_partition(candidates_, &HomeCandidate::is_on_device);
+    may_leave_ = candidates_.size() - others.size();
+  }
 
   FittedHomes run() {
     FittedHomes best = with(0);
-    if (fits(best)) return best;
-    size_t count = fewest(best);
+    const bool may_go_on = uses_disk() && std::ranges::any_of(candidates_, &HomeCandidate::on_host);
+    if (fits(best) && (!may_go_on || (best.chosen.empty() && taken(best, Tier::kHost) <= host_limit()))) return best;
+    size_t count = fits(best) ? 0 : fewest(best);
     // Earlier passes go by homes as well, and what is chosen is to be what a job would have that gives these.
     runs_all_passes_ = true;
     best = with(count);
@@ -66,7 +71,7 @@ class FitTiers {
   // So many of the candidates must leave for the device's memory to have room; `best` is the plan then. How early
   // something comes depends on where from, so that the device may have room with all on the disk alone.
   size_t fewest(FittedHomes& best) {
-    size_t too_few = 0, enough = candidates_.size();
+    size_t too_few = 0, enough = may_leave_;
     best = with(enough);
     if (!fits(best) && uses_disk() && room_ > 0) {
       const int64_t room = std::exchange(room_, 0);
@@ -95,23 +100,25 @@ class FitTiers {
     return enough;
   }
 
-  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows. At last all goes there
-  // that can: what a refusal says would fit does then, as these homes follow from the device's memory alone.
+  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows: what is beyond the
+  // room goes, then half of what is left, and at last all that can: what a refusal says would fit does then, as these
+  // homes follow from the device's memory alone.
   FittedHomes within_host(size_t count, FittedHomes best) {
     constexpr int kRounds = 8;
     for (int round = 0; uses_disk() && room_ > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
       const int64_t beyond = taken(best, Tier::kHost) - host_limit();
-      room_ = round < kRounds ? std::max<int64_t>(0, room_ - beyond) : 0;
+      room_ = round < kRounds ? std::max<int64_t>(0, room_ - beyond) : round < 2 * kRounds ? room_ / 2 : 0;
       best = with(count);
       if (!fits(best) || room_ == 0) count = fewest(best);
     }
     const auto require_within = [&](Tier tier, std::string_view key, std::string_view more) {
       const int64_t limit = limit_of(sizes_.of(tier));
-      require_of(tier, best, taken(best, tier) <= limit,
-                 "'{}' fits into {} of the device's memory with {} bytes on the {}; parallel.{} allows {} bytes{}: it "
-                 "fits with {}B",
-                 best.plan.name, to_string(sizes_.of(Tier::kDevice)), taken(best, tier), to_string(tier), key, limit,
-                 more, taken(best, tier));
+      const MemorySize device = sizes_.of(Tier::kDevice);
+      require_of(
+          tier, best, taken(best, tier) <= limit,
+          "'{}' {} {} bytes on the {}; parallel.{} allows {} bytes{}: it fits with {}B", best.plan.name,
+          device.is_given() ? fmt::format("fits into {} of the device's memory with", to_string(device)) : "takes",
+          taken(best, tier), to_string(tier), key, limit, more, taken(best, tier));
     };
     require_within(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
     require_within(Tier::kDisk, "disk", "");
@@ -120,14 +127,16 @@ class FitTiers {
 
   bool uses_disk() const { return sizes_.disk != DiskSpace(); }
 
-  // The first `count` candidates leave; those that are away for the shortest time lie on the host, as far as the room
-  // goes.
+  // The first `count` candidates leave; of these and of what lies on the host anyway, those that are away for the
+  // shortest time lie on the host, as far as the room goes.
   FittedHomes with(size_t count) const {
     int64_t room = room_;
     FittedHomes out;
     out.passes = passes_;
     std::vector<const HomeCandidate*> nearest;
-    for (size_t i = 0; i < count; ++i) nearest.push_back(&candidates_[i]);
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (i < count || candidates_[i].on_host) nearest.push_back(&candidates_[i]);
+    }
     std::ranges::stable_sort(nearest, {}, &HomeCandidate::idle_s);
     std::map<const HomeCandidate*, Tier> tiers;
     for (const HomeCandidate* candidate : nearest) {
@@ -136,7 +145,11 @@ class FitTiers {
       tiers[candidate] = is_near ? Tier::kHost : Tier::kDisk;
     }
     std::vector<Leaving> leaving;
-    for (size_t i = 0; i < count; ++i) leaving.push_back({&candidates_[i], tiers.at(&candidates_[i])});
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const auto tier = tiers.find(&candidates_[i]);
+      if (tier != tiers.end() && (i < count || tier->second == Tier::kDisk))
+        leaving.push_back({&candidates_[i], tier->second});
+    }
     choose_again(leaving, step_s_, machine_);
     bool any_again = false;
     for (const Leaving& each : leaving) {
@@ -144,7 +157,8 @@ class FitTiers {
       out.chosen.insert(out.chosen.begin(), rule_of(each));
       any_again = any_again || each.again;
     }
-    out.program = any_again || (runs_all_passes_ && count > 0) ? ways_.program_of(out.passes) : program_;
+    const bool runs_all = any_again || (runs_all_passes_ && !leaving.empty());
+    out.program = runs_all ? ways_.program_of(out.passes) : program_;
     for (const char* const pass : {"updates_in_parts", "on_host", "homes"})
       out.program = run_if_asked(pass, std::move(out.program), out.passes);
     out.plan = ways_.plan_of(out.program);
@@ -158,6 +172,7 @@ class FitTiers {
   double step_s_;    // that it takes to compute
   Machine machine_;
   std::vector<HomeCandidate> candidates_;
+  size_t may_leave_ = 0;  // the device: the first so many of them
   bool runs_all_passes_ = false;
   int64_t room_ = host_limit();  // of the host's memory, for what leaves
 };

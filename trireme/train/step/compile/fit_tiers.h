@@ -48,8 +48,9 @@ void throw_largest(const std::vector<std::optional<TooLittleMemory>>& refused);
 
 // The fewest parts of the model leave that do, those first that are away longest for each byte that moves; of these,
 // what is read soonest lies on the host, as far as that has room, and the rest on the disk, if sizes.disk is given;
-// what is kept for the backward pass is computed again instead, where that takes less than waiting for it. Where the
-// plan fits without, nothing is chosen. Throws TooLittleMemory where no choice does.
+// what is kept for the backward pass is computed again instead, where that takes less than waiting for it. What lies on
+// the host because ops run there shares its room with these, and goes on to the disk likewise. Where the plan fits
+// without, nothing is chosen. Throws TooLittleMemory where no choice does.
 FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways);
 
 // Throws kInvalidArgument, with both, when a rank's memory on the device, or of this host where the device names none,

@@ -45,6 +45,8 @@ const std::vector<Job> kJobs{
     {"zb-h2 of 4", {"parallel.pp=4", "parallel.schedule=zb-h2", "parallel.gradient_accumulation_steps=96"}},
     {"zb-h2 of 4, 48", {"parallel.pp=4", "parallel.schedule=zb-h2"}},
     {"seq-1f1b", {"model.kind=llama", "parallel.pp=2", "parallel.schedule=seq-1f1b", "parallel.seq_chunks=2"}},
+    {"seq-1f1b, learned positions",
+     {"parallel.pp=2", "parallel.schedule=seq-1f1b", "parallel.seq_chunks=2", "model.vocabulary=32"}},
     {"zb-v", {"parallel.pp=2", "parallel.tp=2", "parallel.schedule=zb-v"}},
     {"interleaved",
      {"parallel.pp=2", "parallel.tp=2", "parallel.schedule=interleaved", "parallel.virtual_stages=2",
