@@ -18,7 +18,7 @@
 #include "cli/job_flags.h"
 #include "cli/model_flags.h"
 #include "cli/step_profile.h"
-#include "trireme/backend/cpu/peak.h"
+#include "trireme/backend/cpu/device/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
@@ -33,8 +33,8 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/communication_summary.h"
-#include "trireme/train/step/precision.h"
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/graphs/precision.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::cli {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_flags.h"
-#include "trireme/backend/cpu/peak.h"
+#include "trireme/backend/cpu/device/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/train/infer/next_token.h"
@@ -17,7 +17,7 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/initialise.h"
+#include "trireme/train/step/session/initialise.h"
 
 namespace trireme::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/plan/plan_text.h"
-#include "trireme/train/step/remarks.h"
+#include "trireme/train/step/compile/remarks.h"
 
 namespace trireme::cli {
 

@@ -10,7 +10,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/named_models.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/precision.h"
+#include "trireme/train/step/graphs/precision.h"
 
 namespace trireme::cli {
 

@@ -19,14 +19,14 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/advice.h"
-#include "trireme/train/plan/exact_certificate.h"
-#include "trireme/train/plan/exact_compiled.h"
-#include "trireme/train/plan/exact_plan.h"
-#include "trireme/train/plan/export.h"
-#include "trireme/train/plan/plan_page.h"
+#include "trireme/train/plan/exact/exact_certificate.h"
+#include "trireme/train/plan/exact/exact_compiled.h"
+#include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/pages/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
-#include "trireme/train/plan/what_if.h"
+#include "trireme/train/plan/questions/advice.h"
+#include "trireme/train/plan/questions/what_if.h"
 
 namespace trireme::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/planner/certificate/verify_certificate.h"
-#include "trireme/train/plan/exact_certificate.h"
+#include "trireme/train/plan/exact/exact_certificate.h"
 
 namespace trireme::cli {
 namespace {

@@ -18,8 +18,8 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/simulate.h"
-#include "trireme/train/step/fit_tiers.h"
+#include "trireme/train/plan/questions/simulate.h"
+#include "trireme/train/step/compile/fit_tiers.h"
 
 namespace trireme::cli {
 namespace {

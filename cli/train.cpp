@@ -30,8 +30,8 @@
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/loop/trainer.h"
 #include "trireme/train/report/progress.h"
-#include "trireme/train/step/remarks.h"
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/compile/remarks.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::cli {
 namespace {

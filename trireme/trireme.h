@@ -35,5 +35,5 @@
 #include "trireme/train/infer/predictor.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/loop/trainer.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 #include "trireme/version.h"

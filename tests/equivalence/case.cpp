@@ -11,8 +11,8 @@
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
 #include "trireme/partition/by_hand.h"
-#include "trireme/train/step/crew_stages.h"
-#include "trireme/train/step/invariant.h"
+#include "trireme/train/step/compile/crew_stages.h"
+#include "trireme/train/step/compile/invariant.h"
 
 namespace trireme::equivalence {
 namespace {

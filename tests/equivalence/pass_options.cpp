@@ -75,7 +75,8 @@ std::vector<HomeRule> homes_of(const Case& test) {
 // Some ops of each kind, so that values go back and forth.
 OnHost on_host_of(const Case& test) {
   OnHost out{.updates = test.on_host == "updates" || test.on_host == "all"};
-  // Where stages of one parameter have it in different tiers, an evaluation is refused (train/step/compile.cpp).
+  // Where stages of one parameter have it in different tiers, an evaluation is refused
+  // (train/step/compile/compile.cpp).
   if (test.crews > 1 && test.evaluates) return {.updates = test.on_host != "none"};
   const auto add = [&](const std::vector<std::string>& rules) {
     for (const std::string& rule : rules) out.rules.push_back(parse_host_rule(rule));

@@ -6,7 +6,7 @@
 
 #include "tests/equivalence/case.h"
 #include "trireme/pass/passes.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme::equivalence {
 

@@ -17,7 +17,7 @@
 #include "trireme/parallel/timetable/shorter.h"
 #include "trireme/partition/crews.h"
 #include "trireme/partition/micro_batches.h"
-#include "trireme/train/step/invariant.h"
+#include "trireme/train/step/compile/invariant.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -107,7 +107,7 @@ void add_interleave(Case& test) {
   test.interleave = count % 2 == 0 && draw.chance(60) ? 2 : count;
 }
 
-// Whether crews wait for each other for ever. The compiler refuses the schedule then (train/step/compile.cpp).
+// Whether crews wait for each other for ever. The compiler refuses the schedule then (train/step/compile/compile.cpp).
 bool is_stuck(const std::vector<Program>& crews, Numerics numerics) {
   std::vector<ExecutionPlan> plans;
   for (const Program& program : crews) {

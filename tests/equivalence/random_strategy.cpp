@@ -6,7 +6,7 @@
 #include "trireme/op/op_def.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/planner/candidates.h"
-#include "trireme/train/step/invariant.h"
+#include "trireme/train/step/compile/invariant.h"
 
 namespace trireme::equivalence {
 namespace {

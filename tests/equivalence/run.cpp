@@ -25,7 +25,7 @@
 #include "trireme/parallel/parallel.h"
 #include "trireme/parallel/propagate/propagate.h"
 #include "trireme/pass/passes.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme::equivalence {
 namespace {

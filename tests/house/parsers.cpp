@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 32> kBorders{
     "trireme/train/job/",
     "trireme/train/report/run_log.cpp",
     "trireme/train/report/timeline.cpp",     // what another rank sends
-    "trireme/train/step/tune.cpp",           // what the first rank sends
+    "trireme/train/step/session/tune.cpp",   // what the first rank sends
     "trireme/train/loop/run_resume.cpp",     // what stands in a run's folder
     "trireme/ops/collectives/exchange.cpp",  // over_axes(mesh, "dp*tp"), of programs
     "trireme/tensor/",
@@ -36,8 +36,8 @@ constexpr std::array<std::string_view, 32> kBorders{
     "trireme/op/move.cpp",  // the attributes of a move
     "trireme/exec/plan/execution_plan_text.cpp",
     "trireme/exec/analysis/hand_plan_impl.h",  // plans written by hand, for tests
-    "trireme/backend/cpu/elementwise_cases_impl.h",
-    "trireme/backend/cpu/kernel_cases_impl.h",
+    "trireme/backend/cpu/cases/elementwise_cases_impl.h",
+    "trireme/backend/cpu/cases/kernel_cases_impl.h",
     "trireme/partition/program_text.cpp",
     "trireme/parallel/strategy/strategy_text.cpp",
     "trireme/parallel/strategy/strategy_json.cpp",

@@ -11,7 +11,7 @@
 #include "trireme/exec/analysis/traffic.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/remarks.h"
+#include "trireme/train/step/compile/remarks.h"
 
 namespace trireme::accumulation_test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tests/multi/allocation_count.h"
 #include "tests/multi/training_support.h"
-#include "trireme/backend/cpu/gemm.h"
+#include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::allocation_test {

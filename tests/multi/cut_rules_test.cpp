@@ -11,7 +11,7 @@
 #include "trireme/parallel/without_effect.h"
 #include "trireme/partition/why.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme::cut_rules_test {
 namespace {

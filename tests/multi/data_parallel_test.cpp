@@ -16,7 +16,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/partition/partition.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme::data_parallel_test {
 namespace {

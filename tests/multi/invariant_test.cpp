@@ -10,7 +10,7 @@
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/propagate/propagate.h"
 #include "trireme/partition/partition.h"
-#include "trireme/train/step/invariant.h"
+#include "trireme/train/step/compile/invariant.h"
 
 namespace trireme::invariant_test {
 namespace {

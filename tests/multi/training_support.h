@@ -10,8 +10,8 @@
 #include "trireme/nn/models/llama.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/session.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::testing_support {
 

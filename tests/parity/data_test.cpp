@@ -15,9 +15,9 @@
 #include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/learning_rate.h"
-#include "trireme/train/step/session.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/learning_rate.h"
+#include "trireme/train/step/graphs/step.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::data_test {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/ckpt/safetensors.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme::testing_support {
 

@@ -12,7 +12,7 @@
 #include "trireme/nn/models/mlp.h"
 #include "trireme/nn/models/resnet.h"
 #include "trireme/nn/models/t5.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme::testing_support {
 

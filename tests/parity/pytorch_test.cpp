@@ -18,9 +18,9 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/conformance.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/initialise.h"
-#include "trireme/train/step/session.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
+#include "trireme/train/step/session/initialise.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::pytorch_test {
 namespace {

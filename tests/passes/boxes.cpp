@@ -20,7 +20,7 @@
 #include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search.h"
-#include "trireme/train/step/fit_tiers.h"
+#include "trireme/train/step/compile/fit_tiers.h"
 
 namespace trireme::boxes {
 namespace {

@@ -65,8 +65,8 @@ struct Communication {
   // Its links are what reshards are chosen by; none: alike links of 5 GB/s. These and its rates also say which sums of
   // gradients go together.
   std::optional<Machine> machine;
-  // A machine that a run measured (train/step/measure_rates.h): which sums go together is by its rates where no machine
-  // is named, instead of being measured as the job starts.
+  // A machine that a run measured (train/step/session/measure_rates.h): which sums go together is by its rates where no
+  // machine is named, instead of being measured as the job starts.
   std::optional<Machine> measured;
   Fusion fusion;
   // Equal collectives are said once in a rank's plan, and bound once (exec/plan/reuse.h): the most that are, 0: none,

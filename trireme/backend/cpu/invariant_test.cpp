@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "trireme/backend/cpu/kernel_cases_impl.h"
+#include "trireme/backend/cpu/cases/kernel_cases_impl.h"
+#include "trireme/backend/cpu/cases/test_isa_impl.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/test_isa_impl.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/layout/simulate.h"

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <set>
 
-#include "trireme/backend/cpu/blocked_product.h"
-#include "trireme/backend/cpu/gemm.h"
-#include "trireme/backend/cpu/kernel_cases_impl.h"
-#include "trireme/backend/cpu/test_isa_impl.h"
+#include "trireme/backend/cpu/cases/kernel_cases_impl.h"
+#include "trireme/backend/cpu/cases/test_isa_impl.h"
+#include "trireme/backend/cpu/products/blocked_product.h"
+#include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/op/conformance.h"

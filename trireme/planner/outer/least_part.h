@@ -1,5 +1,5 @@
 // What a part takes at least, by the table of one data parallel rank: so that ways can be ruled out whose own tables
-// nobody has made. It holds because no table is made that has less (train/plan/part_prices.h).
+// nobody has made. It holds because no table is made that has less (train/plan/parts/part_prices.h).
 #pragma once
 
 #include <compare>

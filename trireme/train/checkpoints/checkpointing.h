@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme {
 

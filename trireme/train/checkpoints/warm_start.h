@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/ckpt/tensor_source.h"
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme {
 

@@ -8,8 +8,8 @@
 #include "trireme/base/error.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/initialise.h"
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/session/initialise.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::generate_test {
 namespace {

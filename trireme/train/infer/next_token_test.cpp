@@ -12,7 +12,7 @@
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/initialise.h"
+#include "trireme/train/step/session/initialise.h"
 
 namespace trireme::next_token_test {
 namespace {

@@ -11,8 +11,8 @@
 #include "trireme/comm/comm.h"
 #include "trireme/exec/run/executor.h"
 #include "trireme/nn/fields.h"
-#include "trireme/train/step/session.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
+#include "trireme/train/step/session/session.h"
 #include "trireme/train/step/trainer_options.h"
 
 namespace trireme {

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/peak.h"
+#include "trireme/backend/cpu/device/peak.h"
 #include "trireme/base/rng.h"
 #include "trireme/cost/op_seconds.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/step/assembly.h"
-#include "trireme/train/step/measure_rates.h"
+#include "trireme/train/step/session/measure_rates.h"
 
 namespace trireme {
 namespace {

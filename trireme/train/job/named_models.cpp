@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/cpu_model.h"
+#include "trireme/backend/cpu/device/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/tensor/host_tensor.h"

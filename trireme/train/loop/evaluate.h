@@ -1,7 +1,7 @@
 // Evaluator: loss and accuracy over a held-out set. Every sample counts once and alike, whatever the batch and however
 // the batch is cut: the loss is the mean over the samples, or over their targets that count (CountedLoss), as one batch
 // of all of them would give it. A loss that the model's code makes a scalar of in another way is weighted by samples
-// too, which the trainer warns of (step/loss_terms.h).
+// too, which the trainer warns of (step/graphs/loss_terms.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 #include "trireme/data/batches.h"
 #include "trireme/exec/run/executor.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme {
 
@@ -22,7 +22,8 @@ struct EvaluationResult {
 
 class Evaluator {
  public:
-  // The executor of a graph made by `evaluation` (train/step/step.h) for a batch of so many samples of the source.
+  // The executor of a graph made by `evaluation` (train/step/graphs/step.h) for a batch of so many samples of the
+  // source.
   Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy);
 
   // Over the first so many batches; 0: all samples. Collective. Throws kInvalidArgument where no target counts.

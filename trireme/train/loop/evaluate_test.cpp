@@ -13,8 +13,8 @@
 #include "trireme/ops/ops.h"
 #include "trireme/train/loop/feed.h"
 #include "trireme/train/loop/trainer.h"
-#include "trireme/train/step/by_hand.h"
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme::evaluate_test {
 namespace {

@@ -11,7 +11,7 @@
 #include "trireme/data/batches.h"
 #include "trireme/exec/run/executor.h"
 #include "trireme/tensor/host_tensor.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme {
 

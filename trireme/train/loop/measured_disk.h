@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "trireme/train/step/session.h"
+#include "trireme/train/step/session/session.h"
 
 namespace trireme {
 

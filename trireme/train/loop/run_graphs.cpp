@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "trireme/backend/cpu/cpu_model.h"
+#include "trireme/backend/cpu/device/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/train/job/same_job.h"
-#include "trireme/train/step/loss_terms.h"
-#include "trireme/train/step/remarks.h"
+#include "trireme/train/step/compile/remarks.h"
+#include "trireme/train/step/graphs/loss_terms.h"
 
 namespace trireme {
 namespace {

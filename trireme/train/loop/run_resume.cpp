@@ -15,7 +15,7 @@
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/checkpoints/warm_start.h"
 #include "trireme/train/job/same_job.h"
-#include "trireme/train/step/precision.h"
+#include "trireme/train/step/graphs/precision.h"
 
 namespace trireme {
 namespace {

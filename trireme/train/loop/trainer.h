@@ -7,7 +7,7 @@
 #include "trireme/nn/optimizer.h"
 #include "trireme/train/loop/fit_result.h"
 #include "trireme/train/step/fit_options.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 #include "trireme/train/step/trainer_options.h"
 
 namespace trireme {

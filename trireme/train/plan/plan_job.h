@@ -6,8 +6,8 @@
 #include <functional>
 #include <optional>
 
-#include "trireme/train/plan/ways.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/plan/ways/ways.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme {
 

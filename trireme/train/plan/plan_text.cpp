@@ -11,7 +11,7 @@
 #include "trireme/exec/plan/execution_plan.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/ways.h"
+#include "trireme/train/plan/ways/ways.h"
 
 namespace trireme {
 namespace {

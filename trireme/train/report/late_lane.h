@@ -7,7 +7,7 @@
 #include <string>
 
 #include "trireme/exec/run/executor.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme {
 

@@ -8,7 +8,7 @@
 #include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/graphs/step.h"
 
 namespace trireme::late_lane_test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/report/area_chart.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme {
 

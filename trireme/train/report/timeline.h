@@ -13,7 +13,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/exec/run/executor.h"
 #include "trireme/ir/program.h"
-#include "trireme/train/step/compile.h"
+#include "trireme/train/step/compile/compile.h"
 
 namespace trireme {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "trireme/backend/cpu/peak.h"
+#include "trireme/backend/cpu/device/peak.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {

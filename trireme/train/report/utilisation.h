@@ -12,8 +12,8 @@ namespace trireme {
 // Floating-point operations of the graph's ops as they are before they are cut, by their cost functions.
 double flops_of(const Graph& graph);
 
-// What all ranks can do together, measured at the same time on each (backend/cpu/peak.h): some tens of milliseconds.
-// Collective; a null world is one rank.
+// What all ranks can do together, measured at the same time on each (backend/cpu/device/peak.h): some tens of
+// milliseconds. Collective; a null world is one rank.
 double peak_flops_per_s(comm::World* world, ThreadPool& pool, DType compute);
 
 }  // namespace trireme

@@ -5,7 +5,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/train/step/tune.h"
+#include "trireme/train/step/session/tune.h"
 
 namespace trireme {
 namespace {

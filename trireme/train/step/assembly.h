@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/train/step/compile.h"
-#include "trireme/train/step/session.h"
-#include "trireme/train/step/step.h"
+#include "trireme/train/step/compile/compile.h"
+#include "trireme/train/step/graphs/step.h"
+#include "trireme/train/step/session/session.h"
 #include "trireme/train/step/trainer_options.h"
 
 namespace trireme {

@@ -12,8 +12,8 @@
 #include "trireme/parallel/parallel.h"
 #include "trireme/pass/passes.h"
 #include "trireme/tensor/view.h"
-#include "trireme/train/step/learning_rate.h"
-#include "trireme/train/step/step_options.h"
+#include "trireme/train/step/graphs/learning_rate.h"
+#include "trireme/train/step/graphs/step_options.h"
 
 namespace trireme {
 

@@ -1,4 +1,4 @@
-// Packing of a product's operands into panels (cpu/packed_product.h); those of bf16 are widened on the way.
+// Packing of a product's operands into panels (cpu/products/packed_product.h); those of bf16 are widened on the way.
 #pragma once
 
 #include "trireme/backend/cpu/isa/product_impl.h"

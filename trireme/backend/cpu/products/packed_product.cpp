@@ -1,0 +1,216 @@
+#include "trireme/backend/cpu/products/packed_product.h"
+
+#include <algorithm>
+
+#include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/cpu/products/panels.h"
+#include "trireme/backend/cpu/tasks.h"
+
+namespace trireme::cpu {
+namespace {
+
+// Of a part at most: a panel of b then fills the first-level cache, panels of kTilesTogether tiles of a half of the
+// second.
+constexpr int64_t kPackedTerms = 384;
+constexpr int64_t kTilesTogether = 16;
+// Sides of a block at most; of one whose sums of leaves wait in memory between parts.
+constexpr int64_t kPackedRows = 2048, kPackedColumns = 1024, kSideThatWaits = 512;
+constexpr int64_t kCacheLine = 16;  // floats
+
+// How the result is cut into blocks, of which a task computes one. Bits do not depend on it.
+struct Blocking {
+  int64_t rows, columns;  // of a block, whole tiles
+  int64_t down, across;
+  int64_t terms;            // of a part at most
+  int64_t tiles_that_wait;  // with sums of leaves in memory
+
+  int64_t a_floats() const { return rounded_up(kTilesTogether * loops().tile_rows * terms, kCacheLine) + kCacheLine; }
+  int64_t b_floats() const { return rounded_up(columns, loops().tile_columns) * terms; }
+  int64_t kept_floats() const { return tiles_that_wait * kMaxLeafLevels * loops().tile_rows * loops().tile_columns; }
+  int64_t floats() const { return a_floats() + b_floats() + kept_floats(); }
+};
+
+Blocking blocking_of(const Product& p, int threads) {
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  const bool waits = p.k > kPackedTerms;
+  Blocking b{};
+  // One tile at least, also where there are no rows or columns.
+  b.rows = rounded_up(std::clamp<int64_t>(p.m, 1, waits ? kSideThatWaits : kPackedRows), tile_rows);
+  b.columns = rounded_up(std::clamp<int64_t>(p.n, 1, waits ? kSideThatWaits : kPackedColumns), tile_columns);
+  // A few tasks for each thread, so that none waits long for another.
+  const auto tasks = [&] { return (p.m + b.rows - 1) / b.rows * ((p.n + b.columns - 1) / b.columns) * p.batch; };
+  while (threads > 1 && tasks() < 4 * threads && (b.rows > 4 * tile_rows || b.columns > 4 * tile_columns)) {
+    if (b.rows / tile_rows >= b.columns / tile_columns) {
+      b.rows = rounded_up(b.rows / 2, tile_rows);
+    } else {
+      b.columns = rounded_up(b.columns / 2, tile_columns);
+    }
+  }
+  b.down = (p.m + b.rows - 1) / b.rows;
+  b.across = (p.n + b.columns - 1) / b.columns;
+  b.terms = std::min(p.k, kPackedTerms);
+  b.tiles_that_wait = waits ? b.rows / tile_rows * (b.columns / tile_columns) : 1;
+  return b;
+}
+
+// Appends runs to parts of nearly equal length, kPackedTerms at most.
+class TermsMaker {
+ public:
+  explicit TermsMaker(int64_t k) : most_((k + parts_of(k) - 1) / parts_of(k)) { terms_.parts.emplace_back(); }
+
+  void add(const LeafRun& run) {
+    for (int64_t done = 0;;) {
+      if (done < run.length && terms_.parts.back().length == most_)
+        terms_.parts.push_back({.first = terms_.runs.size(), .leaves = leaves_, .begun = begun_});
+      Terms::Part& part = terms_.parts.back();
+      const int64_t length = std::min(run.length - done, most_ - part.length);
+      const bool ends = done + length == run.length;
+      terms_.runs.push_back({run.start + done, length, ends && run.ends_leaf});
+      ++part.count;
+      part.length += length;
+      begun_ = !(ends && run.ends_leaf);
+      leaves_ += begun_ ? 0 : 1;
+      if (ends) return;
+      done += length;
+    }
+  }
+  Terms take() { return std::move(terms_); }
+
+ private:
+  static int64_t parts_of(int64_t k) { return std::max<int64_t>(1, (k + kPackedTerms - 1) / kPackedTerms); }
+
+  int64_t most_;
+  int64_t leaves_ = 0;
+  bool begun_ = false;
+  Terms terms_;
+};
+
+// A block of the result on its way through the parts of its terms.
+struct PackedBlock {
+  PanelSource a, b;
+  int64_t rows, columns;
+  float* c;
+  int64_t c_row;
+  float *a_room, *b_room, *kept;
+  bool waits;  // each tile has room of its own in `kept`
+};
+
+void multiply_part(const PackedBlock& block, const Terms& terms, const Terms::Part& part, bool last) {
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  const std::span runs = std::span(terms.runs).subspan(part.first, part.count);
+  LeafTile tile{.a_row = 1,
+                .a_k = tile_rows,
+                .runs = runs.data(),
+                .count = std::ssize(runs),
+                .c_row = block.c_row,
+                .add = part.begun,
+                .leaves = part.leaves,
+                .last = last};
+  const int64_t kept_floats = kMaxLeafLevels * tile_rows * tile_columns;
+  const int64_t tiles_across = (block.columns + tile_columns - 1) / tile_columns;
+  pack_panels(block.b, block.columns, tile_columns, runs, part.length, block.b_room);
+  for (int64_t first = 0; first < block.rows; first += kTilesTogether * tile_rows) {
+    const int64_t end = std::min(block.rows, first + kTilesTogether * tile_rows);
+    pack_panels(block.a.from_line(first), end - first, tile_rows, runs, part.length, block.a_room);
+    for (int64_t j = 0; j < block.columns; j += tile_columns) {
+      tile.columns = std::min(tile_columns, block.columns - j);
+      tile.b = block.b_room + j * part.length;
+      for (int64_t i = first; i < end; i += tile_rows) {
+        tile.rows = std::min(tile_rows, end - i);
+        tile.a = block.a_room + (i - first) * part.length;
+        tile.c = block.c + i * block.c_row + j;
+        tile.kept = block.kept + (block.waits ? (i / tile_rows * tiles_across + j / tile_columns) * kept_floats : 0);
+        loops().leaf_tile(tile);
+      }
+    }
+  }
+}
+
+float* aligned_floats(std::byte* bytes) {
+  return reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(bytes) + 63) / 64 * 64);
+}
+
+}  // namespace
+
+Terms terms_in_leaves(const LeafDim& dim) {
+  const Leaves leaves(dim.whole, dim.start, dim.size);
+  TermsMaker maker(dim.size * dim.inner * dim.repeats);
+  for (int64_t leaf = 0; leaf < leaves.count(); ++leaf) {
+    for (int64_t repeat = 0; repeat < dim.repeats; ++repeat) {
+      maker.add({repeat * dim.repeat_step + leaves.begin(leaf) * dim.inner, leaves.size(leaf) * dim.inner,
+                 repeat + 1 == dim.repeats});
+    }
+  }
+  return maker.take();
+}
+
+int64_t in_leaves_scratch(const Product& product, int threads) {
+  return 64 + threads * blocking_of(product, threads).floats() * static_cast<int64_t>(sizeof(float));
+}
+
+void multiply_in_leaves(const Product& p, const Terms& terms, const Matrices<float>& at, const KernelArgs& args) {
+  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  const Blocking blocks = blocking_of(p, threads_of(args));
+  float* const scratch = aligned_floats(args.scratch.data());
+  run_tasks(args.pool, p.batch * blocks.across * blocks.down, [&](int64_t task, int thread) {
+    const int64_t i = task % blocks.down * blocks.rows;
+    const int64_t j = task / blocks.down % blocks.across * blocks.columns;
+    const int64_t batch = task / blocks.down / blocks.across;
+    float* const room = scratch + thread * blocks.floats();
+    const PackedBlock block{.a = PanelSource{at.a + batch * p.steps.a, p.lda(), p.transpose_a}.from_line(i),
+                            .b = PanelSource{at.b + batch * p.steps.b, p.ldb(), !p.transpose_b}.from_line(j),
+                            .rows = std::min(blocks.rows, p.m - i),
+                            .columns = std::min(blocks.columns, p.n - j),
+                            .c = at.c + batch * p.steps.c + i * p.n + j,
+                            .c_row = p.n,
+                            .a_room = room,
+                            .b_room = room + blocks.a_floats(),
+                            .kept = room + blocks.a_floats() + blocks.b_floats(),
+                            .waits = blocks.tiles_that_wait > 1};
+    for (const Terms::Part& part : terms.parts) multiply_part(block, terms, part, &part == &terms.parts.back());
+  });
+}
+
+int64_t packed_floats(int64_t n, int64_t k) {
+  // Whatever the instruction set in use at the time of the call: 32 columns are the widest tile.
+  return rounded_up(n, 32) * k;
+}
+
+void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_t k, float* packed) {
+  const LeafRun all{0, k, true};
+  pack_panels(PanelSource{b, ldb, !transpose_b}, n, loops().tile_columns, {&all, 1}, k, packed);
+}
+
+void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted,
+                     RowsAhead* ahead) {
+  constexpr int64_t kRowsOfTile = 2;
+  const int64_t tile_rows = loops().tile_rows;
+  const int64_t tile_columns = loops().tile_columns;
+  LeafRun run;
+  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda,
+                .a_k = g.transpose_a ? g.lda : 1,
+                .runs = &run,
+                .count = 1,
+                .c_row = g.ldc,
+                .add = g.beta != 0};
+  for (int64_t j = 0; j < g.n; j += tile_columns) {
+    tile.columns = std::min(tile_columns, g.n - j);
+    for (int64_t i = 0; i < g.m; i += tile_rows) {
+      tile.rows = std::min(tile_rows, g.m - i);
+      if (j >= wanted + i + tile.rows - 1) continue;
+      const int64_t begin = std::clamp<int64_t>(band.begin + i, 0, g.k);
+      run.length = std::clamp<int64_t>(band.end + i + tile.rows - 1, begin, g.k) - begin;
+      tile.a = g.a + i * tile.a_row + begin * tile.a_k;
+      tile.b = packed + j * terms + begin * tile_columns;
+      tile.c = g.c + i * g.ldc + j;
+      // The second tile asks for the panel that comes next, since the first one may still wait for its own.
+      tile.ahead = i == tile_rows ? tile.b + terms * tile_columns : nullptr;
+      if (ahead != nullptr) ahead->take(kRowsOfTile);
+      loops().leaf_tile(tile);
+    }
+  }
+}
+
+}  // namespace trireme::cpu

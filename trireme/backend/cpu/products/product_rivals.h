@@ -1,0 +1,17 @@
+// Which way to multiply f32 matrices takes the least time on this machine (mesh/tuning.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "trireme/backend/cpu/products/product.h"
+
+namespace trireme::cpu {
+
+// "f32:4096x768x256:nt"; "" where the product takes too little time for the way to matter.
+std::string measured_key(const Product& product);
+// Multiplies the block that most of the product's time goes into, in all ways in turns, for some hundredths of a
+// second: "sgemm" or "blocks". The usual way stays unless the other takes 3 % less.
+std::string_view quickest_way(const Product& product, Way usual = Way::kSgemm);
+
+}  // namespace trireme::cpu

@@ -1,0 +1,32 @@
+// The certificate of an exact plan (planner/certificate/certificate.h): made of what the search found and of the tables
+// that it asked for, and compared with a plan's file and with a job.
+#pragma once
+
+#include "trireme/planner/certificate/certificate.h"
+#include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exact/exact_setting.h"
+
+namespace trireme {
+
+// Of the request that the plan answers.
+Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request);
+
+// Which of the certificate's best ways the file is. Throws kInvalidArgument, naming what differs, where it is none.
+size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan);
+
+// A job that certificates are compared with. What was compiled for one serves the next.
+class CertifiedJob {
+ public:
+  explicit CertifiedJob(const PlanRequest& request);
+
+  // Throws kInvalidArgument, naming what differs, where the job's step, machine or ranks are others than the
+  // certificate's, or where one of its tables is not what compiling it gives: all are compiled again.
+  void check(const Certificate& certificate);
+
+ private:
+  ExactSetting setting_;
+  Certificate of_job_;  // without what a search finds
+  PartPricer pricer_;
+};
+
+}  // namespace trireme

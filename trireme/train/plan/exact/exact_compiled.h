@@ -1,0 +1,20 @@
+// The ways that an exact plan shows, compiled as training compiles them: what they take beside what their tables say.
+#pragma once
+
+#include "trireme/train/plan/exact/exact_plan.h"
+
+namespace trireme {
+
+struct CompiledWay {
+  std::optional<WayCost> cost;  // nothing where the compiler refuses the way
+  std::string refusal;
+  bool fits = false;  // its arena, in the plan's memory
+};
+
+// Of each of `plan.best`, as it is asked for in `request`.
+std::vector<CompiledWay> compile_best(const ExactPlan& plan, const PlanRequest& request);
+
+// A line for each, with how far the tables are off.
+std::string compiled_text(const ExactPlan& plan, const std::vector<CompiledWay>& compiled);
+
+}  // namespace trireme

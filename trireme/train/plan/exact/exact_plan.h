@@ -1,0 +1,57 @@
+// Planning for many ranks: the parts of the model are priced, and the outer search takes the best of all ways over
+// their tables. Nothing of the size of the job is compiled.
+#pragma once
+
+#include "trireme/train/plan/exact/nearest_fit.h"
+#include "trireme/train/plan/exact/way_tables.h"
+#include "trireme/train/plan/plan_text.h"
+
+namespace trireme {
+
+struct ExactWay {
+  OuterWay outer;
+  std::vector<int64_t> begins;  // the first part of each stage
+  CutPrice price;
+  std::vector<int64_t> crew_bytes;              // of a rank of each, on the device
+  StageProblem problem;                         // its tables
+  std::vector<int64_t> host_bytes, disk_bytes;  // of a rank of each crew, beside the device
+
+  std::vector<std::string> keys(const ModelParts& parts) const;
+};
+
+struct ExactPlan {
+  std::string graph;  // hash of the training step
+  Machine machine;
+  int64_t memory_bytes = 0;
+  ModelParts parts;
+  OuterLedger ledger;
+  std::vector<ExactWay> best;
+  bool is_proven = true;                   // else the search was stopped (PlanRequest::most_jobs)
+  int64_t least_ps = 0;                    // no way takes less by the tables
+  double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
+  int64_t bound_ps = 0;                    // the arithmetic alone
+  int64_t jobs_compiled = 0;               // of one block, to price parts
+  std::string first_refusal;
+  bool refused_joined = false;  // pipelines, as micro-batches depend on each other
+  ExactSetting setting;
+  CertifiedTables asked;              // what the result follows from
+  std::optional<NearestFit> nearest;  // where nothing fits
+};
+
+// What a search over their tables found, with all that is said of each way.
+std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, OuterResult found);
+
+// Throws as plan_job, and as parts_of.
+ExactPlan plan_exact(const PlanRequest& request);
+
+// What `train --plan` reads, of one of the best ways. Its ledger counts as needless what a bound rules out.
+PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0);
+
+// A way as flags, with its data parallel ranks; and what its step takes by items, which add up to it: of all parts, as
+// an average of the stages, and of all micro-batches.
+std::string way_text(const ExactWay& way);
+std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way);
+// Itemised, with the bound that is proven over the tables.
+std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens_per_step, std::string_view unit);
+
+}  // namespace trireme

@@ -1,0 +1,90 @@
+#include "trireme/train/plan/exact/nearest_fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "trireme/base/bytes_text.h"
+
+namespace trireme {
+namespace {
+
+std::vector<std::pair<std::string, int64_t>> kinds_of_fullest(const StageProblem& problem,
+                                                              const std::vector<int64_t>& begins) {
+  const std::vector<int64_t> crews = bytes_of_crews(problem, begins);
+  const auto fullest = static_cast<size_t>(std::ranges::max_element(crews) - crews.begin());
+  int64_t persistent = 0, gradients = 0, work = 0;
+  for (size_t stage = fullest; stage < begins.size(); stage += crews.size()) {
+    const auto end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : problem.parts.size();
+    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) {
+      persistent += problem.parts[i].persistent + problem.parts[i].held;
+      gradients += problem.parts[i].gradients;
+      work = std::max(work, problem.parts[i].work);
+    }
+  }
+  return {{"parameters and state", persistent},
+          {"gradients", gradients},
+          {"activations", crews[fullest] - persistent - gradients - work},
+          {"what one part needs while it computes", work}};
+}
+
+std::optional<NearestFit::Change> change_to(int64_t to, const OuterWays& ways, int64_t ranks, WayTables& tables,
+                                            int64_t memory) {
+  const auto found = tables.fewest_bytes(ways, ranks, memory);
+  if (!found) return std::nullopt;
+  return NearestFit::Change{.to = to, .way = ways.at(found->way), .bytes = found->bytes};
+}
+
+std::string change_line(std::string_view name, const NearestFit::Change& change) {
+  return fmt::format("  {:<18} {}, by {} ({} a rank)\n", name, change.to, change.way.way().text(),
+                     bytes_text(static_cast<double>(change.bytes)));
+}
+
+}  // namespace
+
+std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
+                                      int64_t ranks) {
+  const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max());
+  if (!fewest) return std::nullopt;
+  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.keeps().empty()};
+  StageProblem problem = *tables.problem_of(out.way);
+  problem.memory = out.bytes;
+  out.begins = *best_cut(problem);
+  out.kinds = kinds_of_fullest(problem, out.begins);
+  const int64_t batch = setting.job.train.fit.batch;
+  out.most_ranks = ranks;
+  for (int doubling = 0; doubling < kMostRankDoublings && !out.ranks; ++doubling) {
+    const int64_t more = 2 * out.most_ranks;
+    if (setting.most_ranks > 0 && more > setting.most_ranks) break;
+    out.most_ranks = more;
+    out.ranks = change_to(more, setting.ways(more, batch), more, tables, setting.memory_bytes);
+  }
+  for (int64_t less = batch; less % 2 == 0 && !out.batch;) {
+    less /= 2;
+    out.batch = change_to(less, setting.ways(ranks, less), ranks, tables, setting.memory_bytes);
+  }
+  return out;
+}
+
+std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes) {
+  const auto bytes = [](int64_t of) { return bytes_text(static_cast<double>(of)); };
+  std::string out = fmt::format("the smallest, {}, takes {} on the fullest rank, {} too much:\n", fit.way.way().text(),
+                                bytes(fit.bytes), bytes(fit.bytes - memory_bytes));
+  for (const auto& [name, of] : fit.kinds)
+    out += fmt::format("  {:>5.1f} %  {}\n", 100 * static_cast<double>(of) / static_cast<double>(fit.bytes), name);
+  out += fmt::format(
+      "all recomputation, and parameters, gradients, state and what is kept in slices, {}are among the ways. It would "
+      "fit "
+      "with\n",
+      fit.has_tiers ? "and state and activations on the host or the disk, " : "");
+  constexpr int64_t kMib = 1 << 20;
+  out += fmt::format("  {:<18} {} MiB a rank (--memory {}MiB)\n", "more memory", (fit.bytes + kMib - 1) / kMib,
+                     (fit.bytes + kMib - 1) / kMib);
+  out += fit.ranks ? change_line("more ranks", *fit.ranks)
+                   : fmt::format("  not with more ranks, up to {}\n", fit.most_ranks);
+  out += fit.batch ? change_line("a smaller batch", *fit.batch) : "  nor with half the batch, a quarter and so on\n";
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+// What to change where an exact plan finds that nothing fits: the least memory with which something does, and the
+// nearest numbers of ranks and batches. Each is said by the tables of the model's parts, and a plan for what is said
+// finds a way.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trireme/train/plan/exact/way_tables.h"
+
+namespace trireme {
+
+struct NearestFit {
+  OuterWay way;                 // the one whose fullest rank takes the fewest bytes, cut so that it does
+  std::vector<int64_t> begins;  // of its stages
+  int64_t bytes = 0;
+  std::vector<std::pair<std::string, int64_t>> kinds;  // of the fullest rank; they add up to it
+
+  struct Change {
+    int64_t to = 0;
+    OuterWay way;  // that fits then
+    int64_t bytes = 0;
+  };
+  // Twice as many ranks, or four times, and so on up to what the machine has (kMostRankDoublings times where it has no
+  // end); half the batch, a quarter and so on. The first of each that fits; nothing: none does.
+  std::optional<Change> ranks, batch;
+  int64_t most_ranks = 0;  // that were looked at
+  bool has_tiers = false;  // beside the device, which were looked at as well
+};
+
+inline constexpr int kMostRankDoublings = 10;
+
+// Of tables whose search found nothing in `ways`, those of `ranks` ranks. Nothing where no way goes with the model, the
+// batch and the ranks at all.
+std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
+                                      int64_t ranks);
+
+// Lines that say it.
+std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes);
+
+}  // namespace trireme

@@ -1,0 +1,260 @@
+#include "trireme/train/plan/exact/way_tables.h"
+
+#include <algorithm>
+#include <queue>
+
+#include "trireme/planner/outer/pipeline_shape.h"
+#include "trireme/planner/outer/stage_sums.h"
+
+namespace trireme {
+
+WayTables::WayTables(const ExactSetting& setting, int threads)
+    : setting_(setting),
+      pricer_(setting.job, setting.parts, setting.figures, threads),
+      chain_(setting.parts.chain()),
+      runs_(setting.parts.runs()) {}
+
+std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
+  const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
+  asked_prices_.insert(way.inner);
+  if (!prices || (prices->is_joined && way.pp > 1)) return std::nullopt;
+  return problem_with(way, *prices);
+}
+
+OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked asked) {
+  const std::optional<PartPrices>& table = alone(known);
+  if (!table) {
+    const bool is_own = known == alone_of(way.inner);
+    return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
+  }
+  if (asked == Asked::kMemory) {
+    const bool fits = may_fit(way, least_of(*table, known, way.inner, setting_.figures));
+    return {.kind = fits ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+  }
+  const std::pair key(&*table, least_part_of(known, way.inner, setting_.figures).for_times());
+  auto least = least_times_.find(key);
+  if (least == least_times_.end()) {
+    const PartPrices times = least_of(*table, key.second);
+    least = least_times_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
+  }
+  return {.bound_ps = bound_by(least->second, way)};
+}
+
+// Experts are no slower in fewer pieces, so that without ep it says nothing of what these compute; that takes no less
+// than the arithmetic, and collectives come on top.
+OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known) {
+  if (!known) return {};
+  const std::optional<PartPrices>& of_fewer = alone(*known);
+  if (!of_fewer) return {};
+  const bool has_more_ep = way.inner.ep != known->ep;
+  const std::tuple key(&*of_fewer, way.inner.rows, way.inner.cp, has_more_ep);
+  auto least = least_times_by_fewer_axes_.find(key);
+  if (least == least_times_by_fewer_axes_.end()) {
+    const PartPrices times = least_by_fewer_axes(*of_fewer, *known, way.inner);
+    least = least_times_by_fewer_axes_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
+  }
+  const int64_t bound = bound_by(least->second, way);
+  if (!has_more_ep) return {.bound_ps = bound};
+  const int64_t computed = arithmetic_ps(way, setting_.figures);
+  return {.bound_ps = std::max(bound, computed + way.micro_batches * (least->second.totals.pass() / way.pp))};
+}
+
+OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
+  const std::optional<PartPrices>& own = alone(alone_of(way.inner));
+  const bool is_joined = own && own->is_joined && way.pp > 1;
+  refused_joined_ = refused_joined_ || is_joined;
+  return {.kind = !own || is_joined ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
+}
+
+OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
+  const auto few = with_few_ranks(way.inner);
+  if (!few) return {};
+  asked_prices_.insert(*few);
+  const InnerWay own = alone_of(way.inner);
+  const std::optional<PartPrices>&moved = pricer_.prices(*few), &of_own = alone(own);
+  if (!moved || !of_own) return {};
+  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
+  raise_moved(least, *moved);
+  return {.bound_ps = bound_of_longer_parts(way, least)};
+}
+
+OuterAnswer WayTables::answer_by_sums(const OuterWay& way, bool of_few) {
+  std::optional<InnerWay> known = without_slices(way.inner);
+  if (known && of_few) known = with_few_ranks(*known);
+  if (!known) return {};
+  const InnerWay own = alone_of(way.inner), of_one = alone_of(*known);
+  asked_prices_.insert(*known);
+  const std::optional<PartPrices>&summed = pricer_.prices(*known), &of_own = alone(own), &unsummed = alone(of_one);
+  if (!summed || !of_own || !unsummed) return {};
+  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
+  raise_exchanged(least, {*of_own, *summed, *unsummed}, way.inner.zero);
+  return {.bound_ps = bound_of_longer_parts(way, least)};
+}
+
+void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const {
+  guesses.learn_time(way, bound_of_cuts(problem));
+  StageProblem within = problem;
+  within.memory = setting_.memory_bytes;
+  if (!some_cut_fits(within)) guesses.learn_too_large(way);
+}
+
+// To price each cut of a stage once; a proof takes about as many.
+int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
+  std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool>> cuts;
+  for (const OuterWay& way : ways.cuts())
+    cuts.emplace(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
+  return static_cast<int64_t>(cuts.size());
+}
+
+OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,
+                              int64_t most_jobs) {
+  const auto none = [](const InnerWay& way) { return all_kept(with_most_rows(way)); };
+  const auto asks = [&](auto known, Asked asked) {
+    return [this, &ways, known, asked](size_t i) {
+      const OuterWay way = ways.at(i);
+      return answer(way, known(way.inner), asked);
+    };
+  };
+  const auto by_fewer = [&](auto known) {
+    return [this, &ways, known](size_t i) {
+      const OuterWay way = ways.at(i);
+      return answer_by_fewer_axes(way, known(way.inner));
+    };
+  };
+  WayGuesses guesses(setting_, pricer_, ways,
+                     [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
+  bool is_guessed = false;
+  OuterQuestions ask{
+      .least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
+      .bounds = {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep), asks(none, Asked::kTime),
+                 asks(with_most_rows, Asked::kTime), asks(with_most_rows, Asked::kMemory),
+                 [&](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
+                 asks(alone_of, Asked::kMemory), [&](size_t i) { return answer_by_sums(ways.at(i), true); },
+                 [&](size_t i) { return answer_by_sums(ways.at(i), false); },
+                 [&](size_t i) { return answer_by_few_ranks(ways.at(i)); }},
+      .problem =
+          [&](size_t i) {
+            const OuterWay way = ways.at(i);
+            auto problem = problem_of(way);
+            if (problem && is_guessed) learn(way, *problem, guesses);
+            return problem;
+          }};
+  if (tell) {
+    ask.on_progress = [&](const OuterProgress& so_far) {
+      tell({so_far.ways, so_far.open, so_far.bound_ps, pricer_.jobs_compiled()});
+    };
+  }
+  if (most_jobs > 0) {
+    const bool is_hopeless = jobs_of_cuts(ways) > most_jobs;
+    const int64_t before = pricer_.jobs_compiled();
+    ask.may_go_on = [this, most_jobs, is_hopeless, before](bool is_stopped) {
+      const int64_t jobs = pricer_.jobs_compiled() - before;
+      return is_stopped ? jobs < most_jobs + most_jobs / 2 : !is_hopeless && jobs < most_jobs;
+    };
+    ask.likely = [&](int64_t limit) {
+      is_guessed = true;
+      return guesses.next(limit);
+    };
+  }
+  return search_outer(ways.candidates(setting_.figures), ways.variants(), setting_.memory_bytes, top, ask);
+}
+
+// Best first, as the search for time: by parameters and state alone, by the table of one data parallel rank, by its
+// own.
+std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit) {
+  enum class Known : uint8_t { kLeast, kAlone, kAll };
+  using Open = std::tuple<int64_t, size_t, Known>;
+  std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    if (!ways.has(i)) continue;
+    const OuterWay way = ways.at(i);
+    if (divides(way)) open.emplace(least_bytes(way, ranks, setting_.figures), i, Known::kLeast);
+  }
+  while (!open.empty() && std::get<0>(open.top()) <= limit) {
+    const auto [bytes, i, known] = open.top();
+    open.pop();
+    if (known == Known::kAll) return Fewest{i, bytes};
+    const OuterWay way = ways.at(i);
+    std::optional<StageProblem> problem;
+    if (known == Known::kAlone) {
+      problem = problem_of(way);
+    } else if (const auto& alone = pricer_.alone(alone_of(way.inner)); alone && !(alone->is_joined && way.pp > 1)) {
+      problem = problem_with(way, least_of(*alone, alone_of(way.inner), way.inner, setting_.figures));
+    }
+    const auto fewest = problem ? fewest_bytes_of_cuts(*problem) : std::nullopt;
+    if (fewest) open.emplace(std::max(bytes, *fewest), i, known == Known::kLeast ? Known::kAlone : Known::kAll);
+  }
+  return std::nullopt;
+}
+
+CertifiedTables WayTables::asked() {
+  CertifiedTables out;
+  const std::map<InnerWay, const std::optional<PartPrices>*> in_order(asked_alone_.begin(), asked_alone_.end());
+  for (const auto& [way, prices] : in_order) out.alone.push_back(certified_prices(way, *prices));
+  for (const InnerWay& way : asked_prices_) out.prices.push_back(certified_prices(way, pricer_.prices(way)));
+  return out;
+}
+
+const std::optional<PartPrices>& WayTables::alone(const InnerWay& known) {
+  const auto found = asked_alone_.find(known);
+  if (found != asked_alone_.end()) return *found->second;
+  return *asked_alone_.emplace(known, &pricer_.alone(known)).first->second;
+}
+
+PartTotals WayTables::totals_of(const PartPrices& prices) const {
+  PartTotals out;
+  for (const auto& [part, count] : runs_) out.add(prices.parts[part], count);
+  return out;
+}
+
+int64_t WayTables::bound_by(LeastTimes& least, const OuterWay& way) {
+  const int64_t moves = least_moves_ps(way.inner, setting_.figures);
+  const PipelineShape& of_way = shape(way);
+  const std::tuple key(&of_way, way.micro_batches, moves);
+  const auto found = least.bounds.find(key);
+  if (found != least.bounds.end()) return found->second;
+  PartTotals totals = least.totals;
+  totals.once += moves;
+  const int64_t bound = trireme::bound_of_longer_parts(totals, of_way, way.micro_batches, least.crossing);
+  return least.bounds.emplace(key, bound).first->second;
+}
+
+int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& prices) {
+  PartTotals totals = totals_of(prices);
+  totals.once += least_moves_ps(way.inner, setting_.figures);
+  return trireme::bound_of_longer_parts(totals, shape(way), way.micro_batches, prices.crossing);
+}
+
+bool WayTables::may_fit(const OuterWay& way, const PartPrices& least) {
+  const ShapeOfCrews& of_way = shape_of_crews(way);
+  StageSums sums;
+  for (const auto& [part, count] : runs_) sums.add(least.parts[part], count);
+  sums.check_bytes(of_way.most_held);
+  return some_cut_fits(sums, of_way.shape,
+                       {.device = setting_.memory_bytes, .host = setting_.beside.host, .disk = setting_.beside.disk});
+}
+
+StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& prices) {
+  StageProblem out{.parts = {},
+                   .shape = shape(way),
+                   .micro_batches = way.micro_batches,
+                   .crossing = prices.crossing,
+                   .memory = setting_.memory_bytes,
+                   .host = setting_.beside.host,
+                   .disk = setting_.beside.disk};
+  out.parts.reserve(chain_.size());
+  for (const int64_t part : chain_) out.parts.push_back(prices.parts[static_cast<size_t>(part)]);
+  check_range(out);
+  return out;
+}
+
+const WayTables::ShapeOfCrews& WayTables::shape_of_crews(const OuterWay& way) {
+  const std::tuple key(way.pp, way.virtual_stages, way.schedule);
+  const auto found = shapes_.find(key);
+  if (found != shapes_.end()) return found->second;
+  ShapeOfCrews out{shape_of_schedule(way.schedule, way.pp, way.virtual_stages)};
+  out.most_held = most_held(out.shape);
+  return shapes_.emplace(key, std::move(out)).first->second;
+}
+
+}  // namespace trireme

@@ -1,0 +1,95 @@
+// What the exact searches ask of a way (planner/outer/outer_search.h), by prices of the model's parts.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trireme/train/plan/exact/exact_setting.h"
+#include "trireme/train/plan/exact/way_guesses.h"
+#include "trireme/train/plan/parts/certified_tables.h"
+
+namespace trireme {
+
+class WayTables {
+ public:
+  // `setting` must outlive this.
+  WayTables(const ExactSetting& setting, int threads);
+
+  // Its tables, with the memory of a rank. Nothing where the compiler refuses the way.
+  std::optional<StageProblem> problem_of(const OuterWay& way);
+  // The best `top` of these, by all that is known of them.
+  using OnProgress = std::function<void(const ExactProgress&)>;
+  // With `most_jobs` it is stopped when so many jobs were compiled, at once where they would not price each cut of a
+  // stage; then it looks at ways that are likely the fastest, with half as many more.
+  OuterResult search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell = {},
+                     int64_t most_jobs = 0);
+
+  // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
+  // takes `limit` or less.
+  struct Fewest {
+    size_t way = 0;
+    int64_t bytes = 0;
+  };
+  std::optional<Fewest> fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit);
+
+  // All that searches asked for.
+  CertifiedTables asked();
+  const PartPricer& pricer() const { return pricer_; }
+  // Whether ways were refused whose micro-batches depend on each other, as a pipeline has them in turn.
+  bool refused_joined() const { return refused_joined_; }
+
+ private:
+  enum class Asked : uint8_t { kTime, kMemory };
+  // What all parts take at least by a table, and the bounds that were made of it: by shape, micro-batches, and what is
+  // moved once a step beside it.
+  struct LeastTimes {
+    PartTotals totals;
+    int64_t crossing = 0;
+    std::map<std::tuple<const PipelineShape*, int64_t, int64_t>, int64_t> bounds = {};
+  };
+  struct ShapeOfCrews {
+    PipelineShape shape;
+    int64_t most_held = 0;  // micro-batches
+  };
+  // A table of one data parallel rank. It lasts as long as this.
+  const std::optional<PartPrices>& alone(const InnerWay& known);
+  // By the table of `known`, which is that of one data parallel rank.
+  OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
+  // By that of some of its axes, where it is cut by more: of its passes.
+  OuterAnswer answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known);
+  // Refused where its micro-batches depend on each other and a pipeline has them in turn.
+  OuterAnswer answer_if_joined(const OuterWay& way);
+  // By its own table of one rank, and what fewer ranks move.
+  OuterAnswer answer_by_few_ranks(const OuterWay& way);
+  // By its own table of one rank, and what sums without slices, of its ranks or of fewer, have it exchange.
+  OuterAnswer answer_by_sums(const OuterWay& way, bool of_few);
+  static int64_t jobs_of_cuts(const OuterWays& ways);
+  // From a way's own tables.
+  void learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const;
+  PartTotals totals_of(const PartPrices& prices) const;
+  int64_t bound_by(LeastTimes& least, const OuterWay& way);
+  int64_t bound_of_longer_parts(const OuterWay& way, const PartPrices& prices);
+  bool may_fit(const OuterWay& way, const PartPrices& least);
+  StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
+  const ShapeOfCrews& shape_of_crews(const OuterWay& way);
+  const PipelineShape& shape(const OuterWay& way) { return shape_of_crews(way).shape; }
+
+  const ExactSetting& setting_;
+  PartPricer pricer_;
+  std::unordered_map<InnerWay, const std::optional<PartPrices>*, InnerWayHash> asked_alone_;
+  std::set<InnerWay> asked_prices_;
+  std::map<std::pair<const PartPrices*, LeastPartOf>, LeastTimes> least_times_;
+  // By the rows of the way, its cp, and whether it has more ep.
+  std::map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes> least_times_by_fewer_axes_;
+  std::map<std::tuple<int64_t, int64_t, std::string_view>, ShapeOfCrews> shapes_;  // by crews, and stages of each
+  bool refused_joined_ = false;
+  std::vector<int64_t> chain_;                    // the parts
+  std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one
+};
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+// Exports: a planned way as flags or configuration of other systems, as far as these can say it. Each system has a
+// file, export_<system>.cpp, and a line in the list of export.cpp. What a system cannot say is refused, by name: a
+// configuration that trains in another way than the plan is none of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "trireme/train/plan/ways/ways.h"
+
+namespace trireme {
+
+struct ExportedWay {
+  const JobConfig& job;  // without cuts
+  Way way;               // not a searched one
+  int64_t ranks = 1;
+  int64_t copies = 1;                   // of the model: ranks that share neither stages, weights nor positions
+  int64_t micro_batch = 1;              // samples of one copy
+  int64_t positions = 1;                // of a sample
+  std::map<std::string, double> sizes;  // the keys of [model] that are numbers or switches: "layers"
+};
+
+struct ExportSystem {
+  std::string_view name;  // of --export
+  std::string (*write)(const ExportedWay&);
+};
+std::span<const ExportSystem> export_systems();
+
+// Throws kInvalidArgument for a system that there is not, kUnsupported for what it cannot say.
+std::string export_way(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks);
+
+// Throws kUnsupported "export to SYSTEM: WHAT; CURE" unless `can`.
+void require_sayable(bool can, std::string_view system, std::string_view what, std::string_view cure);
+
+}  // namespace trireme

@@ -1,0 +1,113 @@
+// Flags of Megatron-LM's pretrain_gpt.py.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/exports/export.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::string_view kMegatron = "megatron";
+
+int64_t size_of(const ExportedWay& plan, const std::string& name) {
+  const auto found = plan.sizes.find(name);
+  return found == plan.sizes.end() ? 0 : static_cast<int64_t>(found->second);
+}
+
+void check_megatron_way(const ExportedWay& plan) {
+  const Way& way = plan.way;
+  require_sayable(way.zero <= 1, kMegatron,
+                  fmt::format("its distributed optimizer slices the state alone, and the plan has --zero {}", way.zero),
+                  "plan with --only zero=1");
+  require_sayable(way.pp == 1 || way.schedule == "1f1b", kMegatron,
+                  fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
+  require_sayable(way.recompute == "none" || way.recompute == "full", kMegatron,
+                  "its selective recomputation is of attention, and the plan's of activation functions and norms",
+                  "plan with --only recompute=none or recompute=full");
+  require_sayable(
+      !way.kept_slices || (way.recompute == "full" && !way.sp), kMegatron,
+      "it keeps slices of what recomputed layers begin with, without --sequence-parallel, and the plan of more",
+      "plan with --only kept_slices=false");
+  require_sayable(size_of(plan, "layers") % way.pp == 0, kMegatron,
+                  fmt::format("{} layers do not divide over {} stages", size_of(plan, "layers"), way.pp),
+                  "plan with another --only pp=N");
+  require_sayable(size_of(plan, "experts") == 0 || way.tp == 1 || way.sp, kMegatron,
+                  "a mixture of experts takes --tp only beside --sp", "plan with --only tp=1 or sp=true");
+}
+
+// A decoder of tokens of which every size is known here; another kind has keys that are not.
+void check_megatron_model(const ExportedWay& plan) {
+  static const std::set<std::string> kKnown = {"layers",     "width", "heads",   "vocabulary", "kv_heads", "mlp_width",
+                                               "rope_theta", "tied",  "dropout", "experts",    "top_k"};
+  static const std::set<std::string> kOfMixtures = {"capacity_factor", "aux_loss_factor", "expert_groups"};
+  const bool is_decoder = model_of(plan.job).task() == nn::Task::kTokens;
+  require_sayable(is_decoder && plan.sizes.contains("width"), kMegatron,
+                  fmt::format("pretrain_gpt.py trains decoders, and not model.kind = '{}'", plan.job.model.kind),
+                  "there are no flags for it");
+  for (const auto& [name, value] : plan.sizes) {
+    const bool is_known = kKnown.contains(name) || kOfMixtures.contains(name);
+    require_sayable(is_known, kMegatron, fmt::format("it has no flag for model.{}", name), "there are none for it");
+  }
+  require_sayable(size_of(plan, "expert_groups") <= 1, kMegatron, "it has no flag for model.expert_groups",
+                  "set it to 1");
+}
+
+std::string megatron_model(const ExportedWay& plan) {
+  const auto size = [&](const char* name) { return size_of(plan, name); };
+  std::string out = fmt::format("--num-layers {}\n--hidden-size {}\n--num-attention-heads {}\n", size("layers"),
+                                size("width"), size("heads"));
+  const bool is_rotary = plan.sizes.contains("rope_theta");  // of a Llama
+  if (is_rotary) {
+    const int64_t given = size("mlp_width");
+    const int64_t hidden = given > 0 ? given : (8 * size("width") + 191) / 192 * 64;  // as nn/models/llama.cpp
+    out += fmt::format(
+        "--ffn-hidden-size {}\n--swiglu\n--disable-bias-linear\n--normalization RMSNorm\n"
+        "--position-embedding-type rope\n--rotary-base {}\n",
+        hidden, size("rope_theta"));
+  } else {
+    out += "--normalization LayerNorm\n--position-embedding-type learned_absolute\n";
+  }
+  if (size("kv_heads") > 0 && size("kv_heads") != size("heads"))
+    out += fmt::format("--group-query-attention\n--num-query-groups {}\n", size("kv_heads"));
+  if (is_rotary && size("tied") == 0) out += "--untie-embeddings-and-output-weights\n";
+  const auto dropout = plan.sizes.find("dropout");
+  const double rate = dropout == plan.sizes.end() ? 0 : dropout->second;
+  out += fmt::format("--attention-dropout {}\n--hidden-dropout {}\n", rate, rate);
+  if (size("experts") > 0) {
+    out += fmt::format("--num-experts {}\n--moe-router-topk {}\n", size("experts"), size("top_k"));
+    const auto add = [&](const char* flag, const char* name) {
+      if (plan.sizes.contains(name) && std::isfinite(plan.sizes.at(name)))
+        out += fmt::format("{} {}\n", flag, plan.sizes.at(name));
+    };
+    add("--moe-expert-capacity-factor", "capacity_factor");
+    add("--moe-aux-loss-coeff", "aux_loss_factor");
+  }
+  return out + fmt::format("--vocab-size {}\n--seq-length {}\n--max-position-embeddings {}\n", size("vocabulary"),
+                           plan.positions, plan.positions);
+}
+
+}  // namespace
+
+std::string megatron_flags(const ExportedWay& plan) {
+  check_megatron_way(plan);
+  check_megatron_model(plan);
+  const Way& way = plan.way;
+  std::string out = megatron_model(plan);
+  out += fmt::format("--tensor-model-parallel-size {}\n--pipeline-model-parallel-size {}\n--context-parallel-size {}\n",
+                     way.tp, way.pp, way.cp);
+  if (way.sp) out += "--sequence-parallel\n";
+  if (size_of(plan, "experts") > 0) out += fmt::format("--expert-model-parallel-size {}\n", way.ep);
+  if (way.zero == 1) out += "--use-distributed-optimizer\n";
+  if (way.recompute == "full")
+    out += "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
+  if (way.kept_slices) out += "--distribute-saved-activations\n";
+  out += fmt::format("--micro-batch-size {}\n--global-batch-size {}\n", plan.micro_batch, plan.job.train.fit.batch);
+  if (plan.job.train.step.compute == DType::kBF16) out += "--bf16\n";
+  return out + fmt::format("--clip-grad {}\n", plan.job.train.step.clip_norm);
+}
+
+}  // namespace trireme

@@ -1,0 +1,21 @@
+// Prices of parts as a certificate has them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "trireme/planner/certificate/certificate.h"
+#include "trireme/train/plan/parts/part_prices.h"
+
+namespace trireme {
+
+// All that a search asked for.
+struct CertifiedTables {
+  std::vector<CertifiedTable> alone, prices;  // each in ascending order of cuts
+};
+
+CertifiedCut certified_cut(const InnerWay& way);
+InnerWay inner_way(const CertifiedCut& cut);
+CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices);
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+// What the program of a crew takes, by the nodes of its last micro-batch and by all: what prices of parts are made of
+// (part_prices.h).
+#pragma once
+
+#include "trireme/cost/op_seconds.h"
+#include "trireme/planner/outer/stage_problem.h"
+#include "trireme/train/step/compile/compile.h"
+
+namespace trireme {
+
+inline constexpr int kMicroBatches = 2;  // of the job; what the second one takes is what each more takes
+
+struct CrewSums {
+  // What the last micro-batch takes; bytes that each keeps and that wait; without what is of the step.
+  PartPrice last;
+  // Passes and moves of the step; bytes: persistent, held, gradients, host, disk, and as `work` the arena.
+  PartPrice all;
+  int64_t messages = 0, message_bytes = 0;  // that it sends, of the last micro-batch
+  int in_flight = kMicroBatches;            // micro-batches that it keeps at once
+};
+
+// Of a crew of a job with kMicroBatches that runs all their forward passes first, `is_joined`: they depend on each
+// other. Of one with a single micro-batch the passes of `all` alone say something. `keep`: where what is kept lies; if
+// that is elsewhere they are not joined, and a crew may run one after the other.
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined, Tier keep);
+
+}  // namespace trireme

@@ -1,0 +1,151 @@
+// Whose tables bound whose (part_prices.h).
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "trireme/base/error.h"
+#include "trireme/planner/outer/least_part.h"
+#include "trireme/train/plan/parts/part_prices.h"
+
+namespace trireme {
+
+InnerWay alone_of(InnerWay way) {
+  way.dp = 1;
+  way.zero = 0;
+  way.place = {};
+  return way;
+}
+
+InnerWay with_most_rows(const InnerWay& way) {
+  InnerWay out = alone_of(way);
+  out.rows = kMostRows;
+  return out;
+}
+
+InnerWay all_kept(InnerWay way) {
+  way.recompute = "none";
+  way.kept_slices = false;
+  way.keep = Tier::kDevice;
+  return way;
+}
+
+std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
+  if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
+  InnerWay out = all_kept(with_most_rows(way));
+  out.cp = out.ep = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+std::optional<InnerWay> by_tp_and_ep(const InnerWay& way) {
+  if (way.ep == 1 || (way.cp == 1 && !way.vocabulary)) return std::nullopt;
+  InnerWay out = all_kept(with_most_rows(way));
+  out.cp = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way) {
+  PartPrices out;
+  out.parts.resize(prices.parts.size());
+  const LeastPartOf of{.rows = way.rows, .rows_of_table = known.rows, .is_own = false};
+  for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
+    const PartPrice cut = least_of_cut_part(prices.parts[block], way.cp, known.ep != way.ep);
+    raise_passes(out.parts[block], least_part(cut, of));
+  }
+  return out;
+}
+
+std::optional<InnerWay> with_few_ranks(const InnerWay& way) {
+  if (way.dp <= kFewRanks || way.dp % kFewRanks != 0) return std::nullopt;
+  InnerWay out = way;
+  out.dp = kFewRanks;
+  out.kept_slices = false;
+  out.keep = Tier::kDevice;
+  out.place = {};
+  return out;
+}
+
+bool come_for_the_step(const InnerWay& way) {
+  return way.place.update == Tier::kHost && (way.zero == 0 || way.zero == 3);
+}
+
+int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures) {
+  if (way.place == UpdatePlace()) return 0;
+  const int64_t bytes = figures.state_bytes / (way.zero > 0 ? way.ranks() : way.tp * way.ep);
+  const bool updates = way.place.update == Tier::kHost;
+  int64_t fs_per_byte = updates ? figures.update_fs_per_byte : figures.host_fs_per_byte;
+  if (way.place.state == Tier::kDisk) fs_per_byte = std::max(updates ? fs_per_byte : 0, figures.disk_fs_per_byte);
+  int64_t fs = 0;
+  require(!__builtin_mul_overflow(bytes, fs_per_byte, &fs),
+          "plan: {} bytes of state take more than two hours to move or update by the rates of the machine", bytes);
+  return fs / 1000;
+}
+
+void raise_moved(PartPrices& to, const PartPrices& of_few) {
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_moved(to.parts[i], of_few.parts[i]);
+}
+
+std::optional<InnerWay> without_slices(InnerWay way) {
+  if (way.zero == 0) return std::nullopt;
+  way = all_kept(std::move(way));
+  way.zero = 0;
+  way.rows = 1;
+  way.vocabulary = false;
+  way.place = {};
+  return way;
+}
+
+void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero) {
+  for (size_t i = 1; i + 1 < to.parts.size(); ++i)
+    raise_exchanged(to.parts[i], {of.alone.parts[i], of.summed.parts[i], of.unsummed.parts[i], zero});
+}
+
+LeastPartOf least_part_of(const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  return {.rows = way.rows,
+          .rows_of_table = known.rows,
+          .is_own = known == alone_of(way),
+          .ranks = way.ranks(),
+          .zero = way.zero,
+          .state_elsewhere = way.place.state != Tier::kDevice,
+          .update_elsewhere = way.place.update != Tier::kDevice,
+          .parameter_bytes = figures.parameter_bytes,
+          .state_bytes = figures.state_bytes,
+          .weight_bytes = figures.weight_bytes};
+}
+
+PartPrices least_of(const PartPrices& alone, const LeastPartOf& of) {
+  PartPrices out;
+  out.parts.reserve(alone.parts.size());
+  for (const PartPrice& part : alone.parts) out.parts.push_back(least_part(part, of));
+  out.crossing = alone.crossing * of.rows / of.rows_of_table;  // the links between larger crews are no faster
+  return out;
+}
+
+PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures) {
+  return least_of(alone, least_part_of(known, way, figures));
+}
+
+size_t InnerWayHash::operator()(const InnerWay& way) const noexcept {
+  size_t out = std::hash<std::string>()(way.recompute);
+  const int64_t flags = (way.sp ? 1 : 0) + (way.vocabulary ? 2 : 0) + (way.kept_slices ? 4 : 0);
+  for (const int64_t each : {way.tp, way.cp, way.ep, way.dp, way.zero, way.rows, flags,
+                             static_cast<int64_t>(way.place.state), static_cast<int64_t>(way.place.update)})
+    out = (out ^ static_cast<size_t>(each)) * 0x9E3779B97F4A7C15U;
+  return out ^ out >> 32;
+}
+
+Way InnerWay::way() const {
+  return {.tp = tp,
+          .cp = cp,
+          .ep = ep,
+          .sp = sp,
+          .vocabulary = vocabulary,
+          .zero = zero,
+          .recompute = recompute,
+          .kept_slices = kept_slices,
+          .keep = keep,
+          .place = place};
+}
+
+}  // namespace trireme

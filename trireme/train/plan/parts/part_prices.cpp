@@ -1,0 +1,478 @@
+#include "trireme/train/plan/parts/part_prices.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <numeric>
+#include <set>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/error.h"
+#include "trireme/cost/crew_links.h"
+#include "trireme/mesh/machine.h"
+#include "trireme/partition/crews.h"
+#include "trireme/partition/micro_batches.h"
+#include "trireme/planner/outer/least_part.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/parts/crew_sums.h"
+
+namespace trireme {
+namespace {
+
+using PartField = int64_t PartPrice::*;
+constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
+                                 &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
+                                 &PartPrice::leaving, &PartPrice::returning};
+
+// What is of the step, however many micro-batches it has.
+constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::held, &PartPrice::gradients, &PartPrice::coming,
+                                 &PartPrice::going,      &PartPrice::host, &PartPrice::disk,      &PartPrice::updating};
+
+// What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all, and keeps
+// `in_flight` of them at once.
+PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count, int64_t in_flight) {
+  const auto rest = [&](PartField field) { return all.*field - count * (each.*field); };
+  each.update = rest(&PartPrice::forward) + rest(&PartPrice::input_grad) + rest(&PartPrice::weight_grad) +
+                rest(&PartPrice::again);
+  each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
+  for (const PartField field : kPartOfStep) each.*field = all.*field;
+  each.work = std::max<int64_t>(0, all.work - each.persistent - each.held - each.gradients - in_flight * each.kept);
+  return each;
+}
+
+// Of micro-batches that depend on each other: what a second one adds.
+PartPrice difference(const CrewSums& two, const CrewSums& one) {
+  PartPrice out = two.last;  // its bytes
+  for (const PartField field : kPartPasses) out.*field = two.all.*field - one.all.*field;
+  return out;
+}
+
+struct JobSums {
+  std::vector<CrewSums> crews;  // those that were asked for
+  bool is_joined = false;       // micro-batches depend on each other
+};
+
+// What other ranks add to a pass is never less than nothing: bounds rest on it.
+// Where slices hide what a micro-batch keeps it is in `work`, as often as there are micro-batches.
+void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
+  const int64_t hidden = std::max<int64_t>(0, without.kept - with.kept);
+  with.work = std::max<int64_t>(0, with.work - kMicroBatches * hidden);
+  with.kept += hidden;
+  for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
+  for (const PartField field :
+       {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::held, &PartPrice::gradients,
+        &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming, &PartPrice::going,
+        &PartPrice::host, &PartPrice::disk, &PartPrice::updating})
+    to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
+}
+
+// Nor is what is computed again.
+void raise_passes(PartPrices& to, const PartPrices& least) {
+  to.crossing = std::max(to.crossing, least.crossing);
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
+}
+
+// Of less that lies elsewhere or in slices no time is longer. An update on the host is none on the device: what a part
+// does once is no shorter.
+void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates) {
+  raise_passes(to, nearer);
+  for (size_t i = 0; i < to.parts.size(); ++i) {
+    PartPrice& part = to.parts[i];
+    const PartPrice& least = nearer.parts[i];
+    part.sync = std::max(part.sync, least.sync);
+    if (of_other_updates) {
+      const int64_t missing = least.once() - part.once();
+      if (missing > 0) part.updating = part.moves() + missing;
+      continue;
+    }
+    for (const PartField field : {&PartPrice::update, &PartPrice::coming, &PartPrice::going, &PartPrice::updating})
+      part.*field = std::max(part.*field, least.*field);
+  }
+}
+
+// That with what is kept nearer, which is looked at before it.
+InnerWay with_nearer_keep(InnerWay way) {
+  way.keep = way.keep == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+  return way;
+}
+
+// The way with its state nearer, or updates on the device, that is looked at before it.
+InnerWay with_nearer_state(InnerWay way) {
+  const bool is_on_disk = way.place.state == Tier::kDisk;
+  if (!is_on_disk) way.place.update = Tier::kDevice;
+  way.place.state = is_on_disk ? Tier::kHost : Tier::kDevice;
+  return way;
+}
+
+// What all parts move, in so many copies of each.
+void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t least) {
+  int64_t moved = 0;
+  for (size_t i = 0; i < to.parts.size(); ++i) moved += copies[i] * to.parts[i].moves();
+  if (moved < least) to.parts.front().coming = to.parts.front().moves() + least - moved;
+}
+
+void raise_prices(PartPrices& to, const PartPrices& least) {
+  to.crossing = std::max(to.crossing, least.crossing);
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
+}
+
+}  // namespace
+
+std::vector<std::string> one_block_keys(const JobConfig& job) {
+  JobConfig copy = job;
+  if (std::ranges::count(copy.model.spec->keys(), std::string_view("layers"), &Key::name) == 0) {
+    fail(ErrorKind::kUnsupported,
+         "plan: the exact search prices one block of each kind, and a model of kind '{}' has no number of blocks "
+         "(model.layers); use --search compiled",
+         job.model.kind);
+  }
+  std::vector<std::string> out{"data.validation=0"};
+  for (const std::string& key : job.model.spec->one_block_of_each_kind()) out.push_back("model." + key);
+  return out;
+}
+
+namespace {
+
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
+// that compute all again, and those that keep elsewhere, of which few are asked for.
+std::vector<InnerWay> asked_together_with(const InnerWay& way) {
+  const std::vector<std::string> choices = recompute_choices();
+  const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
+  if (!is_alone || way.keep != Tier::kDevice || way.recompute == choices.back() || way == all_kept(with_most_rows(way)))
+    return {way};
+  std::vector<InnerWay> out;
+  for (const std::string& again : choices) {
+    InnerWay each = way;
+    each.recompute = again;
+    if (again == choices.back() || each == all_kept(with_most_rows(way))) continue;
+    out.push_back(std::move(each));
+  }
+  return out;
+}
+
+}  // namespace
+
+struct PartPricer::Impl {
+  Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
+      : parts(model_parts), figures(of_step), threads(of_rank) {
+    reduced = job;
+    set_keys(reduced, one_block_keys(job));
+    if (!job.parallel.machine.empty()) {  // which is read once
+      machine = read_machine(job.parallel.machine);
+      reduced.parallel.machine.clear();
+    }
+    device = make_device(reduced.train.device);
+    batch = job.train.fit.batch;
+    copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
+    for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
+    of_model = model_of(reduced).cuttable();
+    parts.kinds.resize(static_cast<size_t>(parts.kind_count()));
+    std::iota(parts.kinds.begin(), parts.kinds.end(), int64_t{0});
+    if (parts.kind_count() > 1) check_reduced();
+  }
+
+  // Crews of the reduced job: the parts.
+  int64_t crews() const { return parts.count(); }
+
+  // The order of a crew's passes. All forward passes first: it keeps what all micro-batches keep. One by one: each
+  // micro-batch ends before the next one begins. The last one by one: in every schedule the last stage runs a
+  // micro-batch's backward pass after its forward pass, so that what is read again soon does not leave.
+  enum class Turns : uint8_t { kAllForward, kOneByOne, kLastOneByOne };
+
+  // A reduced job: its crews are the parts.
+  struct Reduced {
+    std::unique_ptr<nn::Module> model;
+    int64_t ranks = 1;
+    Assembly assembly;
+  };
+  Reduced reduced_job(const InnerWay& inner, int micro_batches) const {
+    Way way = inner.way();
+    way.pp = crews();
+    way.micro_batches = micro_batches;
+    std::vector<std::string> keys = way.keys();
+    std::vector<int64_t> begins(static_cast<size_t>(crews()));
+    std::iota(begins.begin(), begins.end(), int64_t{0});
+    keys.push_back(parts.stages_key(begins));
+    const int64_t samples = inner.samples() * micro_batches;
+    keys.push_back(fmt::format("train.batch={}", samples));
+    if (const int64_t groups = of_model.expert_groups; groups > 1) {
+      require(groups * inner.samples() % batch == 0,
+              "plan: {} groups of a batch of {} samples are no whole number of groups in {} samples; let "
+              "model.expert_groups be a multiple of train.batch",
+              groups, batch, inner.samples());
+      keys.push_back(fmt::format("model.expert_groups={}", groups * samples / batch));
+    }
+    JobConfig job = reduced;
+    set_keys(job, keys);
+    const int64_t ranks = crews() * inner.ranks();
+    auto model = make_model(job);
+    Assembly assembly = assembly_of(job, *model, ranks);
+    if (machine) assembly.options.parallel.communication.machine = machine;
+    assembly.options.parallel.pipeline.schedule =
+        to_string(timetable(inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne, micro_batches));
+    return {std::move(model), ranks, std::move(assembly)};
+  }
+
+  // No pipeline that this is has to be full.
+  Timetable timetable(Turns turns, int count) const {
+    using enum Unit::Pass;
+    const auto stages = static_cast<int>(crews());
+    Timetable out{.name = "parts", .stages = stages, .micro_batches = count};
+    for (int stage = 0; stage < stages; ++stage) {
+      std::vector<Unit>& units = out.crews.emplace_back();
+      const bool one_by_one = turns == Turns::kOneByOne || (turns == Turns::kLastOneByOne && stage + 1 == stages);
+      for (int i = 0; i < count; ++i) {
+        units.push_back({kForward, stage, i});
+        if (one_by_one) units.push_back({kBackward, stage, i});
+      }
+      for (int i = 0; !one_by_one && i < count; ++i) units.push_back({kBackward, stage, i});
+    }
+    return out;
+  }
+
+  // Before passes.
+  struct Begun {
+    CrewPrograms programs;
+    Parallel parallel;
+    bool is_joined = false;
+  };
+
+  JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
+    const Reduced job = reduced_job(inner, micro_batches);
+    Begun from = programs_of(inner, micro_batches, job);
+    from.parallel.homes = job.assembly.options.parallel.homes;
+    from.parallel.on_host = job.assembly.options.parallel.on_host;
+    const Rates of_crew = from.programs.whole.rates;
+    const bool from_joined = from.is_joined;
+    JobSums out{.is_joined = from_joined};
+    const CompileOptions options = options_of(job.assembly, from.parallel, job.ranks);
+    const std::vector<CompiledCrew> compiled = compile_crews(std::move(from.programs), options, wanted).crews;
+    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, from_joined, inner.keep));
+    if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
+      for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
+    }
+    rates.insert_or_assign(inner.ranks(), of_crew);
+    return out;
+  }
+
+  // What is computed again, kept in slices or lies elsewhere is a matter of passes: programs before them are the same,
+  // and the last ones are kept for that.
+  Begun programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
+    InnerWay before_passes = all_kept(inner);
+    before_passes.place = {};
+    if (inner.keep != Tier::kDevice) before_passes.keep = Tier::kHost;  // with other turns
+    const bool is_alone = inner.dp == 1 && inner.zero == 0;
+    std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
+    const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
+    if (known != kept.end()) return known->second;
+    JobGraphs graphs = graphs_of(job.assembly, job.ranks);
+    const CompileOptions options = options_of(job.assembly, graphs.parallel, job.ranks);
+    Begun out{crew_programs(std::move(graphs.step), options), std::move(graphs.parallel)};
+    const auto made = static_cast<int64_t>(out.programs.programs.size());
+    invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
+    out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
+    out.programs.whole.partitioned = Program();
+    // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
+    const size_t most_kept = is_alone ? 16 : 2;
+    if (kept.size() == most_kept) kept.pop_front();
+    kept.emplace_back(std::pair(before_passes, micro_batches), out);
+    return out;
+  }
+
+  // Micro-batches that no crew can run one by one. Of models without a mixture none do.
+  bool depend_on_each_other(const Program& partitioned, int micro_batches) const {
+    if (!of_model.mixture || of_model.experts == 0) return false;
+    try {
+      in_crews(in_micro_batches(partitioned), timetable(Turns::kOneByOne, micro_batches));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kInvalidArgument) throw;
+      return true;
+    }
+    return false;
+  }
+
+  // Whether the reduced job has a block of each kind of the whole one.
+  void check_reduced() const {
+    const auto model = make_model(reduced);
+    const ModelParts made = parts_of(graphs_of(assembly_of(reduced, *model, 1), 1).step);
+    if (made.signatures == parts.signatures && made.kinds == parts.kinds) return;
+    fail(ErrorKind::kUnsupported,
+         "plan: the exact search prices one block of each kind, and the model '{}' with {} has others than the blocks "
+         "'{}'; use --search compiled",
+         reduced.model.kind, fmt::join(one_block_keys(reduced), ", "), parts.blocks);
+  }
+
+  // Of many programs that are priced one is trained, which is verified then.
+  CompileOptions options_of(const Assembly& assembly, const Parallel& parallel, int64_t ranks) const {
+    CompileOptions out = compile_options(assembly, parallel, ranks, threads, device);
+    out.passes.verify = false;
+    return out;
+  }
+
+  // Between crews of so many ranks that follow each other.
+  int64_t crossing(int64_t ranks, int64_t messages, int64_t bytes) const {
+    const Rates& by = rates.at(ranks);
+    const CollectiveWork work{.rounds = static_cast<double>(messages), .bytes = static_cast<double>(bytes)};
+    return static_cast<int64_t>(std::round(seconds(work, link_between_crews(1, ranks, by), by.links) * 1e12));
+  }
+
+  ModelParts parts;
+  StepFigures figures;
+  int threads;
+  JobConfig reduced;
+  nn::Cuttable of_model;
+  std::vector<int64_t> copies;                              // of each part, in the whole model
+  int64_t batch = 1;                                        // of the whole job
+  std::map<int64_t, Rates> rates;                           // by the ranks of a crew
+  using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
+  std::deque<Kept> begun, begun_of_several;
+  std::optional<Machine> machine;
+  std::shared_ptr<Device> device;  // of all jobs
+};
+
+bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts& parts) {
+  const nn::Cuttable model = model_of(job).cuttable();
+  if (!model.mixture || model.experts == 0) return false;
+  const int64_t batch = job.train.fit.batch;
+  for (int64_t count = 2; count <= batch; ++count) {
+    if (batch % count != 0 || (model.expert_groups > 1 && model.expert_groups % count != 0)) continue;
+    Impl pricer(job, parts, {}, 1);
+    const InnerWay inner{.rows = batch / count};
+    return pricer.programs_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)).is_joined;
+  }
+  return batch > 1;  // a group is of several micro-batches, whatever they are
+}
+
+PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
+    : impl_(std::make_unique<Impl>(job, parts, figures, threads)) {}
+PartPricer::~PartPricer() = default;
+
+std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
+  try {
+    return compiled_or_throw(way);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
+    if (refusal_.empty()) refusal_ = error.what();
+    return std::nullopt;
+  }
+}
+
+// A vocabulary that is cut is a matter of what stands before and after the blocks.
+std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
+  const int64_t crews = impl_->crews();
+  std::vector<size_t> wanted{0};
+  for (size_t crew = 1; !way.vocabulary && crew + 1 < static_cast<size_t>(crews); ++crew) wanted.push_back(crew);
+  wanted.push_back(static_cast<size_t>(crews) - 1);
+  PartPrices out;
+  if (way.vocabulary) {
+    InnerWay whole = way;
+    whole.vocabulary = false;
+    const std::optional<PartPrices>& of_blocks = compiled_once(whole);
+    if (!of_blocks) return std::nullopt;
+    out = *of_blocks;
+  }
+  ++jobs_compiled_;
+  const JobSums made = impl_->compiled(way, kMicroBatches, wanted);
+  std::optional<JobSums> of_one;
+  if (made.is_joined && way.keep != Tier::kDevice) {
+    fail(ErrorKind::kUnsupported,
+         "plan: micro-batches depend on each other, and what each keeps is of all; it stays on the device");
+  }
+  if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
+  out.parts.resize(static_cast<size_t>(crews));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const PartPrice each = of_one ? difference(made.crews[i], of_one->crews[i]) : made.crews[i].last;
+    out.parts[wanted[i]] = with_rest(each, made.crews[i].all, kMicroBatches, made.crews[i].in_flight);
+  }
+  if (!way.vocabulary) {
+    out.is_joined = made.is_joined;
+    out.messages = made.crews[1].messages;  // of the first block
+    out.message_bytes = made.crews[1].message_bytes;
+  }
+  out.crossing = impl_->crossing(way.ranks(), out.messages, out.message_bytes);
+  return out;
+}
+
+const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) {
+  const auto found = compiled_.find(way);
+  if (found != compiled_.end()) return found->second;
+  for (const InnerWay& each : asked_together_with(way)) {
+    std::optional<PartPrices> out = compiled(each);  // which may add others
+    compiled_.emplace(each, std::move(out));
+  }
+  return compiled_.at(way);
+}
+
+const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
+  const InnerWay key = alone_of(way), most = with_most_rows(way);
+  const auto found = alone_.find(key);
+  if (found != alone_.end()) return found->second;
+  std::optional<PartPrices> out = compiled_once(key);
+  // What a step does once is a difference of two that are large.
+  if (out) {
+    for (PartPrice& part : out->parts) {
+      part.update = std::max<int64_t>(0, part.update);
+      part.sync = std::max<int64_t>(0, part.sync);
+    }
+  }
+  const InnerWay without = all_kept(most);
+  if (out && key != most) {
+    if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
+  }
+  if (out && key != without) {
+    if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
+  }
+  for (const auto& known : {by_tp_alone(key), by_tp_and_ep(key)}) {
+    if (!out || !known) continue;
+    if (const auto& least = alone(*known)) raise_passes(*out, least_by_fewer_axes(*least, *known, key));
+  }
+  return alone_.emplace(key, std::move(out)).first->second;
+}
+
+void PartPricer::raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to) {
+  const auto summed = without_slices(way);
+  if (!summed) return;
+  for (const auto& known : {with_few_ranks(*summed), summed}) {
+    if (!known) continue;
+    const std::optional<PartPrices>&sums = prices(*known), &unsummed = alone(*known);
+    if (sums && unsummed) raise_exchanged(to, {of_alone, *sums, *unsummed}, way.zero);
+  }
+}
+
+const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
+  const auto found = prices_.find(way);
+  if (found != prices_.end()) return found->second;
+  InnerWay sliced = all_kept(way);
+  sliced.rows = 1;
+  const auto& least = alone(way);
+  std::optional<PartPrices> out = least;
+  if (out) {
+    const auto& without = compiled_once(alone_of(sliced));
+    const auto& with = compiled_once(sliced);
+    if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
+    for (size_t i = 0; i < out->parts.size(); ++i) add_difference(out->parts[i], with->parts[i], without->parts[i]);
+    raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
+    if (const auto few = with_few_ranks(way)) {
+      if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+    }
+    raise_by_sums(way, *least, *out);
+    InnerWay whole = way;
+    whole.kept_slices = false;
+    for (const InnerWay& less : {with_nearer_state(way), with_nearer_keep(way), whole}) {
+      if (less == way || (less == whole && way.keep != Tier::kDevice)) continue;
+      if (const auto& least_times = prices(less))
+        raise_times(*out, *least_times, less.place.update != way.place.update);
+    }
+    raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
+    // The links may be others.
+    out->crossing = std::max(out->crossing, impl_->crossing(way.ranks(), out->messages, out->message_bytes));
+  }
+  return prices_.emplace(way, std::move(out)).first->second;
+}
+
+}  // namespace trireme

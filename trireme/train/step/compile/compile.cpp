@@ -1,0 +1,471 @@
+#include "trireme/train/step/compile/compile.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "trireme/backend/device.h"
+#include "trireme/base/error.h"
+#include "trireme/base/log.h"
+#include "trireme/base/thread_pool.h"
+#include "trireme/exec/analysis/soundness.h"
+#include "trireme/exec/lowering/plan_execution.h"
+#include "trireme/exec/plan/reuse.h"
+#include "trireme/mesh/machine.h"
+#include "trireme/op/build.h"
+#include "trireme/partition/by_hand.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/narrow_gathers.h"
+#include "trireme/pass/recompute_rules.h"
+#include "trireme/planner/search_text.h"
+#include "trireme/train/step/compile/crew_stages.h"
+#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/invariant.h"
+
+namespace trireme {
+
+namespace {
+
+// What says how the compiler cuts a model, or moves what it cuts, has no effect on one that its own code cuts.
+void check_by_hand(const CompileOptions& options) {
+  const Parallel& p = options.parallel;
+  require(
+      options.numerics == Numerics::kFast,
+      "numerics = 'invariant' is not for models cut by hand, whose collectives are their own; use numerics = 'fast'");
+  require(
+      p.accumulation == 1,
+      "{} micro-batches a step: a model that is cut by hand takes its batch in one; use 1, or let the compiler cut it",
+      p.accumulation);
+  const Communication usual;
+  const std::pair<bool, std::string> given[] = {
+      {p.pipeline.seq_chunks > 1, fmt::format("{} chunks of positions (seq_chunks)", p.pipeline.seq_chunks)},
+      {p.interleave != 1, fmt::format("{} interleaved copies (interleave)", p.interleave)},
+      {p.pipeline.crews != 1, fmt::format("a pipeline of {} parts (pp)", p.pipeline.crews)},
+      {p.optimizer.level != 0, fmt::format("optimizer parallelism of level {} (zero)", p.optimizer.level)},
+      {!p.strategy.empty(), "a strategy"},
+      {!p.ops.empty(), p.ops.empty() ? "" : fmt::format("the rule for ops '{}'", to_string(p.ops.front().pattern))},
+      {!p.parameters.empty(),
+       p.parameters.empty() ? "" : fmt::format("the rule for parameters '{}'", p.parameters.front().pattern)},
+      {p.communication.all_to_all != usual.all_to_all, "enable_alltoall = false"},
+      {p.communication.gradients_in_f32 != usual.gradients_in_f32, "gradient_fp32_sync = false"},
+      {p.communication.all_in_f32 != usual.all_in_f32, "force_fp32_communication"}};
+  for (const auto& [is_given, what] : given) {
+    require(!is_given,
+            "{} is for what the compiler cuts; this model is cut by hand (mode hybrid_parallel, or layerwise "
+            "parameters); leave it out",
+            what);
+  }
+}
+
+void check_chunks(const CompileOptions& options) {
+  const int64_t chunks = seq_chunks_of(options.parallel);
+  require(
+      chunks == 1 || options.numerics == Numerics::kFast,
+      "numerics = 'invariant' sums the gradients of keys and values in an order of its own, and {} chunks of positions "
+      "(seq_chunks) in another; leave one out",
+      chunks);
+}
+
+// The rates that the job goes by: of a named machine, else measured, here or by an earlier run.
+void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) {
+  const Communication& how = options.parallel.communication;
+  if (!how.machine && !out.measured) out.measured = how.measured;
+  if (!how.machine && !out.measured && options.measure) out.measured = options.measure(mesh);
+  const Communication by_rates{.machine = out.measured ? out.measured : how.machine};
+  out.rates = {reshard_costs(by_rates, mesh), by_rates.machine};
+}
+
+SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
+                                   const Rates& rates) {
+  SearchConditions out{.rates = rates};
+  out.partition = partition_options(options.parallel, graph, mesh, sum_order(graph, options.parallel, mesh));
+  if (options.device) out.memory_bytes = options.device->memory_bytes();
+  if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
+  if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates);
+  return out;
+}
+
+// What nobody asks for is found by search.
+Strategy searched_by(const Parallel& parallel, const CompileOptions& options, SemiAutoOptions asked, Compiled& out,
+                     std::optional<SearchResult>& found) {
+  asked.decide = [&](const Graph& graph, const Mesh& mesh, const Asks& asks) {
+    if (mesh.devices() == 1) return propagate(graph, mesh, asks);
+    take_rates(options, mesh, out);
+    SearchConditions conditions = search_conditions(options, graph, mesh, out.rates);
+    conditions.asks = asks;
+    found = search_strategy(graph, mesh, parallel.search, conditions);
+    TRIREME_LOG(kInfo, "plan", "searched graph '{}' over mesh '{}' by {} for {:.2f} s", graph.name(), to_string(mesh),
+                to_string(parallel.search.kind), found->seconds);
+    return found->strategy;
+  };
+  return semi_auto(out.graph, options.ranks, parallel, asked);
+}
+
+Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, Compiled& out) {
+  Parallel parallel = options.parallel;
+  std::optional<SearchResult> found;
+  Strategy strategy;
+  try {
+    strategy = searched_by(parallel, options, asked, out, found);
+  } catch (const TooManyChoices& error) {
+    parallel.search.kind = SearchKind::kShardingPropagation;
+    strategy = searched_by(parallel, options, asked, out, found);
+    found->notes.push_back(
+        fmt::format("too many choices for {} ({})", to_string(options.parallel.search.kind), error.what()));
+    TRIREME_LOG(kWarn, "plan", "{}; sharding_propagation is used instead", found->notes.back());
+  }
+  if (!found) return strategy;
+  const SearchConditions conditions = search_conditions(options, out.graph, strategy.mesh, out.rates);
+  out.search =
+      search_text(out.graph, strategy, price_of(out.graph, strategy, conditions), *found, parallel.search.kind);
+  return strategy;
+}
+
+Compiled partitioned(Graph graph, const CompileOptions& options) {
+  Compiled out;
+  out.graph = std::move(graph);
+  if (options.parallel.by_hand) {
+    check_by_hand(options);
+    out.strategy = semi_auto(out.graph, options.ranks,
+                             {.mesh = options.parallel.mesh, .dataset = "full_batch", .follow_requests = false});
+    out.partitioned = by_hand(out.graph, out.strategy);
+    return out;
+  }
+  const ScopeStages stages = stages_for(out.graph, options.parallel, options.stages);
+  const SemiAutoOptions asked{.stored = options.stored, .numerics = options.numerics, .stages = stages};
+  const Parallel& parallel = options.parallel;
+  out.strategy = parallel.search.kind != SearchKind::kNone
+                     ? searched(options, asked, out)
+                     : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
+  if (out.strategy.stages.empty()) {
+    out.strategy.stages = stages;
+  } else if (options.stored == nullptr) {  // else beside a step, whose check it was
+    check_written_stages(out.graph, out.strategy.stages, parallel);
+  }
+  PartitionOptions how = partition_options(options.parallel, out.graph, out.strategy.mesh, out.strategy.sums);
+  if (options.numerics == Numerics::kInvariant)
+    how.costs.sum_before_micro_batches = axes_within_micro_batches(out.strategy);
+  out.partitioned = narrow_gathers(partition(out.graph, out.strategy, how));
+  return out;
+}
+
+ReuseOptions reuse_of(const Communication& how) {
+  return {.limit = how.reuse < 0 ? kUsualReuseLimit : how.reuse, .above = how.reuse_above};
+}
+
+void log_reuse(const ExecutionPlan& plan, const CompileOptions& options) {
+  const ReuseOptions how = reuse_of(options.parallel.communication);
+  const ReuseSavings saved = reuse_savings(plan, how.above);
+  TRIREME_LOG(kInfo, "exec",
+              "plan '{}': reuse of equal collectives, at most {}: {} actions of {} calls; {} bytes of plan saved, {} "
+              "streams of {} collectives instead of {}",
+              plan.name, how.limit, saved.actions, saved.calls, saved.plan_bytes, saved.streams_after, how.above,
+              saved.streams_before);
+}
+
+DiskBlocks disk_blocks_of(const TierWays& ways) {
+  const int64_t bytes = ways.disk_block.bytes();
+  require(bytes >= kSectorBytes && bytes <= 1 << 30 && bytes % kSectorBytes == 0,
+          "parallel.disk_block is {} bytes; a block of the disk is a multiple of {}, up to 1GiB", bytes, kSectorBytes);
+  require(ways.disk_queue >= 1 && ways.disk_queue <= kMostBlocksUnderWay,
+          "parallel.disk_queue = {}; it must be from 1 to {}", ways.disk_queue, kMostBlocksUnderWay);
+  return {.bytes = bytes, .under_way = ways.disk_queue};
+}
+
+ExecutionPlan planned(const Program& program, const CompileOptions& options, int crew, int crews) {
+  ExecutionPlan out = plan_execution(program, {.threads = options.threads,
+                                               .device = options.device.get(),
+                                               .numerics = options.numerics,
+                                               .tuning = options.tuning.get(),
+                                               .external_parameters = options.external_parameters,
+                                               .crew = crew,
+                                               .crews = crews,
+                                               .reuse = reuse_of(options.parallel.communication),
+                                               .disk_blocks = disk_blocks_of(options.parallel.tier_ways)});
+  if (options.parallel.communication.reuse != 0) log_reuse(out, options);
+  const std::vector<std::string> unsound = options.passes.verify ? verify(out) : std::vector<std::string>();
+  invariant(unsound.empty(), "plan '{}': {}", out.name, unsound.empty() ? "" : unsound.front());
+  return out;
+}
+
+// Whether what leaves the device's memory follows from how much there is.
+bool chooses_homes(const CompileOptions& options, const PassOptions& passes) {
+  return options.parallel.tiers.device.is_given() && options.parallel.tier_ways.auto_offload &&
+         !options.external_parameters && passes.stop_after.empty() && std::ranges::count(passes.disabled, "homes") == 0;
+}
+
+// None where programs are to be repeated that do not repeat.
+std::vector<CompiledCrew> compiled_crews(std::vector<Program> programs, const CrewRepeats& repeats,
+                                         const CompileOptions& options, const PassOptions& passes,
+                                         std::span<const size_t> only) {
+  const auto crews = static_cast<int>(programs.size());
+  std::vector<CompiledCrew> out(only.empty() ? programs.size() : only.size());
+  std::vector<char> is_made(out.size(), 1);
+  std::vector<std::optional<TooLittleMemory>> refused(out.size());
+  const auto compile_crew = [&](int64_t at, int) {
+    const auto crew = only.empty() ? static_cast<size_t>(at) : only[static_cast<size_t>(at)];
+    PassOptions own = passes;
+    if (crews > 1) own.dump_name = fmt::format("crew{}_", crew);
+    CompiledCrew& made = out[static_cast<size_t>(at)];
+    std::vector<PassRemark> remarks;
+    own.remarks = &remarks;
+    Program program = std::exchange(programs[crew], Program());
+    const auto plan_of = [&](const Program& of) { return planned(of, options, static_cast<int>(crew), crews); };
+    if (!chooses_homes(options, passes)) {
+      made.program = run_passes(std::move(program), own);
+      if (!repeats.crews.empty()) {
+        std::optional<Program> all = repeated(made.program, repeats.crews[crew], repeats.of_each);
+        is_made[static_cast<size_t>(at)] = all ? 1 : 0;
+        if (!all) return;
+        made.program = std::move(*all);
+      }
+      made.plan = plan_of(made.program);
+      made.homes = with_own_homes(passes, made.plan);
+      made.remarks = std::move(remarks);
+      return;
+    }
+    const auto program_of = [&](PassOptions of) {
+      of.disabled.insert(of.disabled.end(), {"updates_in_parts", "on_host", "homes"});
+      of.dump_name = own.dump_name;
+      of.remarks = &remarks;
+      remarks.clear();  // of another trial
+      return run_passes(program, of);
+    };
+    try {
+      FittedHomes fitted = fit_tiers(passes, options.parallel.tiers, {program_of, plan_of});
+      std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
+      made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen),
+              std::move(remarks)};
+    } catch (const TooLittleMemory& error) {
+      refused[static_cast<size_t>(at)] = error;
+    }
+  };
+  ThreadPool none(1);
+  (options.pool != nullptr ? *options.pool : none).run(static_cast<int64_t>(out.size()), compile_crew);
+  throw_largest(refused);
+  if (std::ranges::count(is_made, 0) > 0) out.clear();
+  return out;
+}
+
+}  // namespace
+
+PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
+                                   const SumOrder& sums) {
+  Communication how = parallel.communication;
+  how.shard_accumulation = sums.each.value_or(how.shard_accumulation);
+  return {reshard_costs(how, mesh), sum_types(graph, how), summed_once(graph, sums)};
+}
+
+std::vector<HomeRule> with_own_homes(const PassOptions& passes, const ExecutionPlan& plan) {
+  std::vector<HomeRule> out = passes.homes;
+  if (!passes.on_host.is_asked_for()) return out;
+  for (const PlanInput& input : plan.inputs) {
+    if (input.role != Role::kParameter) continue;
+    const int buffer = plan.values[static_cast<size_t>(input.value)].buffer;
+    out.push_back({input.name, Held::kParameter, plan.buffers[static_cast<size_t>(buffer)].tier});
+  }
+  return out;
+}
+
+std::vector<const ExecutionPlan*> Compiled::plans() const {
+  std::vector<const ExecutionPlan*> out;
+  for (const CompiledCrew& crew : crews) out.push_back(&crew.plan);
+  return out;
+}
+
+double flops_per_step(const Compiled& compiled, int64_t ranks) {
+  double flops = 0;
+  for (const CompiledCrew& crew : compiled.crews) flops += flops_per_step(crew.plan);
+  return flops * static_cast<double>(ranks) / static_cast<double>(compiled.crews.size());
+}
+
+const ExecutionPlan& largest_plan(const Compiled& compiled) {
+  const auto bytes = [](const CompiledCrew& crew) { return crew.plan.arena().bytes; };
+  return std::ranges::max_element(compiled.crews, {}, bytes)->plan;
+}
+
+namespace {
+
+// Without a rule of their own, parameters and state lie where all do. An optimizer without state is none to refuse.
+std::vector<HomeRule> homes_asked(const Graph& graph, const Parallel& parallel) {
+  std::vector<HomeRule> out, of_model = requested_homes(graph);
+  if (const Tier all = parallel.tier_ways.offload_to; all != Tier::kDevice) {
+    for (const Held what : {Held::kParameter, Held::kState})
+      out.push_back({.parameters = "*", .of = what, .home = all});
+  }
+  out.insert(out.end(), of_model.begin(), of_model.end());
+  out.insert(out.end(), parallel.homes.begin(), parallel.homes.end());
+  return out;
+}
+
+// What users ask of the passes, checked against the graph.
+void check_asked(const Compiled& compiled, const CompileOptions& options) {
+  if (options.numerics == Numerics::kInvariant) {
+    require(options.passes.loss_pieces == 1,
+            "numerics = 'invariant' sums in an order of its own, loss_pieces = {} in pieces; leave one out",
+            options.passes.loss_pieces);
+    require_invariant(compiled.graph, compiled.strategy);
+    require_invariant(compiled.partitioned, axes_within_micro_batches(compiled.strategy));
+  }
+  if (!compiled.graph.updates().empty()) {
+    check_keep_rules(compiled.partitioned.graph, options.passes.recompute.rules);
+    check_blocks(compiled.partitioned.graph, options.passes.recompute.blocks);
+  }
+  if (options.external_parameters) return;
+  check_requested_homes(compiled.graph);
+  check_homes(compiled.graph, options.parallel.homes);
+  check_host_rules(compiled.graph, options.parallel.on_host.rules);
+  check_prefetch_rules(compiled.graph, options.parallel.tier_ways.prefetch);
+}
+
+PassOptions pass_options(const Compiled& compiled, const CompileOptions& options) {
+  const Communication& how = options.parallel.communication;
+  PassOptions out = options.passes;
+  out.recompute = with_requests(compiled.graph, out.recompute);
+  out.fusion = how.fusion;
+  out.fusion.ids = fusion_rules(compiled.graph, how.fusion.ids);
+  out.rates = compiled.rates;
+  out.on_host = with_requests(compiled.graph, options.parallel.on_host);
+  out.homes = homes_asked(compiled.graph, options.parallel);
+  out.tier_ways = options.parallel.tier_ways;
+  return out;
+}
+
+// A graph that was cut.
+Compiled begun(Graph graph, const CompileOptions& options) {
+  const std::vector<std::string> wrong = options.passes.verify ? verify(graph) : std::vector<std::string>();
+  invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
+  check_chunks(options);
+  Compiled out = partitioned(std::move(graph), options);
+  take_rates(options, out.strategy.mesh, out);
+  check_asked(out, options);
+  return out;
+}
+
+// Whether passes may see fewer micro-batches than there are.
+bool may_repeat(const CompileOptions& options) {
+  const PassOptions& passes = options.passes;
+  return passes.dump_dir.empty() && passes.stop_after.empty() && !chooses_homes(options, passes);
+}
+
+}  // namespace
+
+CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
+  return unrolled(begun(std::move(graph), options), options, false);
+}
+
+Compiled compile_crews(CrewPrograms from, const CompileOptions& options, std::span<const size_t> only) {
+  Compiled out = std::move(from.whole);
+  const PassOptions passes = pass_options(out, options);
+  out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  if (out.crews.empty()) {
+    TRIREME_LOG(kDebug, "plan", "'{}' does not repeat; all its micro-batches are compiled", out.graph.name());
+    from = unrolled(std::move(out), options, false);
+    out = std::move(from.whole);
+    out.crews = compiled_crews(std::move(from.programs), from.repeats, options, passes, only);
+  }
+  if (!only.empty()) return out;
+  std::vector<std::vector<PassRemark>> remarks;
+  for (const CompiledCrew& crew : out.crews) remarks.push_back(crew.remarks);
+  for (std::string& remark : remarks_of_crews(remarks)) out.remarks.push_back(std::move(remark));
+  if (out.crews.size() == 1) {
+    const std::vector<std::string> unsound = check_communication(out.plan());
+    invariant(unsound.empty(), "plan '{}': {}", out.plan().name, unsound.empty() ? "" : unsound.front());
+  } else {
+    const std::vector<std::string> unsound = check_communication(std::span<const ExecutionPlan* const>(out.plans()));
+    require(unsound.empty(), "this model cannot be run by the schedule '{}': {}; use the schedule gpipe",
+            out.timetable->name, unsound.empty() ? "" : unsound.front());
+  }
+  return out;
+}
+
+Compiled compile(Graph graph, const CompileOptions& options) {
+  return compile_crews(unrolled(begun(std::move(graph), options), options, may_repeat(options)), options);
+}
+
+namespace {
+
+// Where the step's forward ops are, by their scopes; a scope that has several stages says nothing.
+ScopeStages stages_of_step(const Compiled& step) {
+  if (step.strategy.stages.empty()) return {};
+  const std::vector<int> stages = stages_of(step.graph, step.strategy.stages);
+  ScopeStages out;
+  std::set<std::string, std::less<>> several;
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const Node& node = step.graph.nodes()[i];
+    const std::string scope(step.graph.scope_of(node));
+    if (node.phase != Phase::kForward || stages[i] < 0) continue;
+    const auto [known, is_new] = out.emplace(scope, stages[i]);
+    if (!is_new && known->second != stages[i]) several.insert(scope);
+  }
+  for (const std::string& scope : several) out.erase(scope);
+  return out;
+}
+
+// For programs beside those of the crews. Of a parameter that several read, the home is the same.
+std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
+  std::vector<HomeRule> out;
+  std::map<std::string, Tier> home_of;
+  for (const CompiledCrew& crew : crews) {
+    out.insert(out.end(), crew.homes.begin(), crew.homes.end());
+    for (const PlanInput& input : crew.plan.inputs) {
+      if (input.role != Role::kParameter) continue;
+      const int buffer = crew.plan.values[static_cast<size_t>(input.value)].buffer;
+      const Tier home = crew.plan.buffers[static_cast<size_t>(buffer)].tier;
+      const auto [known, is_new] = home_of.emplace(input.name, home);
+      if (is_new || known->second == home) continue;
+      fail(ErrorKind::kUnsupported,
+           "'{}' lies in '{}' on one part of the pipeline and in '{}' on another, by which of their ops run on the "
+           "host; give it a home (parallel.home)",
+           input.name, to_string(known->second), to_string(home));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options) {
+  CompileOptions how = options;
+  how.external_parameters = true;
+  how.parallel.homes = homes_of_crews(step.crews);
+  how.measure = {};  // all of a job goes by the same
+  how.parallel.communication.measured = step.measured;
+  if (how.parallel.search.kind != SearchKind::kNone) {  // what was found for the step holds beside it
+    how.parallel.search.kind = SearchKind::kNone;
+    how.parallel.strategy = to_string(step.graph, step.strategy);
+  }
+  if (!how.parallel.strategy.empty()) how.parallel.mesh = step.strategy.mesh;  // the file brings its own
+  std::map<std::string, Layout> stored;
+  for (const CompiledCrew& crew : step.crews) {
+    for (const PlanInput& input : crew.plan.inputs) {
+      const bool is_kept = input.role == Role::kParameter || input.role == Role::kState;
+      const bool is_batch = input.role == Role::kData && !how.parallel.strategy.empty();  // cut as the file says
+      if (!is_kept && !is_batch) continue;
+      stored.emplace(input.name, crew.plan.values[static_cast<size_t>(input.value)].layout);
+    }
+  }
+  how.stored = &stored;
+  how.stages = stages_of_step(step);
+  return compile(std::move(graph), how);
+}
+
+CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOptions& options) {
+  CompiledJob out{compile(std::move(step), options), std::nullopt};
+  if (!evaluation) return out;
+  out.evaluation = compile_beside(out.step, std::move(*evaluation), options);
+  for (size_t crew = 0; crew < out.step.crews.size(); ++crew) {
+    const ExecutionPlan& plan = out.step.crews[crew].plan;
+    Arena& arena = out.step.crews[crew].plan.arena();
+    const int64_t bytes = arena.persistent + out.evaluation->crews[crew].plan.arena().bytes;
+    const MemorySize most = options.parallel.tiers.of(Tier::kDevice);
+    require(!most.is_given() || bytes <= most.bytes() || arena.bytes > most.bytes(),
+            "'{}' takes {} bytes of the device's memory on each rank, and {} where it validates; "
+            "parallel.device_memory allows {}: allow more, or validate by smaller batches (train.eval_batch)",
+            plan.name, arena.bytes, bytes, to_string(most));
+    arena.bytes = std::max(arena.bytes, bytes);
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,222 @@
+#include "trireme/train/step/compile/fit_tiers.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "trireme/base/bytes_text.h"
+#include "trireme/partition/partition.h"
+#include "trireme/pass/step_times.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+int64_t limit_of(const MemorySize& size) {
+  return size.is_given() ? size.bytes() : kNoLimit;
+}
+
+Program run_if_asked(std::string_view name, Program program, const PassOptions& passes) {
+  const Pass& pass = find_pass(name);
+  if (!pass.asked_for(passes)) return program;
+  Program out = pass.run(std::move(program), passes);
+  const std::vector<std::string> wrong = verify(out);
+  invariant(wrong.empty(), "pass '{}' broke the program: {}", name, wrong.empty() ? "" : wrong.front());
+  return out;
+}
+
+class FitTiers {
+ public:
+  FitTiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways)
+      : passes_(passes),
+        sizes_(sizes),
+        ways_(ways),
+        program_(ways.program_of(passes)),
+        step_s_(start_times(program_, passes.rates).back()),
+        machine_(passes.rates.machine ? *passes.rates.machine : Machine::this_host()),
+        candidates_(home_candidates(run_if_asked("on_host", program_, passes), passes)) {}
+
+  FittedHomes run() {
+    FittedHomes best = with(0);
+    if (fits(best)) return best;
+    size_t count = fewest(best);
+    // Earlier passes go by homes as well, and what is chosen is to be what a job would have that gives these.
+    runs_all_passes_ = true;
+    best = with(count);
+    if (!fits(best)) count = fewest(best);
+    return within_host(count, std::move(best));
+  }
+
+ private:
+  static int64_t taken(const FittedHomes& fitted, Tier tier) { return fitted.plan.arena(tier).bytes; }
+  int64_t host_limit() const { return limit_of(sizes_.of(Tier::kHost)); }
+  bool fits(const FittedHomes& fitted) const {
+    return taken(fitted, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice));
+  }
+
+  template <class... Args>
+  static void require_of(Tier tier, const FittedHomes& fitted, bool ok, fmt::format_string<Args...> text,
+                         Args&&... args) {
+    if (!ok) throw TooLittleMemory(tier, taken(fitted, tier), fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  // So many of the candidates must leave for the device's memory to have room; `best` is the plan then. How early
+  // something comes depends on where from, so that the device may have room with all on the disk alone.
+  size_t fewest(FittedHomes& best) {
+    size_t too_few = 0, enough = candidates_.size();
+    best = with(enough);
+    if (!fits(best) && uses_disk() && room_ > 0) {
+      const int64_t room = std::exchange(room_, 0);
+      FittedHomes other = with(enough);
+      if (taken(other, Tier::kDevice) < taken(best, Tier::kDevice)) {
+        best = std::move(other);
+      } else {
+        room_ = room;
+      }
+    }
+    require_of(Tier::kDevice, best, fits(best),
+               "'{}' takes {} bytes of the device's memory on each rank even if all that can lies elsewhere between "
+               "its uses; parallel.device_memory allows {}: the smallest that fits is {}B",
+               best.plan.name, taken(best, Tier::kDevice), to_string(sizes_.of(Tier::kDevice)),
+               taken(best, Tier::kDevice));
+    while (enough - too_few > 1) {
+      const size_t middle = too_few + (enough - too_few) / 2;
+      FittedHomes other = with(middle);
+      if (fits(other)) {
+        enough = middle;
+        best = std::move(other);
+      } else {
+        too_few = middle;
+      }
+    }
+    return enough;
+  }
+
+  // Staging of what goes to the disk takes room on the host as well, which the plan alone knows. At last all goes there
+  // that can: what a refusal says would fit does then, as these homes follow from the device's memory alone.
+  FittedHomes within_host(size_t count, FittedHomes best) {
+    constexpr int kRounds = 8;
+    for (int round = 0; uses_disk() && room_ > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
+      const int64_t beyond = taken(best, Tier::kHost) - host_limit();
+      room_ = round < kRounds ? std::max<int64_t>(0, room_ - beyond) : 0;
+      best = with(count);
+      if (!fits(best) || room_ == 0) count = fewest(best);
+    }
+    const auto require_within = [&](Tier tier, std::string_view key, std::string_view more) {
+      const int64_t limit = limit_of(sizes_.of(tier));
+      require_of(tier, best, taken(best, tier) <= limit,
+                 "'{}' fits into {} of the device's memory with {} bytes on the {}; parallel.{} allows {} bytes{}: it "
+                 "fits with {}B",
+                 best.plan.name, to_string(sizes_.of(Tier::kDevice)), taken(best, tier), to_string(tier), key, limit,
+                 more, taken(best, tier));
+    };
+    require_within(Tier::kHost, "host_memory", uses_disk() ? "" : ", and parallel.disk names no disk");
+    require_within(Tier::kDisk, "disk", "");
+    return best;
+  }
+
+  bool uses_disk() const { return sizes_.disk != DiskSpace(); }
+
+  // The first `count` candidates leave; those that are away for the shortest time lie on the host, as far as the room
+  // goes.
+  FittedHomes with(size_t count) const {
+    int64_t room = room_;
+    FittedHomes out;
+    out.passes = passes_;
+    std::vector<const HomeCandidate*> nearest;
+    for (size_t i = 0; i < count; ++i) nearest.push_back(&candidates_[i]);
+    std::ranges::stable_sort(nearest, {}, &HomeCandidate::idle_s);
+    std::map<const HomeCandidate*, Tier> tiers;
+    for (const HomeCandidate* candidate : nearest) {
+      const bool is_near = !uses_disk() || candidate->bytes <= room;
+      if (is_near) room -= candidate->bytes;
+      tiers[candidate] = is_near ? Tier::kHost : Tier::kDisk;
+    }
+    std::vector<Leaving> leaving;
+    for (size_t i = 0; i < count; ++i) leaving.push_back({&candidates_[i], tiers.at(&candidates_[i])});
+    choose_again(leaving, step_s_, machine_);
+    bool any_again = false;
+    for (const Leaving& each : leaving) {
+      add_home(each, out.passes);
+      out.chosen.insert(out.chosen.begin(), rule_of(each));
+      any_again = any_again || each.again;
+    }
+    out.program = any_again || (runs_all_passes_ && count > 0) ? ways_.program_of(out.passes) : program_;
+    for (const char* const pass : {"updates_in_parts", "on_host", "homes"})
+      out.program = run_if_asked(pass, std::move(out.program), out.passes);
+    out.plan = ways_.plan_of(out.program);
+    return out;
+  }
+
+  const PassOptions& passes_;
+  const TierSizes& sizes_;
+  const WaysToPlan& ways_;
+  Program program_;  // before anything leaves
+  double step_s_;    // that it takes to compute
+  Machine machine_;
+  std::vector<HomeCandidate> candidates_;
+  bool runs_all_passes_ = false;
+  int64_t room_ = host_limit();  // of the host's memory, for what leaves
+};
+
+// Names the keys that say how much there is, and the cures.
+void require_within(const ExecutionPlan& plan, const TierSizes& sizes) {
+  static constexpr std::array<std::string_view, kTiers> kKeys{"device_memory", "host_memory", "disk"};
+  static constexpr std::array<std::string_view, kTiers> kCures{
+      "parallel.home and parallel.keep move state and activations to the host or the disk, and "
+      "docs/howto/train_in_less_memory.md has other ways",
+      "give homes to less, or on the disk (parallel.home, parallel.keep)", "give homes on the disk to less"};
+  for (const Tier tier : kEveryTier) {
+    const MemorySize size = sizes.of(tier);
+    const auto at = static_cast<size_t>(tier);
+    require(!size.is_given() || plan.arena(tier).bytes <= size.bytes(),
+            "'{}' takes {} bytes of the tier '{}' on each rank{}; parallel.{} allows {} ({} bytes); allow more, or {}",
+            plan.name, plan.arena(tier).bytes, to_string(tier),
+            plan.crews > 1 ? fmt::format(" of crew {}", plan.crew) : "", kKeys[at], to_string(size), size.bytes(),
+            kCures[at]);
+  }
+}
+
+}  // namespace
+
+void throw_largest(const std::vector<std::optional<TooLittleMemory>>& refused) {
+  const TooLittleMemory* largest = nullptr;
+  for (const std::optional<TooLittleMemory>& each : refused) {
+    if (!each) continue;
+    const bool is_larger = largest == nullptr || each->tier() < largest->tier() ||
+                           (each->tier() == largest->tier() && each->needed() > largest->needed());
+    if (is_larger) largest = &*each;
+  }
+  if (largest != nullptr) throw *largest;
+}
+
+FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways) {
+  return FitTiers(passes, sizes, ways).run();
+}
+
+void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes) {
+  require_within(plan, sizes);
+  const Machine host = Machine::this_host();
+  const bool is_named = device.memory_bytes() > 0;
+  const int64_t memory = is_named ? device.memory_bytes() : host.memory_bytes * host.devices_per_host;
+  int64_t bytes = plan.arena().bytes, persistent = plan.arena().persistent;
+  if (!is_named) {
+    bytes += plan.arena(Tier::kHost).bytes;
+    persistent += plan.arena(Tier::kHost).persistent;
+  }
+  const auto text = [](int64_t of) { return bytes_text(static_cast<double>(of)); };
+  require(bytes <= memory,
+          "'{}' takes {} on each rank ({} of parameters and state), and {} has {}; cut it over more ranks, or see "
+          "docs/howto/train_in_less_memory.md",
+          plan.name, text(bytes), text(persistent), is_named ? fmt::format("device '{}'", device.name()) : "this host",
+          text(memory));
+}
+
+bool is_bounded(const Device& device, const TierSizes& sizes) {
+  return device.memory_bytes() > 0 || std::ranges::any_of(kEveryTier, [&](Tier t) { return sizes.of(t).is_given(); });
+}
+
+}  // namespace trireme

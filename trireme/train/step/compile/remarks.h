@@ -1,0 +1,19 @@
+// What a compiled step does not do of what its job asks for, in words, for who reads the log.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/train/step/compile/compile.h"
+
+namespace trireme {
+
+// Of passes that found nothing, or not all; of a disk on which nothing lies; and over several ranks of axes of the mesh
+// and optimizer parallelism that cut nothing (parallel/without_effect.h).
+std::vector<std::string> remarks(const Compiled& step, const Parallel& parallel, int64_t ranks);
+
+// Of a step in micro-batches that was asked to take sums over ranks once (parallel.gradient_accumulation_shard =
+// false): that they are taken in the same order without it, by what the compiler does with both; "" where they are not.
+std::string order_without_effect(const Compiled& step, const Parallel& parallel);
+
+}  // namespace trireme
