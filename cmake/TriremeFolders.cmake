@@ -1,12 +1,12 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [START | ONCE | LOOPS] [TESTS_COMPUTE] [ROOMS_ONCE room ...] [LIBS pkg::target ...] [DEFINES X=1 ...])
+#   trireme_folder(layout [START | ONCE | LOOPS] [TESTS_COMPUTE] [ROOMS_START room ...] [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
 # compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
 # planning does not wait for it: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
-# -O3. Otherwise -O2. ROOMS_ONCE: what is ONCE in a folder that is not. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
+# -O3. Otherwise -O2. ROOMS_START: what is START in a folder that is not. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
 # folder are compiled many at a time, as one. Every source still includes what it uses: the preset `dev` compiles each by itself
@@ -40,8 +40,8 @@ endif()
 set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
 
 # What most sources of the library include, precompiled for those that are compiled as the target is: each of the compiler's levels has its
-# own, for g++ 12 ends with internal errors where one serves several. No headers of the library's own but base/error.h, which formats: what
-# they declare a source must include itself, and they change often.
+# own, for g++ 12 ends with internal errors where one serves several. What most of a level work on comes with it: graphs and ops with those
+# that run once a job. That a source includes what it uses is seen where nothing is precompiled (preset `dev`).
 function(trireme_precompiled name level)
   if(NOT TRIREME_PRECOMPILE)
     return()
@@ -52,9 +52,14 @@ function(trireme_precompiled name level)
     add_library(${headers} OBJECT ${CMAKE_BINARY_DIR}/${headers}.cpp)
     target_link_libraries(${headers} PRIVATE trireme_options fmt::fmt Threads::Threads)
     target_compile_options(${headers} PRIVATE $<$<CONFIG:Release>:-${level}>)
+    set(own base/error.h)
+    if(NOT level STREQUAL "O2")
+      list(APPEND own ir/program.h op/op_def.h)
+    endif()
+    list(TRANSFORM own PREPEND ${PROJECT_SOURCE_DIR}/trireme/)
     target_precompile_headers(${headers} PRIVATE <fmt/format.h> <fmt/ranges.h> <algorithm> <array> <atomic> <charconv> <chrono> <cmath>
       <condition_variable> <cstdint> <cstring> <deque> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string>
-      <string_view> <thread> <tuple> <unordered_map> <utility> <vector> ${PROJECT_SOURCE_DIR}/trireme/base/error.h)
+      <string_view> <thread> <tuple> <unordered_map> <utility> <vector> ${own})
   endif()
   target_precompile_headers(${name} REUSE_FROM ${headers})
 endfunction()
@@ -106,8 +111,18 @@ function(trireme_formats out sources)
   set(${out} "${formats}" PARENT_SCOPE)
 endfunction()
 
-# Units of about equal size, of at most so many sources.
+# Units of about equal size, of at most so many sources. Those with options of their own are compiled by themselves.
 function(trireme_units most sources)
+  set(together "")
+  foreach(source IN LISTS sources)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(options)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    else()
+      list(APPEND together ${source})
+    endif()
+  endforeach()
+  set(sources ${together})
   list(LENGTH sources count)
   math(EXPR units "(${count} + ${most} - 1) / ${most}")
   set(at 0)
@@ -124,16 +139,9 @@ function(trireme_folder_together name most sources)
     return()
   endif()
   trireme_patched(patched "${sources}")
-  set(others "")
-  foreach(source IN LISTS sources)
-    get_source_file_property(options ${source} COMPILE_OPTIONS)
-    if(options)  # it is compiled by itself
-      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-    elseif(NOT source IN_LIST patched)
-      list(APPEND others ${source})
-    endif()
-  endforeach()
   set_source_files_properties(${patched} PROPERTIES UNITY_GROUP patched)
+  set(others ${sources})
+  list(REMOVE_ITEM others ${patched})
   trireme_units(${most} "${others}")
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
@@ -148,9 +156,7 @@ function(trireme_sources_of_folders name property level most)
   add_library(trireme_${name} OBJECT ${sources})
   target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
   target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-${level}>)
-  if(level STREQUAL "O1")
-    trireme_precompiled(trireme_${name} O1)
-  endif()
+  trireme_precompiled(trireme_${name} ${level})
   trireme_together(trireme_${name} ${most})
   trireme_units(${most} "${sources}")
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
@@ -158,7 +164,7 @@ function(trireme_sources_of_folders name property level most)
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "START;ONCE;LOOPS;TESTS_COMPUTE" "" "ROOMS_ONCE;LIBS;DEFINES" ${ARGN})
+  cmake_parse_arguments(ARG "START;ONCE;LOOPS;TESTS_COMPUTE" "" "ROOMS_START;LIBS;DEFINES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -182,11 +188,11 @@ function(trireme_folder name)
     list(REMOVE_ITEM formats ${patched})
     set_property(GLOBAL APPEND PROPERTY TRIREME_FORMATS ${formats})
     list(REMOVE_ITEM sources ${formats})
-    foreach(room IN LISTS ARG_ROOMS_ONCE)
+    foreach(room IN LISTS ARG_ROOMS_START)
       set(of_room ${sources})
       list(FILTER of_room INCLUDE REGEX "/${name}/${room}/")
       list(REMOVE_ITEM of_room ${patched})
-      set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_O1 ${of_room})
+      set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_Og ${of_room})
       list(REMOVE_ITEM sources ${of_room})
     endforeach()
     list(LENGTH sources count)
@@ -202,8 +208,6 @@ function(trireme_folder name)
     target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
     if(NOT ARG_LOOPS)
       target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-${level}>)
-    endif()
-    if(level MATCHES "O[12]" AND NOT ARG_LOOPS)  # those of the others are too few to be worth it
       trireme_precompiled(trireme_${name} ${level})
     endif()
     trireme_folder_together(${name} 32 "${sources}")
