@@ -1,12 +1,12 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [START | ONCE | LOOPS] [TESTS_COMPUTE] [LIBS pkg::target ...] [DEFINES X=1 ...])
+#   trireme_folder(layout [START | ONCE | LOOPS] [TESTS_COMPUTE] [ROOMS_START room ...] [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
 # compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
 # planning does not wait for it: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
-# -O3. Otherwise -O2. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
+# -O3. Otherwise -O2. ROOMS_START: what is START in a folder that is not. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
 # folder are compiled many at a time, as one. Every source still includes what it uses: the preset `dev` compiles each by itself
@@ -38,6 +38,31 @@ if(TRIREME_FUZZ)  # marks the branches taken, for libFuzzer; an undefined operat
 endif()
 
 set_property(GLOBAL PROPERTY TRIREME_FOLDERS "")
+
+# What most sources of the library include, precompiled for those that are compiled as the target is: each of the compiler's levels has its
+# own, for g++ 12 ends with internal errors where one serves several. What most of a level work on comes with it: graphs and ops with those
+# that run once a job. That a source includes what it uses is seen where nothing is precompiled (preset `dev`).
+function(trireme_precompiled name level)
+  if(NOT TRIREME_PRECOMPILE)
+    return()
+  endif()
+  set(headers trireme_headers_${level})
+  if(NOT TARGET ${headers})
+    file(WRITE ${CMAKE_BINARY_DIR}/${headers}.cpp "")
+    add_library(${headers} OBJECT ${CMAKE_BINARY_DIR}/${headers}.cpp)
+    target_link_libraries(${headers} PRIVATE trireme_options fmt::fmt Threads::Threads)
+    target_compile_options(${headers} PRIVATE $<$<CONFIG:Release>:-${level}>)
+    set(own base/error.h)
+    if(NOT level STREQUAL "O2")
+      list(APPEND own ir/program.h op/op_def.h)
+    endif()
+    list(TRANSFORM own PREPEND ${PROJECT_SOURCE_DIR}/trireme/)
+    target_precompile_headers(${headers} PRIVATE <fmt/format.h> <fmt/ranges.h> <algorithm> <array> <atomic> <charconv> <chrono> <cmath>
+      <condition_variable> <cstdint> <cstring> <deque> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string>
+      <string_view> <thread> <tuple> <unordered_map> <utility> <vector> ${own})
+  endif()
+  target_precompile_headers(${name} REUSE_FROM ${headers})
+endfunction()
 
 # Compiles the sources of a target together, at most so many at a time, in units of about equal size.
 function(trireme_together name most)
@@ -86,8 +111,18 @@ function(trireme_formats out sources)
   set(${out} "${formats}" PARENT_SCOPE)
 endfunction()
 
-# Units of about equal size, of at most so many sources.
+# Units of about equal size, of at most so many sources. Those with options of their own are compiled by themselves.
 function(trireme_units most sources)
+  set(together "")
+  foreach(source IN LISTS sources)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(options)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    else()
+      list(APPEND together ${source})
+    endif()
+  endforeach()
+  set(sources ${together})
   list(LENGTH sources count)
   math(EXPR units "(${count} + ${most} - 1) / ${most}")
   set(at 0)
@@ -104,20 +139,15 @@ function(trireme_folder_together name most sources)
     return()
   endif()
   trireme_patched(patched "${sources}")
-  set(others "")
-  foreach(source IN LISTS sources)
-    get_source_file_property(options ${source} COMPILE_OPTIONS)
-    if(NOT source IN_LIST patched AND NOT options)  # else it is compiled by itself
-      list(APPEND others ${source})
-    endif()
-  endforeach()
   set_source_files_properties(${patched} PROPERTIES UNITY_GROUP patched)
+  set(others ${sources})
+  list(REMOVE_ITEM others ${patched})
   trireme_units(${most} "${others}")
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
 endfunction()
 
-# The sources of several folders that are units together: trireme_sources_of_folders(patched TRIREME_PATCHED O1 [LIBS ...]).
-function(trireme_sources_of_folders name property level)
+# The sources of several folders that are units together: trireme_sources_of_folders(patched TRIREME_PATCHED O1 15 [LIBS ...]).
+function(trireme_sources_of_folders name property level most)
   cmake_parse_arguments(ARG "" "" "LIBS" ${ARGN})
   get_property(sources GLOBAL PROPERTY ${property})
   if(NOT sources)
@@ -126,20 +156,27 @@ function(trireme_sources_of_folders name property level)
   add_library(trireme_${name} OBJECT ${sources})
   target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
   target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-${level}>)
-  trireme_together(trireme_${name} 15)
-  trireme_units(15 "${sources}")
+  trireme_precompiled(trireme_${name} ${level})
+  trireme_together(trireme_${name} ${most})
+  trireme_units(${most} "${sources}")
   set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD_MODE GROUP)
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
 endfunction()
 
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "START;ONCE;LOOPS;TESTS_COMPUTE" "" "LIBS;DEFINES" ${ARGN})
+  cmake_parse_arguments(ARG "START;ONCE;LOOPS;TESTS_COMPUTE" "" "ROOMS_START;LIBS;DEFINES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   list(FILTER sources EXCLUDE REGEX "_test\\.cpp$")
   if(NOT sources)
     return()
+  endif()
+  set(level O2)
+  if(ARG_START)
+    set(level Og)
+  elseif(ARG_ONCE)
+    set(level O1)
   endif()
   if(TRIREME_TOGETHER)
     trireme_patched(patched "${sources}")
@@ -151,20 +188,27 @@ function(trireme_folder name)
     list(REMOVE_ITEM formats ${patched})
     set_property(GLOBAL APPEND PROPERTY TRIREME_FORMATS ${formats})
     list(REMOVE_ITEM sources ${formats})
+    foreach(room IN LISTS ARG_ROOMS_START)
+      set(of_room ${sources})
+      list(FILTER of_room INCLUDE REGEX "/${name}/${room}/")
+      list(REMOVE_ITEM of_room ${patched})
+      set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_Og ${of_room})
+      list(REMOVE_ITEM sources ${of_room})
+    endforeach()
+    list(LENGTH sources count)
+    if(count LESS 16 AND NOT ARG_LOOPS AND NOT ARG_DEFINES)
+      set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_${level} ${sources})
+      set(sources "")
+    endif()
   endif()
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
   if(sources)
     add_library(trireme_${name} OBJECT ${sources})
     target_link_libraries(trireme_${name} PUBLIC trireme_options fmt::fmt Threads::Threads ${ARG_LIBS})
     target_compile_definitions(trireme_${name} PRIVATE ${ARG_DEFINES})
-    set(level O2)
-    if(ARG_START)
-      set(level Og)
-    elseif(ARG_ONCE)
-      set(level O1)
-    endif()
     if(NOT ARG_LOOPS)
       target_compile_options(trireme_${name} PRIVATE $<$<CONFIG:Release>:-${level}>)
+      trireme_precompiled(trireme_${name} ${level})
     endif()
     trireme_folder_together(${name} 32 "${sources}")
   endif()

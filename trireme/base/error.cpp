@@ -53,6 +53,10 @@ Error::Error(ErrorKind kind, std::string text, std::source_location where)
   rebuild();
 }
 
+void detail::throw_error(ErrorKind kind, fmt::string_view format, fmt::format_args args, std::source_location where) {
+  throw Error(kind, fmt::vformat(format, args), where);
+}
+
 Error& Error::note(std::string_view context) {
   notes_ += "\n  ";
   notes_ += context;

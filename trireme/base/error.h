@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -65,26 +64,29 @@ struct Located {
   std::source_location where;
 };
 
+// What the templates below have in common: they are instantiated for each list of types that an error's text is made of.
+[[noreturn]] void throw_error(ErrorKind kind, fmt::string_view format, fmt::format_args args, std::source_location where);
+
 }  // namespace detail
 
 template <class... Args>
-[[noreturn]] void fail(ErrorKind kind, detail::Located<std::type_identity_t<Args>...> text, Args&&... args) {
-  throw Error(kind, fmt::format(text.format, std::forward<Args>(args)...), text.where);
+[[noreturn]] void fail(ErrorKind kind, detail::Located<std::type_identity_t<Args>...> text, const Args&... args) {
+  detail::throw_error(kind, text.format, fmt::make_format_args(args...), text.where);
 }
 
 // The caller's mistakes: throws kInvalidArgument.
 template <class... Args>
-void require(bool ok, detail::Located<std::type_identity_t<Args>...> text, Args&&... args) {
+void require(bool ok, detail::Located<std::type_identity_t<Args>...> text, const Args&... args) {
   if (!ok) [[unlikely]] {
-    throw Error(ErrorKind::kInvalidArgument, fmt::format(text.format, std::forward<Args>(args)...), text.where);
+    detail::throw_error(ErrorKind::kInvalidArgument, text.format, fmt::make_format_args(args...), text.where);
   }
 }
 
 // Our own mistakes: throws kInternal. If a test can trigger it, it should have been `require`.
 template <class... Args>
-void invariant(bool ok, detail::Located<std::type_identity_t<Args>...> text, Args&&... args) {
+void invariant(bool ok, detail::Located<std::type_identity_t<Args>...> text, const Args&... args) {
   if (!ok) [[unlikely]] {
-    throw Error(ErrorKind::kInternal, fmt::format(text.format, std::forward<Args>(args)...), text.where);
+    detail::throw_error(ErrorKind::kInternal, text.format, fmt::make_format_args(args...), text.where);
   }
 }
 

@@ -115,6 +115,9 @@ bool read_attr(std::string_view text, Shape& value) {
   return true;
 }
 
+namespace {
+
+// Splits "{a=1, b=[2,3]}" into names and value texts.
 std::vector<std::pair<std::string_view, std::string_view>> split_attrs(std::string_view text) {
   require(text.size() >= 2 && text.front() == '{' && text.back() == '}',
           "attributes '{}': expected {{name=value, ...}}", text);
@@ -142,6 +145,32 @@ std::vector<std::pair<std::string_view, std::string_view>> split_attrs(std::stri
     while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
   }
   return out;
+}
+
+}  // namespace
+
+std::string text_of_fields(std::span<const FieldOf> fields) {
+  std::string out = "{";
+  for (const FieldOf& field : fields) {
+    if (out.size() > 1) out += ", ";
+    out += field.name;
+    out += '=';
+    std::visit([&](const auto* value) { write_attr(out, *value); }, field.place);
+  }
+  return out + "}";
+}
+
+void read_fields(std::string_view text, std::span<const FieldOf> fields) {
+  for (const auto& [name, item] : split_attrs(text)) {
+    const auto field = std::ranges::find(fields, name, &FieldOf::name);
+    if (field == fields.end()) {
+      std::vector<std::string> names;
+      for (const FieldOf& each : fields) names.emplace_back(each.name);
+      fail(ErrorKind::kInvalidArgument, "no attribute '{}'.{}", name, suggestion(name, names));
+    }
+    const bool is_read = std::visit([item = item](auto* value) { return read_attr(item, *value); }, field->place);
+    require(is_read, "attribute '{}': cannot read '{}'", name, item);
+  }
 }
 
 }  // namespace trireme::detail

@@ -14,12 +14,15 @@
 // Field types: bool, int64_t, double, DType, std::string, Shape, std::vector<int64_t>.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -57,8 +60,22 @@ bool read_attr(std::string_view text, std::string& value);
 bool read_attr(std::string_view text, Shape& value);
 bool read_attr(std::string_view text, std::vector<int64_t>& value);
 
-// Splits "{a=1, b=[2,3]}" into names and value texts; throws kInvalidArgument.
-std::vector<std::pair<std::string_view, std::string_view>> split_attrs(std::string_view text);
+// A field of one record: the templates below make these for each op, and all that is done with them is compiled once.
+struct FieldOf {
+  std::string_view name;
+  std::variant<bool*, int64_t*, double*, DType*, std::string*, Shape*, std::vector<int64_t>*> place;
+};
+
+template <class T>
+auto fields_of(T& record) {
+  return std::apply(
+      [&](const auto&... f) { return std::array<FieldOf, sizeof...(f)>{FieldOf{f.name, &(record.*f.member)}...}; },
+      T::fields());
+}
+
+// "{a=1, b=[2,3]}", and back; reading throws kInvalidArgument and leaves fields alone that the text does not name.
+std::string text_of_fields(std::span<const FieldOf> fields);
+void read_fields(std::string_view text, std::span<const FieldOf> fields);
 
 struct AnyMember {
   template <class T>
@@ -91,17 +108,8 @@ inline constexpr char type_tag = 0;
 
 template <class T>
 struct RecordOf final : Record {
-  explicit RecordOf(T v) : value(std::move(v)) { set_text(text_of_fields()); }
+  explicit RecordOf(T v) : value(std::move(v)) { set_text(text_of_fields(fields_of(value))); }
   const void* type() const override { return &type_tag<T>; }
-  std::string text_of_fields() const {
-    std::string out;
-    std::apply(
-        [&](const auto&... f) {
-          ((out += out.empty() ? "{" : ", ", out += f.name, out += '=', write_attr(out, value.*f.member)), ...);
-        },
-        T::fields());
-    return out.empty() ? "{}" : out + "}";
-  }
   T value;
 };
 
@@ -128,22 +136,7 @@ class Attrs {
   template <class T>
   static Attrs parse(std::string_view text) {
     T value{};
-    for (const auto& [name, item] : detail::split_attrs(text)) {
-      bool known = false;
-      std::vector<std::string> names;
-      std::apply(
-          [&](const auto&... f) {
-            ((names.emplace_back(f.name), f.name == name
-                                              ? (known = true, require(detail::read_attr(item, value.*f.member),
-                                                                       "attribute '{}': cannot read '{}'", name, item))
-                                              : void()),
-             ...);
-          },
-          T::fields());
-      if (!known) {
-        fail(ErrorKind::kInvalidArgument, "no attribute '{}'.{}", name, suggestion(name, names));
-      }
-    }
+    detail::read_fields(text, detail::fields_of(value));
     return of(std::move(value));
   }
 
