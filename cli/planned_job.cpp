@@ -61,9 +61,8 @@ namespace {
 
 int64_t bytes_of_memory(const std::string& text) {
   const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  const int64_t bytes = MemorySize(is_number ? text + "MiB" : text).bytes();
-  require(bytes > 0, "'{}' is no memory; give more than 0", text);
-  return bytes;
+  require(!is_number || text.find_first_not_of('0') != std::string::npos, "'{}' is no memory; give more than 0", text);
+  return MemorySize(is_number ? text + "MiB" : text).bytes();
 }
 
 }  // namespace

@@ -215,6 +215,34 @@ TEST(PlanKeep, compiled_ways_keep_activations_elsewhere_where_nothing_else_fits)
   EXPECT_EQ(less.ledger.fit + less.ledger.memory + less.ledger.needless, less.ledger.ways);
 }
 
+// With updates on the host alone, of so many bytes.
+PlanRequest request_with_updates_on_the_host(int64_t host_bytes) {
+  Machine machine = machine_beside(host_bytes, 0, 3e10);
+  machine.host_memory_bytes_per_s = 1e10;
+  machine.host_flops_per_s = 1e11;
+  PlanRequest out = request_for(machine, 1, kMuch, {"model.layers=1"});
+  out.is_asked = [](const Way& way) {
+    return way.place.update == Tier::kHost && way.recompute == "none" && way.keep == Tier::kDevice;
+  };
+  return out;
+}
+
+TEST(PlanKeep, what_the_host_computes_is_no_communication) {
+  const JobPlan plan = plan_job(request_with_updates_on_the_host(kMuch));
+  ASSERT_FALSE(plan.best.empty());
+  const WayCost& cost = plan.best.front().cost;
+  EXPECT_GT(cost.host_s, 0);
+  EXPECT_DOUBLE_EQ(cost.moving_s, cost.tiers_s) << "one rank exchanges nothing";
+  EXPECT_LT(cost.update_s, cost.host_s) << "which updates";
+  EXPECT_THAT(plan_text(plan, 1, 1, "tokens"), HasSubstr("of 0.000 ms in which ranks exchange values 0.000"));
+}
+
+TEST(PlanKeep, a_way_that_lacks_the_hosts_memory_says_so) {
+  const std::string text = plan_text(plan_job(request_with_updates_on_the_host(1024)), 1, 1, "tokens");
+  EXPECT_THAT(text,
+              testing::ContainsRegex("the smallest takes [0-9.]+ MiB; on the host [0-9.]+ MiB, [0-9.]+ too many"));
+}
+
 TEST(PlanKeep, a_certificate_edited_by_hand_is_refused) {
   const PlanRequest request = request_that_keeps_elsewhere();
   const ExactPlan plan = plan_exact(request);

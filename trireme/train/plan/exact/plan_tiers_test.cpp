@@ -477,26 +477,6 @@ TEST(PlanTiers, compiled_ways_have_the_state_elsewhere_only_where_it_is_needed) 
   EXPECT_THAT(advice.text, HasSubstr("offload: yes, the optimizer's state lies on the host; without it none fits"));
 }
 
-TEST(PlanTiers, what_the_host_computes_is_no_communication) {
-  PlanRequest request = request_for(machine_that_updates(kMuch), 1, kMuch, {"model.layers=1"});
-  request.is_asked = [](const Way& way) { return way.place.update == Tier::kHost && way.recompute == "none"; };
-  const JobPlan plan = plan_job(request);
-  ASSERT_FALSE(plan.best.empty());
-  const WayCost& cost = plan.best.front().cost;
-  EXPECT_GT(cost.host_s, 0);
-  EXPECT_DOUBLE_EQ(cost.moving_s, cost.tiers_s) << "one rank exchanges nothing";
-  EXPECT_LT(cost.update_s, cost.host_s) << "which updates";
-  EXPECT_THAT(plan_text(plan, 1, 1, "tokens"), HasSubstr("of 0.000 ms in which ranks exchange values 0.000"));
-}
-
-TEST(PlanTiers, that_lack_the_hosts_memory_say_so) {
-  PlanRequest request = request_for(machine_with_host(1024), 1, kMuch, {"model.layers=1"});
-  request.is_asked = [](const Way& way) { return way.place.state == Tier::kHost && way.recompute == "none"; };
-  const std::string text = plan_text(plan_job(request), 1, 1, "tokens");
-  EXPECT_THAT(text,
-              testing::ContainsRegex("the smallest takes [0-9.]+ MiB; on the host [0-9.]+ MiB, [0-9.]+ too many"));
-}
-
 TEST(PlanTiers, advice_by_prices_of_parts_says_them) {
   const PlanRequest request = request_for(machine_with_host(kMuch), 2, just_too_little(2));
   const Advice advice = advise(request, *exact_advice_search(request));
