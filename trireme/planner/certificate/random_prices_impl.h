@@ -110,12 +110,14 @@ class RandomPrices : public RandomSpace {
     CertifiedTable made = table_above(cut, least, first);
     if (is_more_than_tp(cut)) raise_by_fewer(add_alone(tp_of(cut), nullptr, 0), made);
     if (is_more_than_tp_and_ep(cut)) raise_by_fewer(add_alone(tp_and_ep_of(cut), nullptr, 0), made);
-    if (cut.vocabulary) raise_by_blocks(alone_.at(certified_whole_vocabulary(cut)), made);
+    if (cut.vocabulary) raise_by_whole(alone_.at(certified_whole_vocabulary(cut)), made);
     return alone_.emplace(cut, std::move(made)).first->second;
   }
 
-  void raise_by_blocks(const CertifiedTable& whole, CertifiedTable& table) const {
-    if (whole.is_refused || table.is_refused) return;
+  // Its blocks are those of the vocabulary whole, whose table it needs.
+  static void raise_by_whole(const CertifiedTable& whole, CertifiedTable& table) {
+    if (whole.is_refused) table = {.cut = table.cut, .is_refused = true};
+    if (table.is_refused) return;
     table.crossing = std::max(table.crossing, whole.crossing);
     raise_blocks(whole, table);
   }

@@ -44,9 +44,7 @@ class TableBounds {
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(table, cut, most);
       if (cut != certified_all_kept(most)) check_passes(table);
-      const CertifiedTable* const whole =
-          cut.vocabulary ? table_if_any(alone_, certified_whole_vocabulary(cut)) : nullptr;
-      if (whole != nullptr && !table.is_refused) check_no_less(table, certified_blocks_of(*whole, cut));
+      check_whole_vocabulary(table);
       for (const auto& of_fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
         const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
         if (fewer != nullptr && !table.is_refused) check_no_less(table, certified_least_by_fewer(*fewer, cut));
@@ -63,6 +61,14 @@ class TableBounds {
     return found == tables.end() || found->second->is_refused ? nullptr : found->second;
   }
 
+  // A vocabulary that is cut has the blocks of one that is whole.
+  void check_whole_vocabulary(const CertifiedTable& table) const {
+    const auto found = table.cut.vocabulary ? alone_.find(certified_whole_vocabulary(table.cut)) : alone_.end();
+    if (found == alone_.end() || table.is_refused) return;
+    if (found->second->is_refused)
+      not_proven("{} has prices, and with its vocabulary whole it is refused", certified_way_text({.cut = table.cut}));
+    check_no_less(table, certified_blocks_of(*found->second, table.cut));
+  }
   // Nor do slices exchange less than what sums without them say, where these are known.
   void check_sums(const CertifiedTable& table) const {
     const auto own = certified_without_slices(table.cut);
