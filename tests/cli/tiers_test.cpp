@@ -221,7 +221,7 @@ TEST_F(TiersTest, ADirectoryThatIsNotThereIsRefusedAndOneWithoutUseIsSaid) {
   EXPECT_EQ(unused.code, 0) << unused.err;
   EXPECT_THAT(unused.err, HasSubstr("nothing lies on the disk, so parallel.disk = '" + path("swap") + "'"));
   EXPECT_THAT(run({"explain", "gpt.toml", "--device-memory", "1GB", "--disk", path("swap")}).err,
-              HasSubstr("changes nothing: the step has room in parallel.device_memory and on the host"));
+              HasSubstr("changes nothing: the step has room on the device and on the host"));
 }
 
 TEST_F(TiersTest, ADirectoryThatTakesNoFileIsSaid) {

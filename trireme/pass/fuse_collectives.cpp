@@ -251,9 +251,9 @@ class WithoutEffect {
 
   void say_all() {
     using Kind = ReshardStep::Kind;
-    say_of_kind("all_reduce", Kind::kAllReduce, &Fusion::all_reduce);
-    say_of_kind("reduce_scatter", Kind::kReduceScatter, &Fusion::reduce_scatter);
-    say_of_kind("all_gather", Kind::kAllGather, &Fusion::all_gather);
+    say_of_kind(Kind::kAllReduce, &Fusion::all_reduce);
+    say_of_kind(Kind::kReduceScatter, &Fusion::reduce_scatter);
+    say_of_kind(Kind::kAllGather, &Fusion::all_gather);
     if (!options_.fusion.is_on) {
       Fusion without = options_.fusion;
       without.is_on = true;
@@ -286,7 +286,8 @@ class WithoutEffect {
         {fmt::format("parallel.{} has no effect on this step: {} that would be taken together", what, none), true});
   }
 
-  void say_of_kind(std::string_view name, ReshardStep::Kind kind, FusionOfKind Fusion::*of) const {
+  void say_of_kind(ReshardStep::Kind kind, FusionOfKind Fusion::*of) const {
+    const std::string_view name = structural().step(kind).name;
     const FusionOfKind& given = options_.fusion.*of;
     if (given == FusionOfKind()) return;
     const std::string_view key = given.bytes > 0 ? "_mb" : !given.ends.empty() ? "_config" : "";

@@ -446,18 +446,6 @@ TEST(ConfigEffects, what_is_asked_of_the_ranks_without_effect_is_said) {
               testing::IsEmpty());
 }
 
-TEST(ConfigEffects, what_is_asked_of_several_ranks_is_said_of_one_in_one_line) {
-  const JobConfig config = parse_config(
-      std::string(kGpt) + "[parallel]\nzero = 1\nzero_threshold_kb = 1\ntransport = \"shm\"\ncollective_reuse = -1\n",
-      "job.toml");
-  EXPECT_THAT(remarks(config, 1),
-              ElementsAre("parallel.transport = 'shm', parallel.zero = 1, parallel.zero_threshold_kb = 1, "
-                          "parallel.collective_reuse = -1 have no effect on one rank, which exchanges nothing"));
-  EXPECT_THAT(remarks(config, 2), testing::IsEmpty());
-  EXPECT_THAT(remarks(parse_config(std::string(kGpt) + "[parallel]\nfusion = [\"h.* = 2\"]\n", "job.toml"), 1),
-              ElementsAre("parallel.fusion = [ 'h.* = 2' ] has no effect on one rank, which exchanges nothing"));
-}
-
 TEST(ConfigEffects, a_key_at_its_default_asks_for_nothing) {
   EXPECT_EQ(refusal(std::string(kGpt) +
                     "momentum = 0.9\n[model]\ntied = false\nhidden = [512, 512]\n[parallel]\nsp = false\n"),

@@ -117,6 +117,20 @@ std::string remark_of(const std::string& key, const std::string& lines,
   return out;
 }
 
+TEST(ParallelConfig, what_is_asked_of_several_ranks_is_said_of_one_in_one_line) {
+  const JobConfig config = with("zero = 1\nzero_threshold_kb = 1\ntransport = \"shm\"\ncollective_reuse = -1\n");
+  EXPECT_THAT(
+      remarks(config, 1),
+      testing::ElementsAre("parallel.transport = 'shm', parallel.zero = 1, parallel.zero_threshold_kb = 1, "
+                           "parallel.collective_reuse = -1 have no effect on one rank, which exchanges nothing"));
+  EXPECT_THAT(remarks(config, 2), testing::IsEmpty());
+  EXPECT_THAT(
+      remarks(with("fusion = [\"h.* = 2\"]\n"), 1),
+      testing::ElementsAre("parallel.fusion = [ 'h.* = 2' ] has no effect on one rank, which exchanges nothing"));
+  EXPECT_THAT(remark_of("gradients_mean", "gradients_mean = false\npp = 2\ngradient_accumulation_steps = 2\n"),
+              HasSubstr("has no effect with parallel.pp = 2, by which each part has one rank"));
+}
+
 TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
   const JobConfig config = with("", {"train.batch = 3", "parallel.home = [\"* = host\", \"*/state = disk\"]"});
   EXPECT_EQ(config.train.fit.batch, 3);
