@@ -6,10 +6,11 @@
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
 # compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
 # planning does not wait for it: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
-# -O3. Otherwise -O2. ROOMS_START: what is START in a folder that is not. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
+# -O3. Otherwise -O2. ROOMS_START: the rooms of a folder that are START where the folder is not. TESTS_COMPUTE: what its tests compute
+# themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
-# folder are compiled many at a time, as one. Every source still includes what it uses: the preset `dev` compiles each by itself
+# folder are compiled many at a time, as one, and those of folders with few sources together with those of others. Every source still includes what it uses: the preset `dev` compiles each by itself
 # (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
 
 add_library(trireme_options INTERFACE)
@@ -188,6 +189,7 @@ function(trireme_folder name)
     list(REMOVE_ITEM formats ${patched})
     set_property(GLOBAL APPEND PROPERTY TRIREME_FORMATS ${formats})
     list(REMOVE_ITEM sources ${formats})
+    # A room's or a small folder's sources join those of others at their level, for which their unnamed namespaces have no name twice.
     foreach(room IN LISTS ARG_ROOMS_START)
       set(of_room ${sources})
       list(FILTER of_room INCLUDE REGEX "/${name}/${room}/")
@@ -236,6 +238,17 @@ function(trireme_test_headers)
     <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <optional> <random> <span> <string> <thread> <vector>)
 endfunction()
 
+# Compiles a program as the tests are, for a quick build.
+function(trireme_test_precompiled name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+  if(TRIREME_PRECOMPILE)
+    if(NOT TARGET trireme_test_headers)
+      trireme_test_headers()
+    endif()
+    target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
+  endif()
+endfunction()
+
 # A test program of GoogleTest: trireme_test_program(name TIMEOUT seconds [COST n] SOURCES ... LIBS ...). Each of its tests is a test
 # of CTest, named "<name without _test>: ...", without what GoogleTest prints of a parameter, which may be bytes and addresses. In a release
 # build the tests themselves are compiled for a quick build, many sources at a time: each stands in a namespace of its file's name, so that
@@ -251,19 +264,13 @@ endfunction()
 function(trireme_test_program name)
   cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT;COST" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  if(TRIREME_PRECOMPILE AND NOT ARG_COMPUTE)
-    if(NOT TARGET trireme_test_headers)
-      trireme_test_headers()
-    endif()
-    target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
-  endif()
   trireme_together(${name} 22)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE ${trireme_no_early_garbage})
   if(ARG_COMPUTE)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   else()
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
+    trireme_test_precompiled(${name})
   endif()
   if(ARG_LIBRARY_FIRST)
     target_link_options(${name} PRIVATE LINKER:--whole-archive $<TARGET_FILE:trireme> LINKER:--no-whole-archive)

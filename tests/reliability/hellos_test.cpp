@@ -2,8 +2,8 @@
 // processes listens (hellos.h). None may be let in, the losses must be those of a job that nobody disturbs, and memory
 // and file descriptors of the processes must come back. docs/reliability.md has what a long run counted.
 //
-//   hellos_test                          a few thousand, as CTest runs it
-//   hellos_test --hellos=1000000 --seed=7
+//   reliability_test --gtest_filter='Hellos.*'                           a few thousand, as CTest runs it
+//   reliability_test --gtest_filter='Hellos.*' --hellos=1000000 --seed=7
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "tests/cli/nodes.h"
-#include "tests/program_arguments.h"
 #include "tests/reliability/hellos.h"
+#include "tests/reliability/sizes.h"
 #include "trireme/launch/start/secret.h"
 #include "trireme/train/report/run_log.h"
 
@@ -27,9 +27,6 @@ namespace trireme::cli::hellos_test {
 namespace {
 
 namespace fs = std::filesystem;
-
-int64_t hellos = 3000;
-uint32_t seed = 1;
 
 constexpr int kThrowers = 8;
 constexpr size_t kMostCompared = 10'000;   // steps
@@ -159,9 +156,9 @@ class Hellos : public NodesTest {
     std::vector<std::unique_ptr<Thrower>> throwers;
     std::vector<std::thread> threads;
     for (int i = 0; i < kThrowers; ++i) {
-      throwers.push_back(std::make_unique<Thrower>(targets, secret, seed * 1000 + static_cast<uint32_t>(i)));
+      throwers.push_back(std::make_unique<Thrower>(targets, secret, sizes.seed * 1000 + static_cast<uint32_t>(i)));
       Thrower* const thrower = throwers.back().get();
-      threads.emplace_back([thrower, i] { thrower->run(hellos / kThrowers + (i < hellos % kThrowers ? 1 : 0)); });
+      threads.emplace_back([thrower, i] { thrower->run(sizes.hellos / kThrowers + (i < sizes.hellos % kThrowers ? 1 : 0)); });
     }
     HelloCounts counts;
     for (size_t i = 0; i < threads.size(); ++i) {
@@ -208,7 +205,7 @@ class Hellos : public NodesTest {
 };
 
 TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
-  SCOPED_TRACE(fmt::format("--seed={}", seed));
+  SCOPED_TRACE(fmt::format("--seed={}", sizes.seed));
   write_gpt();
   const comm::Secret secret = launch::read_secret(path("secret"), "secret");
   start_job("disturbed", 1'000'000'000);
@@ -233,7 +230,7 @@ TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
   const double took_s = now_s() - begin_s;
   const size_t last = steps_of("disturbed").size();
   for (size_t i = 0; i < kHelloNames.size(); ++i) fmt::print("{}: {}\n", kHelloNames[i], counts.thrown[i]);
-  fmt::print("{} hellos in {:.1f} s, {} not connected\naccepted: {}\n", hellos, took_s, counts.not_connected,
+  fmt::print("{} hellos in {:.1f} s, {} not connected\naccepted: {}\n", sizes.hellos, took_s, counts.not_connected,
              counts.accepted);
   EXPECT_EQ(counts.accepted, 0);
   check_use(before);
@@ -248,16 +245,3 @@ TEST_F(Hellos, NoneIsLetInAndTheJobTrainsAsIfNobodyHadCome) {
 
 }  // namespace
 }  // namespace trireme::cli::hellos_test
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  std::signal(SIGINT, SIG_DFL);  // a shell ignores it in what runs in the background, and the job would inherit that
-  for (int i = 1; i < argc; ++i) {
-    if (!trireme::number_after(argv[i], "--hellos=", trireme::cli::hellos_test::hellos) &&
-        !trireme::number_after(argv[i], "--seed=", trireme::cli::hellos_test::seed)) {
-      std::fprintf(stderr, "hellos_test: '%s' is not --hellos=N or --seed=N\n", argv[i]);
-      return 2;
-    }
-  }
-  return RUN_ALL_TESTS();
-}

@@ -116,7 +116,7 @@ class ManyAgents::Loop {
       return agent.is_writing ? void() : begin_again(number);
     }
     if (!ok) return agent.stream->Finish(&agent.status, tag(number, kFinish));
-    if (step == kRead) take_message(number, text_of(agent.in));
+    if (step == kRead) take_message(number, launch::text_of(agent.in));
     if (agent.rank < 0) agent.stream->Read(&agent.in, tag(number, kRead));
   }
 

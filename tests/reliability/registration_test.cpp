@@ -2,14 +2,13 @@
 // scheduler by its real connections, 10,000 at its core, and many by real connections at a scheduler that is a process
 // of its own. docs/reliability.md has the figures; what is checked here is that all are right.
 //
-//   registration_test --gtest_filter='*OfItsOwn*' --nodes=1250 --on-node=8     200 nodes of one worker otherwise
+//   reliability_test --gtest_filter='*OfItsOwn*' --nodes=1250 --on-node=8     200 nodes of one worker otherwise
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "tests/cli/nodes.h"
 #include "tests/cli/program.h"
 #include "tests/reliability/many_agents.h"
+#include "tests/reliability/sizes.h"
 #include "trireme/base/clock.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/message.h"
@@ -28,9 +28,6 @@ namespace trireme::cli::registration_test {
 namespace {
 
 using namespace launch;
-
-int nodes = 200;
-int on_node = 1;  // workers
 
 double cpu_s() {
   rusage used{};
@@ -166,48 +163,28 @@ class ManyRegistrations : public NodesTest {};
 TEST_F(ManyRegistrations, AreTakenByASchedulerOfItsOwn) {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
-  const rlim_t needed = 64 + static_cast<rlim_t>(nodes) / 2;  // a quarter of a connection each, and gRPC's own
+  const rlim_t needed = 64 + static_cast<rlim_t>(sizes.nodes) / 2;  // a quarter of a connection each, and gRPC's own
   if (limit.rlim_cur < needed) {
     limit.rlim_cur = std::min(needed, limit.rlim_max);
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   if (limit.rlim_cur < needed) GTEST_SKIP() << "it takes " << needed << " open files; the limit is " << limit.rlim_max;
-  Program process = scheduler(nodes * on_node, {"--heartbeat", "0"});
+  Program process = scheduler(sizes.nodes * sizes.on_node, {"--heartbeat", "0"});
   const double begin = now_s();
   std::string digits = read(path("secret"));
   digits.resize(2 * sizeof(comm::Secret));
-  ManyAgents agents(nodes, on_node, static_cast<uint16_t>(port_), comm::secret_from_hex(digits));
+  ManyAgents agents(sizes.nodes, sizes.on_node, static_cast<uint16_t>(port_), comm::secret_from_hex(digits));
   std::vector<int> ranks = agents.register_all(std::chrono::seconds(540));
   fmt::print(
       "{} workers of {} nodes over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at "
       "most; {} tried again\n",
-      nodes * on_node, nodes, (nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid),
+      sizes.nodes * sizes.on_node, sizes.nodes, (sizes.nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid),
       agents.retries());
   std::ranges::sort(ranks);
-  for (int i = 0; i < nodes; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], on_node * i);
+  for (int i = 0; i < sizes.nodes; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], sizes.on_node * i);
   ::kill(process.pid, SIGKILL);
   finish(process);
 }
 
 }  // namespace
 }  // namespace trireme::cli::registration_test
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view text = argv[i];
-    bool known = false;
-    for (const auto& [name, number] :
-         {std::pair<std::string_view, int*>{"--nodes=", &trireme::cli::registration_test::nodes},
-          {"--on-node=", &trireme::cli::registration_test::on_node}}) {
-      if (!text.starts_with(name)) continue;
-      const char* end = text.data() + text.size();
-      const auto [stop, error] = std::from_chars(text.data() + name.size(), end, *number);
-      known = error == std::errc() && stop == end && *number >= 1;
-    }
-    if (known) continue;
-    std::fprintf(stderr, "registration_test: '%s' is not --nodes=N or --on-node=N\n", argv[i]);
-    return 2;
-  }
-  return RUN_ALL_TESTS();
-}

@@ -2,8 +2,8 @@
 // processes that stay, wrong exit codes, the wrong rank named, checkpoints that are damaged or lost.
 // docs/reliability.md has the counts of long runs.
 //
-//   reliability_test                       10 ends, as CTest runs it
-//   reliability_test --kills=1000 --seed=7 so many, with other moments
+//   reliability_test --gtest_filter='Soak.*'                        10 ends, as CTest runs it
+//   reliability_test --gtest_filter='Soak.*' --kills=1000 --seed=7  so many, with other moments
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "tests/cli/program.h"
-#include "tests/program_arguments.h"
+#include "tests/reliability/sizes.h"
 #include "trireme/base/clock.h"
 #include "trireme/ckpt/checkpoint.h"
 
@@ -24,9 +24,6 @@ namespace trireme::cli::soak_test {
 namespace {
 
 using testing::HasSubstr;
-
-int kills = 10;
-uint32_t seed = 1;
 
 enum class Moment { kStart, kStep, kSave, kExit };
 constexpr std::array kMoments{Moment::kStart, Moment::kStep, Moment::kSave, Moment::kExit};
@@ -172,15 +169,15 @@ class Soak : public CliTest {
     }
   }
 
-  std::mt19937 random_{seed};
+  std::mt19937 random_{sizes.seed};
   int64_t step_ = 0;  // of the newest checkpoint
   Counts counts_;
 };
 
 TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
-  SCOPED_TRACE(fmt::format("--seed={}", seed));
+  SCOPED_TRACE(fmt::format("--seed={}", sizes.seed));
   write_gpt();
-  for (int i = 1; i <= kills; ++i) end_one(i);
+  for (int i = 1; i <= sizes.kills; ++i) end_one(i);
 
   std::vector<double> all;
   for (size_t i = 0; i < kMoments.size(); ++i) {
@@ -192,7 +189,7 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
       "seed {}: {} ranks ended ({} stopped, the rest killed), {} had ended before\n"
       "processes that stayed: {}\nwrong exit codes: {}\nwrong ranks named: {}\ndamaged checkpoints: {}\n"
       "until all other ranks knew, after SIGKILL: {}\nuntil none of them was left: {}\nthe same after SIGSTOP: {}\n",
-      seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
+      sizes.seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
       counts_.damaged, times(all), times(counts_.gone_s), times(counts_.found_s));
   EXPECT_EQ(counts_.stuck, 0);
   EXPECT_EQ(counts_.wrong_code, 0);
@@ -202,15 +199,3 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
 
 }  // namespace
 }  // namespace trireme::cli::soak_test
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i) {
-    if (!trireme::number_after(argv[i], "--kills=", trireme::cli::soak_test::kills) &&
-        !trireme::number_after(argv[i], "--seed=", trireme::cli::soak_test::seed)) {
-      std::fprintf(stderr, "reliability_test: '%s' is not --kills=N or --seed=N\n", argv[i]);
-      return 2;
-    }
-  }
-  return RUN_ALL_TESTS();
-}

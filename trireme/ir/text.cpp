@@ -31,7 +31,7 @@ namespace trireme {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out;
   detail::write_attr(out, std::string(text));
   return out;
@@ -62,14 +62,14 @@ std::string made_text(const Graph& graph, ValueId id) {
 
 // Statements stand in the order of the values they make, so that reading them numbers the values the same.
 std::string to_string(const Graph& graph) {
-  std::string out = "graph " + quoted(graph.name()) + "\n";
+  std::string out = "graph " + in_quotes(graph.name()) + "\n";
   auto input = graph.inputs().begin();
   const auto write_inputs_below = [&](ValueId end) {
     for (; input != graph.inputs().end() && input->value < end; ++input) {
-      out += fmt::format("{} = {} {}", made_text(graph, input->value), to_string(input->role), quoted(input->name));
+      out += fmt::format("{} = {} {}", made_text(graph, input->value), to_string(input->role), in_quotes(input->name));
       if (input->init != Init{}) out += " " + to_string(input->init);
       if (input->saved_as.rank() > 0) out += " saved as " + to_string(input->saved_as);
-      if (!input->piece.empty()) out += " piece " + quoted(to_string(input->piece));
+      if (!input->piece.empty()) out += " piece " + in_quotes(to_string(input->piece));
       out += '\n';
     }
   };
@@ -85,30 +85,30 @@ std::string to_string(const Graph& graph) {
     }
     out += ")";
     if (node.attrs.text() != "{}") out += " " + node.attrs.text();
-    if (!graph.scope_of(node).empty()) out += " @" + quoted(graph.scope_of(node));
+    if (!graph.scope_of(node).empty()) out += " @" + in_quotes(graph.scope_of(node));
     out += mark_text(node) + '\n';
   }
   for (const ShardRequest& request : graph.shard_requests()) {
-    out += fmt::format("shard {} {}\n", quoted(request.scope), quoted(request.cuts.text));
+    out += fmt::format("shard {} {}\n", in_quotes(request.scope), in_quotes(request.cuts.text));
   }
   for (const StageRequest& request : graph.stage_requests()) {
-    out += fmt::format("stage {} {}\n", quoted(request.scope), request.stage);
+    out += fmt::format("stage {} {}\n", in_quotes(request.scope), request.stage);
   }
   for (const RecomputeRequest& request : graph.recompute_requests()) {
-    out += fmt::format("recompute {}{}{}{}{}\n", quoted(request.scope), request.again ? "" : " kept",
+    out += fmt::format("recompute {}{}{}{}{}\n", in_quotes(request.scope), request.again ? "" : " kept",
                        request.mp_comm ? "" : " without mp_comm",
                        request.optimizer_comm ? "" : " without optimizer_comm", request.slice ? " in slices" : "");
   }
   for (const HostRequest& request : graph.host_requests()) {
-    out += fmt::format("on {} {}\n", request.on_host ? "host" : "device", quoted(request.scope));
+    out += fmt::format("on {} {}\n", request.on_host ? "host" : "device", in_quotes(request.scope));
   }
-  for (const HomeRequest& request : graph.home_requests()) out += fmt::format("home {}\n", quoted(request.rule));
+  for (const HomeRequest& request : graph.home_requests()) out += fmt::format("home {}\n", in_quotes(request.rule));
   for (const FusionRequest& request : graph.fusion_requests()) {
-    out += fmt::format("fusion {} {}{}\n", quoted(request.scope), request.id, request.inside ? "" : " own");
+    out += fmt::format("fusion {} {}{}\n", in_quotes(request.scope), request.id, request.inside ? "" : " own");
   }
   write_inputs_below(static_cast<ValueId>(graph.values().size()));
   for (const Output& output : graph.outputs()) {
-    out += fmt::format("output {} %{}", quoted(output.name), output.value);
+    out += fmt::format("output {} %{}", in_quotes(output.name), output.value);
     if (output.updates != kNoValue) out += fmt::format(" updates %{}", output.updates);
     out += '\n';
   }
