@@ -158,7 +158,8 @@ class Hellos : public NodesTest {
     for (int i = 0; i < kThrowers; ++i) {
       throwers.push_back(std::make_unique<Thrower>(targets, secret, sizes.seed * 1000 + static_cast<uint32_t>(i)));
       Thrower* const thrower = throwers.back().get();
-      threads.emplace_back([thrower, i] { thrower->run(sizes.hellos / kThrowers + (i < sizes.hellos % kThrowers ? 1 : 0)); });
+      threads.emplace_back(
+          [thrower, i] { thrower->run(sizes.hellos / kThrowers + (i < sizes.hellos % kThrowers ? 1 : 0)); });
     }
     HelloCounts counts;
     for (size_t i = 0; i < threads.size(); ++i) {

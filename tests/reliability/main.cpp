@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
     if (!number_after(argv[i], "--kills=", sizes.kills) && !number_after(argv[i], "--hellos=", sizes.hellos) &&
         !number_after(argv[i], "--nodes=", sizes.nodes) && !number_after(argv[i], "--on-node=", sizes.on_node) &&
         !number_after(argv[i], "--seed=", sizes.seed)) {
-      std::fprintf(stderr, "reliability_test: '%s' is none of --kills=N, --hellos=N, --nodes=N, --on-node=N and --seed=N\n",
+      std::fprintf(stderr,
+                   "reliability_test: '%s' is none of --kills=N, --hellos=N, --nodes=N, --on-node=N and --seed=N\n",
                    argv[i]);
       return 2;
     }

@@ -178,8 +178,8 @@ TEST_F(ManyRegistrations, AreTakenByASchedulerOfItsOwn) {
   fmt::print(
       "{} workers of {} nodes over {} connections: {:.1f} s, of which the scheduler ran {:.1f} s and had {:.0f} MB at "
       "most; {} tried again\n",
-      sizes.nodes * sizes.on_node, sizes.nodes, (sizes.nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid), peak_mb_of(process.pid),
-      agents.retries());
+      sizes.nodes * sizes.on_node, sizes.nodes, (sizes.nodes + 3) / 4, now_s() - begin, cpu_s_of(process.pid),
+      peak_mb_of(process.pid), agents.retries());
   std::ranges::sort(ranks);
   for (int i = 0; i < sizes.nodes; ++i) ASSERT_EQ(ranks[static_cast<size_t>(i)], sizes.on_node * i);
   ::kill(process.pid, SIGKILL);

@@ -189,8 +189,8 @@ TEST_F(Soak, ARankThatEndsAtAnyMomentIsNamedAndLeavesNothingBehind) {
       "seed {}: {} ranks ended ({} stopped, the rest killed), {} had ended before\n"
       "processes that stayed: {}\nwrong exit codes: {}\nwrong ranks named: {}\ndamaged checkpoints: {}\n"
       "until all other ranks knew, after SIGKILL: {}\nuntil none of them was left: {}\nthe same after SIGSTOP: {}\n",
-      sizes.seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code, counts_.wrong_rank,
-      counts_.damaged, times(all), times(counts_.gone_s), times(counts_.found_s));
+      sizes.seed, counts_.ends, counts_.stopped, counts_.too_late, counts_.stuck, counts_.wrong_code,
+      counts_.wrong_rank, counts_.damaged, times(all), times(counts_.gone_s), times(counts_.found_s));
   EXPECT_EQ(counts_.stuck, 0);
   EXPECT_EQ(counts_.wrong_code, 0);
   EXPECT_EQ(counts_.wrong_rank, 0);

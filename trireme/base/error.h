@@ -64,8 +64,10 @@ struct Located {
   std::source_location where;
 };
 
-// What the templates below have in common: they are instantiated for each list of types that an error's text is made of.
-[[noreturn]] void throw_error(ErrorKind kind, fmt::string_view format, fmt::format_args args, std::source_location where);
+// What the templates below have in common: they are instantiated for each list of types that an error's text is made
+// of.
+[[noreturn]] void throw_error(ErrorKind kind, fmt::string_view format, fmt::format_args args,
+                              std::source_location where);
 
 }  // namespace detail
 

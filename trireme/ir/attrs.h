@@ -69,7 +69,9 @@ struct FieldOf {
 template <class T>
 auto fields_of(T& record) {
   return std::apply(
-      [&](const auto&... f) { return std::array<FieldOf, sizeof...(f)>{FieldOf{f.name, &(record.*f.member)}...}; },
+      [&](const auto&... f) {
+        return std::array<FieldOf, sizeof...(f)>{FieldOf{f.name, &(record.*f.member)}...};
+      },
       T::fields());
 }
 
