@@ -141,6 +141,7 @@ class RandomPrices : public RandomSpace {
   }
 
   void add_tables(const CertifiedCut& cut) {
+    if (prices_.count(cut) != 0) return;
     if (cut.vocabulary) add_tables(certified_whole_vocabulary(cut));
     const CertifiedCut most = most_of(cut), own = own_of(cut);
     const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
@@ -159,7 +160,6 @@ class RandomPrices : public RandomSpace {
       }
     }
     const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, kBeside);
-    if (prices_.count(cut) != 0) return;
     CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
     if (is_more_than_few(cut)) {
       add_tables(few_of(cut));
