@@ -122,7 +122,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   EXPECT_GT(elsewhere, 2);
   EXPECT_GT(updates, 0);
   EXPECT_GT(slices, 2);
-  EXPECT_GT(kept, 1);
+  EXPECT_GT(kept, 0);
 }
 
 // A plan that is slower than another one cannot be proven, however its certificate is written.
