@@ -246,6 +246,7 @@ function(trireme_test_precompiled name)
       trireme_test_headers()
     endif()
     target_precompile_headers(${name} REUSE_FROM trireme_test_headers)
+    target_compile_definitions(${name} PRIVATE GTEST_HAS_PTHREAD=1)  # as GoogleTest's programs have; else the headers are of no use
   endif()
 endfunction()
 
