@@ -232,8 +232,8 @@ class TcpStoreServer::Loop {
   }
 
   bool check_proof(Id id, Connection& c) {
-    std::string answer;
-    answer.swap(c.in);
+    const std::string answer = c.in;
+    c.in.clear();
     const std::string_view client_nonce = std::string_view(answer).substr(0, 32);
     const Digest expected = wire::proof(options_.secret, "client", c.nonce, client_nonce);
     const bool known = equal_in_constant_time(expected, wire::digest_of(answer.substr(32)));
