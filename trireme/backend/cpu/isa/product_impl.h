@@ -10,11 +10,7 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 using cpu::LeafTile;
 
 // The sums of a tile stay in registers: rows x 2 vectors, two vectors of b and one number of a.
-#if defined(TRIREME_ISA_EMULATED)
-inline constexpr int kTileRows = 6;  // the same code, and a third of the time that it takes to compile
-#else
 inline constexpr int kTileRows = kLanes == 16 ? 14 : 6;
-#endif
 inline constexpr int kTileColumns = 2 * kLanes;
 
 // Both vectors of each of the rows, in registers: every loop over them is unrolled.
