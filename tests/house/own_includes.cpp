@@ -53,6 +53,7 @@ constexpr std::array<std::string_view, 39> kStandard{
     "thread: thread this_thread::sleep_for",
     "tuple: apply tuple tuple_size_v",
     "unordered_map: initializer_list pmr::unordered_map size unordered_map unordered_multimap",
+    "unordered_set: initializer_list pmr::unordered_set size unordered_multiset unordered_set",
     "utility: exchange forward initializer_list move pair swap",
     "variant: variant",
     "vector: initializer_list move pair pmr::vector size vector"};

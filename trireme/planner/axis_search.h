@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "trireme/planner/search.h"
+#include "trireme/planner/search_conditions.h"
+#include "trireme/planner/search_result.h"
 #include "trireme/planner/strategy_problem.h"
 
 namespace trireme {

@@ -4,22 +4,12 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/planner/search_conditions.h"
-#include "trireme/planner/solver/problem.h"
+#include "trireme/planner/search_result.h"
 
 namespace trireme {
-
-struct SearchResult {
-  Strategy strategy;
-  solver::Price price;  // of a step; bytes as SearchConditions::memory_bytes counts them
-  // No strategy of the same candidates takes less; of the last axis, where they are taken in turn. 0: nothing is known.
-  int64_t bound_ps = 0;
-  std::vector<std::string> notes;  // what the search had to leave out, in words
-  double seconds = 0;              // that the search took
-};
 
 // What a step takes by a strategy that a search found or that was made of one.
 struct StepPrice {
