@@ -5,13 +5,13 @@
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
 # compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
-# planning does not wait for it: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
+# next to nothing of the time that planning takes: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
 # -O3. Otherwise -O2. ROOMS_START: the rooms of a folder that are START where the folder is not. TESTS_COMPUTE: what its tests compute
 # themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
-# folder are compiled many at a time, as one, and those of folders with few sources together with those of others. Every source still includes what it uses: the preset `dev` compiles each by itself
-# (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
+# folder are compiled many at a time, as one, and those of folders with few sources together with those of others. Every
+# source still includes what it uses: the preset `dev` compiles each by itself (TRIREME_TOGETHER and TRIREME_PRECOMPILE off).
 
 add_library(trireme_options INTERFACE)
 target_include_directories(trireme_options INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
