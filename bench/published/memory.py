@@ -28,7 +28,7 @@ def bytes_of_parameter(row, system):
         return system.bytes[precision]
     if len(system.bytes) == 1:
         return next(iter(system.bytes.values()))
-    raise Skipped("no bytes of the precision")
+    raise Skipped("no bytes per parameter for the precision")
 
 
 def attention_of(row, system):

@@ -11,7 +11,7 @@ Answer = collections.namedtuple("Answer", "row own_s step_s measured_s why_no_ti
 
 
 def order_right(pairs):
-    """Of two rows of one group whose steps differ by more than 5 %, how often the model says which is shorter."""
+    """Among pairs of rows of one group whose steps differ by more than 5 %, how often the model says which is shorter."""
     right = all_pairs = 0
     for i, (a, x) in enumerate(pairs):
         for b, y in pairs[i + 1:]:
@@ -73,13 +73,14 @@ def fits_lines(answers):
     ran_out = [(answer, device) for answer, device in known if answer.row["oom"].strip()]
     too_large = [told(answer, device) for answer, device in trained if answer.bytes > device.bytes]
     missed = [told(answer, device) for answer, device in ran_out if answer.bytes <= device.bytes]
-    lines = [f"Of {len(trained)} rows that trained, on devices whose memory is known, {len(trained) - len(too_large)} are predicted to fit; "
-             f"of {len(ran_out)} that ran out of memory, {len(ran_out) - len(missed)} are predicted not to."]
-    return lines + (["The others:", ""] + [f"- {each}" for each in too_large + missed] if too_large + missed else [])
+    lines = [f"On devices whose memory is known, {len(trained) - len(too_large)} of the {len(trained)} rows that trained are predicted to fit."]
+    lines += [f"{len(ran_out) - len(missed)} of the {len(ran_out)} that ran out of memory are predicted not to." if ran_out
+              else "The table has no row there that ran out of memory."]
+    return lines + (["The other rows:", ""] + [f"- {each}" for each in too_large + missed] if too_large + missed else [])
 
 
 def cut_of_plan(keys):
-    """As flags, without what is usual."""
+    """As flags, without those at their defaults."""
     usual = {"tp": "1", "pp": "1", "cp": "1", "ep": "1", "zero": "0", "micro_batches": "1", "sp": "false"}
     out = [f"{name} {keys.get('parallel.' + name, keys.get(name))}" for name in usual
            if keys.get("parallel." + name, keys.get(name, usual[name])) != usual[name]]
@@ -91,7 +92,7 @@ def cut_of_plan(keys):
 
 
 def plan_lines(answers):
-    """Of each shape once: our plan's step beside the published configuration's."""
+    """Our plan's step beside the published configuration's, once for each shape."""
     rows, seen, faster = [], set(), 0
     planned = [answer for answer in answers if answer.plan is not None]
     for answer in planned:
@@ -106,13 +107,14 @@ def plan_lines(answers):
     if not rows:
         return []
     lines = ["", "## Our plan beside the published one", "",
-             "For each configuration `trireme plan --search exact` plans the same model, ranks and batch on the same machine, within the memory of its",
-             "devices and with the bytes that Trireme keeps (f32 parameters and state), and the plan's step is modelled as the published one's is. The",
-             "published one is modelled whether it would fit with these bytes or not. The goal is a step that is no longer in every row.", "",
-             f"Of {len(rows)} configurations our plan takes as long or less in {faster}."]
+             "For each published configuration `trireme plan --search exact` plans the same model, number of ranks and batch on the same machine. The plan",
+             "must fit in the devices' memory with the bytes that Trireme keeps (f32 parameters and state). Its step is modelled in the same way as that of",
+             "the published configuration, which is modelled even if it would not fit with these bytes. The goal is a step that is never longer than the",
+             "published configuration's.", "",
+             f"Our plan is as fast or faster for {faster} of {len(rows)} configurations."]
     without = [answer for answer in answers if answer.step_s is not None and answer.plan is None]
     if without:
-        lines += [f"Of rows whose step is modelled {len(without)} have no plan:", ""] + reasons(without, lambda answer: answer.why_no_plan)
+        lines += [f"{len(without)} rows whose step is modelled have no plan:", ""] + reasons(without, lambda answer: answer.why_no_plan)
     return lines + [""] + table(f"{CUT_HEAD} published, modelled, s | our plan, modelled, s | difference | our plan |", rows)
 
 
@@ -124,33 +126,36 @@ def report(answers):
         times[f"{source_of(answer.row)}, {answer.row['hw']}"].append((answer.row, answer.step_s, answer.measured_s))
     for answer in sized:
         sizes[f"{source_of(answer.row)}, {answer.row['hw']}"].append((answer.row, answer.bytes, answer.measured_bytes))
-    lines = ["# How near predictions are to published runs", "",
-             "Written by `bench/planner_accuracy --runs TABLE`; nothing here is typed by hand. TABLE has published, measured training runs, a",
-             "row each; it is not part of the repository. Nothing is fitted to its rows: devices are those of data sheets and of published measurements",
-             "(`bench/published/devices.py`), and what the systems that were measured do otherwise than Trireme is said by a profile of each, from papers,",
-             "manuals and their sources (`bench/published/systems.py`):", ""]
+    lines = ["# How close predictions are to published runs", "",
+             "This page compares predicted step times and memory with those of published training runs. `bench/planner_accuracy --runs TABLE` writes it;",
+             "nothing is typed by hand. TABLE lists published, measured runs, one per row, and is not part of the repository.", "",
+             "Nothing is fitted to the table's rows. The figures of devices come from data sheets and published measurements",
+             "(`bench/published/devices.py`). The measured systems do some things differently from Trireme; a profile of each system says which, from papers,",
+             "manuals and the system's source (`bench/published/systems.py`):", ""]
     used = {system_of(answer.row).name: system_of(answer.row).source for answer in timed + sized}
     lines += [f"- {name}: {source}" for name, source in sorted(used.items())]
     head = "| source | rows | mean error | mean of signed errors | worst |"
     lines += ["", "## Step time", "",
-              "Each row is compiled for all of its ranks and its step modelled in virtual time (`trireme simulate`). With more than twice as many",
-              "micro-batches as stages, two numbers of micro-batches are compiled and the line through them is taken. What the system does otherwise is",
-              "added (`bench/published/steps.py`): passes of its optimizer and loss, gradients that a kernel of its own adds, what a full recompute runs",
-              "although nothing reads it, sums and messages that it waits for. The mean of the signed errors says what that leaves out: stragglers, data,",
-              "logs. The order is right where of two ways to train one model, whose steps differ by more than 5 %, the shorter one is predicted to be the",
-              "shorter.", ""]
+              "Each row is compiled for all of its ranks, and its step is modelled in virtual time (`trireme simulate`). A row with more than twice as many",
+              "micro-batches as stages (without a pipeline, more than four) is compiled for two smaller numbers of micro-batches, and its step time is",
+              "extrapolated linearly from these. Then the time of what the system does differently is added (`bench/published/steps.py`): passes of its",
+              "optimizer and its loss over memory, gradients that are added by a separate kernel, ops that full recomputation runs although nothing reads",
+              "their results, and sums and messages that are not hidden. The model knows nothing of stragglers, data loading and logging; the mean of the",
+              "signed errors shows their share.", "",
+              "The last column counts pairs of ways to train one model whose measured steps differ by more than 5 %: in how many of them the way that was",
+              "faster is also predicted to be faster.", ""]
     lines += table(head + " order right |", summary(times))
-    lines += ["", f"Of {len(answers)} rows of the table the steps of {len(timed)} are modelled. The others:", ""]
+    lines += ["", f"The steps of {len(timed)} of the table's {len(answers)} rows are modelled. The others:", ""]
     lines += reasons([answer for answer in answers if answer.step_s is None], lambda answer: answer.why_no_time)
     lines += plan_lines(answers)
     lines += ["", "## Memory", "",
-              "Published systems keep other bytes than Trireme, so that what is compared here are the profiles (`bench/published/memory.py`): their bytes of a",
-              "parameter, the activations of Korthikanti et al. (2022), logits, and a workspace, of the stage whose rank tells its memory. What an allocator",
-              "keeps beside, kernels and communication take is not in them. What Trireme itself takes is known to the byte (`trireme explain --stage memory`).",
-              ""]
+              "Published systems keep different data in memory than Trireme does, so this section checks the profiles (`bench/published/memory.py`), not",
+              "Trireme's own memory, which is known to the byte (`trireme explain --stage memory`). A profile adds up, for the stage whose rank reports its",
+              "memory, the system's bytes per parameter, activations by the formulas of Korthikanti et al. (2022), logits and a workspace. It leaves out what",
+              "the allocator holds in reserve and what kernels and communication take.", ""]
     lines += table(head, without_last(summary(sizes)))
     lines += [""] + fits_lines(answers)
-    lines += ["", f"Of {len(answers)} rows the memory of {len(sized)} is predicted and was measured. The others:", ""]
+    lines += ["", f"The memory of {len(sized)} of {len(answers)} rows is both predicted and measured. The others:", ""]
     lines += reasons([answer for answer in answers if answer.why_no_bytes], lambda answer: answer.why_no_bytes)
     for title, groups, unit, scale in (("Steps", times, "s", 1), ("Memory", sizes, "GB", 1e-9)):
         for name, pairs in sorted(groups.items()):

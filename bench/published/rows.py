@@ -16,13 +16,13 @@ def number(row, key, default=None):
         return float(text) if "." in text else int(text)
     if text == "" and default is not None:
         return default
-    raise Skipped(f"{key} is '{text}'" if text else f"no {key}")
+    raise Skipped(f"the column {key} is '{text}'" if text else f"the column {key} is empty")
 
 
 def system_of(row):
     found = system_of_source(row["source"])
     if not found:
-        raise Skipped("no profile of the system")
+        raise Skipped("no profile for the system")
     return found[0]
 
 
@@ -33,22 +33,22 @@ def source_of(row):
 def shape_of(row):
     """What the row says of model and cut."""
     if row["prec"] == "fp8":
-        raise Skipped("fp8")
+        raise Skipped("computes in fp8")
     system = system_of(row)
     if "grpo" in row["source"]:
-        raise Skipped("reinforcement learning, which also generates")
+        raise Skipped("reinforcement learning, whose steps also generate text")
     out = {key: number(row, key) for key in ("n", "L", "h", "heads", "seq", "mbs", "GBS")}
     out["vocab"] = number(row, "vocab", system.vocabulary)
     out["kv"], out["ffn"] = number(row, "kv", out["heads"]), number(row, "ffn", 4 * out["h"])
     out["gated"] = "swiglu" in row["source"]
     out.update({key: number(row, key, 1) for key in ("TP", "PP", "CP", "EP")})
     if out["CP"] > 1 or out["EP"] > 1:
-        raise Skipped("context or expert parallel")
+        raise Skipped("context or expert parallelism")
     out["DP"] = out["n"] // (out["TP"] * out["PP"])
     if out["DP"] * out["TP"] * out["PP"] != out["n"]:
-        raise Skipped("ranks do not divide")
+        raise Skipped("the ranks do not divide into tp and pp")
     if out["GBS"] % (out["DP"] * out["mbs"]):
-        raise Skipped("the batch does not divide")
+        raise Skipped("the batch does not divide into micro-batches")
     out["m"] = out["GBS"] // (out["DP"] * out["mbs"])
     virtual = row["VPP"].strip()
     if virtual.startswith("layers/vstage="):
@@ -59,7 +59,7 @@ def shape_of(row):
     out["ends_as_layers"] = system.ends_as_layers and out["V"] == 1 and out["L"] % out["PP"] != 0 and (out["L"] + 2) % out["PP"] == 0
     out["L"] += 2 * out["ends_as_layers"]
     if out["L"] % (out["PP"] * out["V"]) or "uneven" in row["source"]:
-        raise Skipped("uneven stages")
+        raise Skipped("stages of unequal size")
     out["zero"] = 3 if row["zero"].startswith("3") else 1 if row["zero"].startswith(("distopt", "1")) else 0
     text = row["recompute"] or system.recompute
     out["recompute"] = "full" if text.startswith("full") else "none"
@@ -73,11 +73,11 @@ def shape_to_time(row):
     """The shapes whose steps are modelled."""
     shape = shape_of(row)
     if device_of(row) is None:
-        raise Skipped("no figures of the device")
+        raise Skipped("no figures for the device")
     if shape["h"] < 1024 and "golden" in row["source"]:
-        raise Skipped("so small that its step is starting kernels and writing logs")
+        raise Skipped("too small: the step is mostly kernel launches and logging")
     if shape["kv"] != shape["heads"] or shape["ffn"] != 4 * shape["h"] or shape["gated"]:
-        raise Skipped("other heads or feed-forward layers than GPT-3's")
+        raise Skipped("attention heads or feed-forward layers unlike GPT-3's")
     return shape
 
 

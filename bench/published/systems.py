@@ -1,26 +1,27 @@
-"""What published systems do otherwise than Trireme, each by the paper, manual or source that is named, never by a row."""
+"""What published systems do differently from Trireme: from the paper, manual or source that is named, never from a row."""
 
 import collections
 import re
 
-# Of a system:
-#   attention      "stored": its scores are written and read (softmax, dropout); else the implementation on the chip
-#   on_chip        where it is on the chip nevertheless: a pattern of sources
+# The fields of a system:
+#   attention      "stored": scores are written to memory and read back (softmax, dropout); else the on-chip implementation
+#   on_chip        a pattern of sources whose attention is on the chip although `attention` is "stored"
 #   late_sums      gradients are summed after the backward pass, not during it
 #   dropout        of the hidden values
-#   bytes          of a parameter, by precision: those that every data parallel rank has (weights and gradients), and
+#   bytes          per parameter, by precision: those that every data parallel rank has (weights and gradients), and
 #                  those that a distributed optimizer divides among them (weights to update, moments, copies)
 #   shards         all bytes of a parameter are divided among the data parallel ranks (FSDP, ZeRO 3)
-#   recompute, vocabulary: where the row does not say
-#   add_bytes      that a micro-batch's gradient of a parameter moves beside the 4 that the product writes; None: as Trireme
-#   update_bytes   that the optimizer's step moves of a parameter, clipping and copies included; None: as Trireme
+#   recompute, vocabulary: used when the row does not give them
+#   add_bytes      moved to accumulate a micro-batch's gradient, per parameter, beside the 4 that the product writes; None: as
+#                  in Trireme
+#   update_bytes   moved by the optimizer's step per parameter, clipping and copies included; None: as in Trireme
 #   sum_bytes      of a gradient while it is summed over ranks
-#   waits          the backward pass waits for the sums of tensor parallel ranks, instead of computing gradients of weights
-#   logit_bytes    that the loss (and metrics) move of a logit, forward and backward; None: as Trireme
-#   loss_bytes     of a logit that are kept at the same time while the loss is computed
+#   waits          the backward pass waits for sums over tensor parallel ranks, instead of computing weight gradients meanwhile
+#   logit_bytes    moved by the loss (and metrics) per logit, forward and backward; None: as in Trireme
+#   loss_bytes     kept at the same time per logit while the loss is computed
 #   ends_as_layers the embedding and the head may each take the place of a layer in the stages
-#   sp             sequence parallel, where the row does not say
-#   largest_rank   whose memory is told: "first" or "last" of the pipeline's stages
+#   sp             sequence parallelism, used when the row does not say
+#   largest_rank   whose memory is reported: that of the "first" or the "last" stage of the pipeline
 System = collections.namedtuple(
     "System", "name attention on_chip late_sums dropout bytes shards recompute vocabulary add_bytes update_bytes sum_bytes waits logit_bytes "
     "loss_bytes largest_rank ends_as_layers sp source")
@@ -35,29 +36,29 @@ PASSES = 8 + 4 + 8 + 28 + 6
 MEGATRON_UPDATE, MEGATRON_2021_UPDATE = PASSES + 4, PASSES + 8
 MEGATRON = System(
     "Megatron-LM", "stored", None, True, 0.1, MIXED, False, "none", 51200, 4, MEGATRON_UPDATE, 2, False, None, 6, "first", False, False,
-    "Korthikanti et al., 2022 (sections 4 and 5); bytes of a parameter: Megatron Core's page on the distributed optimizer; its source "
-    "(release 3): a full recompute runs all of a layer, products of weights' gradients add them (gradient_accumulation_fusion) while "
-    "gradients of inputs are summed, and the optimizer's step is several passes")
+    "Korthikanti et al., 2022 (sections 4 and 5); bytes per parameter from Megatron Core's page on the distributed optimizer; from its "
+    "source (release 3): full recomputation runs a whole layer again, the matrix products for weight gradients also accumulate them "
+    "(gradient_accumulation_fusion) while input gradients are summed over ranks, and the optimizer's step makes several passes over memory")
 # Before release 3: products write gradients of two bytes, a kernel of its own adds them (2 + 2 read, 2 written: 8 in all), and
 # sums are waited for.
 MEGATRON_2021 = MEGATRON._replace(
     name="Megatron-LM of 2021", add_bytes=4, update_bytes=MEGATRON_2021_UPDATE, waits=True,
-    source="Narayanan et al., 2021 (sections 3.2 and 5); bytes of a parameter: Megatron Core's page on the distributed optimizer; its source "
-    "(release 2): as Megatron-LM, but gradients are added by a kernel of their own and sums of tensor parallel ranks are waited for")
+    source="Narayanan et al., 2021 (sections 3.2 and 5); bytes per parameter from Megatron Core's page on the distributed optimizer; from "
+    "its source (release 2): as Megatron-LM, but a separate kernel accumulates gradients, and sums over tensor parallel ranks are not hidden")
 VTRAIN = MEGATRON_2021._replace(
     name="Megatron-LM as vTrain ran it", recompute="full", vocabulary=50257,
-    source=MEGATRON_2021.source + "; vTrain's configurations of its validation (use_checkpoint, vocab_size, no gradient buckets)")
+    source=MEGATRON_2021.source + "; the configurations of vTrain's validation (use_checkpoint, vocab_size, no gradient buckets)")
 GOLDEN = MEGATRON._replace(
     name="Megatron Core's functional tests", vocabulary=50257, add_bytes=12, sum_bytes=4, largest_rank="last",
     on_chip=r".*(gpt3_mcore_te_\w*resume(?!.*dracooci)|memory_speed|release)",
-    source=MEGATRON.source + "; the tests' model_config.yaml (unfused attention, but in tests that resume, whose figures on the clusters "
-    "called dracooci are older; vocabularies, CUBLAS_WORKSPACE_CONFIG, no gradient_accumulation_fusion); memory is logged by the last "
-    "rank")
+    source=MEGATRON.source + "; the tests' model_config.yaml (vocabularies, CUBLAS_WORKSPACE_CONFIG, no gradient_accumulation_fusion, and "
+    "unfused attention except in tests that resume; of these, figures from the clusters called dracooci are older and unfused); the last "
+    "rank logs its memory")
 CORE_H100 = MEGATRON._replace(
     name="Megatron Core on H100", attention="cudnn", dropout=0.0, late_sums=False, sp=True, sum_bytes=4,
     update_bytes=4 + 8 + 28 + 6, logit_bytes=None,
-    source="Megatron Core's README and performance guide: attention of cuDNN by Transformer Engine, sequence parallel, "
-    "distributed optimizer with overlapped reduction and gathers, "
+    source="Megatron Core's README and performance guide: cuDNN's attention through Transformer Engine, sequence parallelism, "
+    "a distributed optimizer with overlapped reductions and gathers, "
     "gradient_accumulation_fusion")
 # Gradients of bf16 are added to those of f32: 2 + 4 read, 4 written, and 2 by the product.
 BLOOM = MEGATRON_2021._replace(
@@ -66,7 +67,7 @@ BLOOM = MEGATRON_2021._replace(
     source="Le Scao et al., 2022 (BLOOM; section 3.4) and Bekman, The Technology Behind BLOOM Training: Megatron-DeepSpeed, ZeRO 1, a bf16 optimizer "
     "that adds gradients in f32; Narayanan et al., 2021")
 SAILOR = MEGATRON_2021._replace(name="Megatron-DeepSpeed as Sailor ran it",
-                                source=MEGATRON_2021.source + "; the precision is not in the table: fp16")
+                                source=MEGATRON_2021.source + "; the table does not give the precision, which is taken to be fp16")
 # Of a logit of two bytes in PyTorch's cross entropy under autocast, which computes in f32 (PyTorch's page on automatic mixed
 # precision): to f32 (2, 4), log-softmax (4, 4), gradient of the likelihood (4), of log-softmax (8, 4), to bf16 (4, 2); and
 # Composer's metrics of training, cross entropy and perplexity, forward of the same (14 each).
@@ -74,8 +75,8 @@ TORCH_LOSS, COMPOSER_METRICS = 6 + 8 + 4 + 12 + 6, 2 * 14
 FSDP = System(
     "PyTorch FSDP with flash attention", "flash-1", None, False, 0.0, {"bf16": (0, 16)}, True, "none", 50368, None, None, 4, False,
     TORCH_LOSS + COMPOSER_METRICS, 6, "first", False, False,
-    "Zhao et al., 2023 (full sharding: weights, gradients and Adam's moments of f32); the benchmark's submit_benchmarks.py (attention in "
-    "Triton, that is FlashAttention 1: Dao, 2023, section 1) and model (torch's cross entropy, two metrics of training)")
+    "Zhao et al., 2023 (full sharding: weights, gradients and Adam's moments in f32); the benchmark's submit_benchmarks.py (attention in "
+    "Triton, which is FlashAttention 1: Dao, 2023, section 1) and model (torch's cross entropy, two training metrics)")
 
 SYSTEMS = [
     (r"vTrain", VTRAIN),
