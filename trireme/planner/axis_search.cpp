@@ -71,8 +71,9 @@ SearchResult AxisSearch::over(const Strategy& base, const std::vector<AxisGroup>
   is_limited_ = is_limited_ || all.is_limited();
   const solver::Simplified smaller = solver::simplify(all.problem());
   const std::optional<solver::Found> found = solver::cheapest_within(smaller.problem, {.bytes = bytes});
-  require(found.has_value(), "no strategy for graph '{}' on mesh '{}' has everything that is asked of it; ask for less",
-          graph_.name(), to_string(mesh_));
+  require(found.has_value(),
+          "no strategy for graph '{}' on mesh '{}' follows everything that is asked for; ask for less", graph_.name(),
+          to_string(mesh_));
   require(found->fits,
           "no strategy of graph '{}' over mesh '{}' fits in {} bytes on each device: the smallest needs {} for "
           "parameters, state and what the backward pass reads. Use more devices, devices with more memory, or "

@@ -57,7 +57,8 @@ SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchO
                              const SearchConditions& conditions) {
   require(micro_batches(mesh) == 1, "a search over mesh '{}': micro-batches are not searched yet; leave them out",
           to_string(mesh));
-  require(conditions.memory_bytes >= 0, "{} bytes of memory on each device; 0 is no limit", conditions.memory_bytes);
+  require(conditions.memory_bytes >= 0, "{} bytes of memory on each device; it must be 0 (no limit) or more",
+          conditions.memory_bytes);
   const double start = now_s();
   SearchResult out = options.kind == SearchKind::kShardingPropagation
                          ? by_propagation(graph, mesh, options, conditions)

@@ -144,7 +144,7 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t uni
     }
   }
   if (out->cuts.empty()) {
-    fail(ErrorKind::kUnsupported, "{} of '{}' cannot be cut as it is asked to be: its gradient could not follow",
+    fail(ErrorKind::kUnsupported, "{} of '{}' cannot be cut as asked: its gradient could not be cut to match",
          graph_.node(first).op->name, graph_.scope_of(graph_.node(first)));
   }
   if (space_.candidates.limits.approximate && !is_fixed) keep_cheapest(*out, space_.candidates.limits.epsilon);

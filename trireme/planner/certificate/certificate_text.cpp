@@ -280,16 +280,16 @@ std::vector<std::string> read_scopes(CertificateReader& reader, std::string_view
 std::string_view lines_in(std::string_view text) {
   constexpr std::string_view kEnd = "end ";
   constexpr size_t kEndSize = kEnd.size() + 64 + 1;
-  require(text.starts_with("trireme certificate "), "certificate: '{}' is not '{}': it is no certificate",
+  require(text.starts_with("trireme certificate "), "certificate: '{}' is not '{}': this is not a certificate",
           text.substr(0, std::min<size_t>(text.find('\n'), 40)), kCertificateLine);
   const std::string_view first = text.substr(0, text.find('\n'));
-  require(first == kCertificateLine, "certificate: '{}' is not '{}': it is of another version; plan again",
+  require(first == kCertificateLine, "certificate: '{}' is not '{}': this is another version of the format; plan again",
           first.substr(0, 40), kCertificateLine);
   require(text.size() > kEndSize && text.ends_with('\n') && text.substr(text.size() - kEndSize).starts_with(kEnd),
-          "certificate: it does not end with a line 'end' and a checksum: something of it is missing");
+          "certificate: it does not end with a line 'end' and a checksum: part of it is missing");
   const std::string_view lines = text.substr(0, text.size() - kEndSize);
   require(sealed_certificate(lines) == text,
-          "certificate: its checksum is not that of its lines: it was changed after it was made");
+          "certificate: its checksum does not match its lines: it was changed after it was made");
   return lines;
 }
 
@@ -358,7 +358,8 @@ Certificate parse_certificate(std::string_view text) {
     reader.next_line();
     reader.wrong("it should be a table, and those of one data parallel rank come first");
   }
-  require(to_string(out) == text, "certificate: its words are not in the order or form in which one is written");
+  require(to_string(out) == text,
+          "certificate: its lines are not in the order or form in which a certificate is written");
   return out;
 }
 

@@ -188,11 +188,10 @@ void check_moves(const CertifiedTable& table, const std::vector<CertifiedRun>& r
   int64_t all = exact_sum(moves(0), moves(table.parts.size() - 1));
   for (const CertifiedRun& run : runs)
     all = exact_sum(all, exact_product(moves(static_cast<size_t>(run.kind) + 1), run.blocks));
-  require(
-      all >= certified_moves_ps(table.cut, model),
-      "certificate: by a table with dp={} the optimizer's state on the {} moves, or is updated there, in {} ps, less "
-      "than its bytes take",
-      table.cut.dp, to_string(table.cut.place.state), all);
+  require(all >= certified_moves_ps(table.cut, model),
+          "certificate: in a table with dp={}, moving or updating the optimizer's state on the {} takes {} ps, less "
+          "than its bytes need",
+          table.cut.dp, to_string(table.cut.place.state), all);
 }
 
 void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
@@ -201,7 +200,7 @@ void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
     for (const auto field : kCertifiedPartFields) {
       require(table.parts[part].*field >= least.parts[part].*field && table.crossing >= least.crossing,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
-              "kept_slices={} keep={} state={} update={} are less than the ones that they are bounded by",
+              "kept_slices={} keep={} state={} update={} are below their bounds",
               cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,
               cut.kept_slices ? 1 : 0, to_string(cut.keep), to_string(cut.place.state), to_string(cut.place.update));
     }

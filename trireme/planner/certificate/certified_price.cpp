@@ -270,17 +270,18 @@ CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const
 
 CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) const {
   require(static_cast<int64_t>(begins.size()) == way_.pp * way_.virtual_stages && begins.front() == 0,
-          "certificate: the best way has {} stages, and {} are given, from part {} on", way_.pp * way_.virtual_stages,
-          begins.size(), begins.front());
+          "certificate: the best way has {} stages, and the certificate lists {}, the first from part {} on",
+          way_.pp * way_.virtual_stages, begins.size(), begins.front());
   for (size_t stage = 0; stage < begins.size(); ++stage) {
     const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
-    require(begins[stage] < end, "certificate: stage {} of the best way has the parts from {} up to {}: none", stage,
+    require(begins[stage] < end,
+            "certificate: stage {} of the best way is empty: it begins at part {} and ends before part {}", stage,
             begins[stage], end);
   }
   if (way_.virtual_stages > 1) {
     const auto even = even_cuts_of_parts();
     require(std::ranges::find(even, begins) != even.end(),
-            "certificate: the stages of the best way, {} of each crew, are not even", way_.virtual_stages);
+            "certificate: the stages of the best way, {} of each crew, are not of even length", way_.virtual_stages);
   }
   return cut_of(stages_of(begins));
 }

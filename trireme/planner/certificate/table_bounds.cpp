@@ -39,7 +39,8 @@ class TableBounds {
       const CertifiedTable& table = *known;
       for (const CertifiedPart& part : table.parts) {
         if (part.adding > part.weight_grad || part.sums > part.gradients)
-          not_proven("gradients of {} take more to be added than in all", certified_way_text({.cut = cut}));
+          not_proven("adding the gradients of {} takes more than everything that includes it",
+                     certified_way_text({.cut = cut}));
       }
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(table, cut, most);
@@ -66,7 +67,8 @@ class TableBounds {
     const auto found = table.cut.vocabulary ? alone_.find(certified_whole_vocabulary(table.cut)) : alone_.end();
     if (found == alone_.end() || table.is_refused) return;
     if (found->second->is_refused)
-      not_proven("{} has prices, and with its vocabulary whole it is refused", certified_way_text({.cut = table.cut}));
+      not_proven("{} has prices, but the same cut with its vocabulary whole is refused",
+                 certified_way_text({.cut = table.cut}));
     check_no_less(table, certified_blocks_of(*found->second, table.cut));
   }
   // Nor do slices exchange less than what sums without them say, where these are known.
@@ -87,7 +89,8 @@ class TableBounds {
     const CertifiedTable& alone = *found->second;
     if (!alone.is_refused) return check_no_less(table, certified_least(alone, cut, c_.model));
     if (of == certified_alone(cut))
-      not_proven("{} has prices, and one data parallel rank of it is refused", certified_way_text({.cut = cut}));
+      not_proven("{} has prices, but the same cut with one data parallel rank is refused",
+                 certified_way_text({.cut = cut}));
   }
   // With the state, or what is kept, elsewhere nothing takes less time than with it on the device, nor on the disk than
   // on the host, nor with updates on the host; nor with what is kept there in slices than with it whole.

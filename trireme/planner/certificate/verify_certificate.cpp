@@ -33,7 +33,7 @@ class CertificateVerifier {
 
   void verify() {
     if (c_.version != kVersion) {
-      not_proven("trireme {} made it and this is {}, whose ways and prices may be others; plan again", c_.version,
+      not_proven("trireme {} made it, and this is {}, whose ways and prices may differ; plan again", c_.version,
                  kVersion);
     }
     tiers_ = certified_tiers(c_.model, c_.host, c_.disk);
@@ -54,7 +54,7 @@ class CertificateVerifier {
   const CertifiedTable& table_of(Tables& tables, const CertifiedCut& key, const CertifiedWay& way) {
     const auto found = tables.find(key);
     if (found == tables.end()) {
-      not_proven("{} is nowhere ruled out: the line '{} ...' of its {} is missing", certified_way_text(way),
+      not_proven("nothing rules out {}: the line '{} ...' of its {} is missing", certified_way_text(way),
                  &tables == &alone_ ? "alone" : "prices", &tables == &alone_ ? "bounds" : "cut");
     }
     found->second.is_used = true;
@@ -66,18 +66,18 @@ class CertificateVerifier {
     int64_t before = 0;
     for (const CertifiedPlan& plan : c_.best) {
       const std::string text = certified_way_text(plan.way);
-      if (ways.count(plan.way) == 0) not_proven("{} of {} ranks is no way in its space", text, c_.ranks);
+      if (ways.count(plan.way) == 0) not_proven("{} on {} ranks is not one of its ways", text, c_.ranks);
       if (!certified_way_divides(plan.way))
-        not_proven("{} has too few micro-batches, or no multiple of its crews", text);
+        not_proven("{} has too few micro-batches, or not a multiple of its crews", text);
       if (!best_.emplace(plan.way, &plan).second) not_proven("{} stands in it twice", text);
       const CertifiedTable& table = table_of(prices_, plan.way.cut, plan.way);
       if (table.is_refused) not_proven("{} is refused by the compiler", text);
       if (table.is_joined && plan.way.pp > 1) not_proven("micro-batches of {} depend on each other", text);
       const auto cut = price(plan.way, table).of_cut(plan.begins);
-      if (!cut.has_room_beside) not_proven("{} has more on the host or the disk than a rank has there", text);
+      if (!cut.has_room_beside) not_proven("{} needs more of the host's memory or the disk than a rank has", text);
       if (cut.step_ps != plan.step_ps)
-        not_proven("{} takes {} ps by its prices, not the {} that it says", text, cut.step_ps, plan.step_ps);
-      if (cut.crew_bytes != plan.crew_bytes) not_proven("the crews of {} hold other bytes than it says", text);
+        not_proven("{} takes {} ps by its prices, not {} as it says", text, cut.step_ps, plan.step_ps);
+      if (cut.crew_bytes != plan.crew_bytes) not_proven("the crews of {} do not hold as many bytes as it says", text);
       for (size_t crew = 0; crew < cut.crew_bytes.size(); ++crew) {
         if (cut.crew_bytes[crew] > c_.memory)
           not_proven("crew {} of {} holds {} bytes, more than the {} of a rank", crew, text, cut.crew_bytes[crew],
@@ -363,26 +363,26 @@ class CertificateVerifier {
     const auto listed = best_.find(way);
     const int64_t said = listed == best_.end() ? limit_ : listed->second->step_ps;
     if (said == std::numeric_limits<int64_t>::max())
-      not_proven("{} fits, and is not among the {} best that were asked for, of which it has {}",
-                 certified_way_text(way), c_.top, c_.best.size());
+      not_proven("{} fits, but is not among the best ways: {} were asked for, and it lists {}", certified_way_text(way),
+                 c_.top, c_.best.size());
     const auto less = priced.least_below(said);
     if (!less) return said;
     if (listed == best_.end()) {
-      not_proven("{} fits and takes {} ps, less than the {} of a way that it has instead", certified_way_text(way),
+      not_proven("{} fits and takes {} ps, less than the {} of a way that it lists instead", certified_way_text(way),
                  *less, said);
     }
-    not_proven("{} takes {} ps by another cut into stages, less than the {} that it says", certified_way_text(way),
+    not_proven("{} takes {} ps with another cut into stages, less than the {} that it says", certified_way_text(way),
                *less, said);
   }
 
   void check_not_best(const CertifiedWay& way, std::string_view why) const {
-    if (best_.count(way) != 0) not_proven("{} is said to be among the best, and {}", certified_way_text(way), why);
+    if (best_.count(way) != 0) not_proven("it lists {} among the best, but {}", certified_way_text(way), why);
   }
 
   void check_ledger() const {
     for (const auto& [name, field] : kCertifiedLedgerNames) {
       if (ledger_.*field != c_.ledger.*field)
-        not_proven("{} of the ledger is {}, and counting the ways gives {}", name, c_.ledger.*field, ledger_.*field);
+        not_proven("the ledger has {} = {}, but counting the ways gives {}", name, c_.ledger.*field, ledger_.*field);
     }
   }
 

@@ -156,19 +156,20 @@ TEST(VerifyCertificate, says_what_does_not_follow) {
     return why_not(out);
   };
   using testing::HasSubstr;
-  EXPECT_THAT(changed([](Certificate& c) { c.version = "0.0.9"; }), HasSubstr("trireme 0.0.9 made it and this is"));
-  EXPECT_THAT(changed([](Certificate& c) { --c.best[0].step_ps; }), HasSubstr("ps by its prices, not the"));
-  EXPECT_THAT(changed([](Certificate& c) { ++c.best[0].crew_bytes[0]; }), HasSubstr("hold other bytes"));
+  EXPECT_THAT(changed([](Certificate& c) { c.version = "0.0.9"; }), HasSubstr("trireme 0.0.9 made it, and this is"));
+  EXPECT_THAT(changed([](Certificate& c) { --c.best[0].step_ps; }), HasSubstr("ps by its prices, not "));
+  EXPECT_THAT(changed([](Certificate& c) { ++c.best[0].crew_bytes[0]; }), HasSubstr("do not hold as many bytes"));
   EXPECT_THAT(changed([](Certificate& c) { std::swap(c.best[0], c.best[1]); }), HasSubstr("order of their time"));
   EXPECT_THAT(changed([](Certificate& c) { c.best[1] = c.best[0]; }), HasSubstr("stands in it twice"));
-  EXPECT_THAT(changed([](Certificate& c) { c.best[0].way.cut.dp *= 2; }), HasSubstr("is no way in its space"));
-  EXPECT_THAT(changed([](Certificate& c) { c.best[0].begins[1] = 0; }), HasSubstr(": none"));
+  EXPECT_THAT(changed([](Certificate& c) { c.best[0].way.cut.dp *= 2; }), HasSubstr("is not one of its ways"));
+  EXPECT_THAT(changed([](Certificate& c) { c.best[0].begins[1] = 0; }), HasSubstr("is empty: it begins at part"));
   EXPECT_THAT(changed([](Certificate& c) { c.best[0].begins.pop_back(); }), HasSubstr("stages, and"));
-  EXPECT_THAT(changed([](Certificate& c) { c.best.pop_back(); }),
-              testing::AnyOf(HasSubstr("is nowhere ruled out"), HasSubstr("is not among the 2 best")));
+  EXPECT_THAT(
+      changed([](Certificate& c) { c.best.pop_back(); }),
+      testing::AnyOf(HasSubstr("nothing rules out"), HasSubstr("is not among the best ways: 2 were asked for")));
   EXPECT_THAT(changed([](Certificate& c) { c.top = 1; }), HasSubstr("more ways than the 1 asked for"));
-  EXPECT_THAT(changed([](Certificate& c) { ++c.ledger.slower; }), HasSubstr("slower of the ledger is"));
-  EXPECT_THAT(changed([](Certificate& c) { c.alone.erase(c.alone.begin()); }), HasSubstr("is nowhere ruled out"));
+  EXPECT_THAT(changed([](Certificate& c) { ++c.ledger.slower; }), HasSubstr("the ledger has slower = "));
+  EXPECT_THAT(changed([](Certificate& c) { c.alone.erase(c.alone.begin()); }), HasSubstr("nothing rules out"));
   EXPECT_THAT(changed([](Certificate& c) {
                 c.prices.push_back(c.prices.back());
                 c.prices.back().cut.rows = 9;
@@ -186,7 +187,7 @@ TEST(VerifyCertificate, says_what_does_not_follow) {
                   if (!table.is_refused) table.parts.front().again += 100;
                 }
               }),
-              HasSubstr("are less than the ones that they are bounded by"));
+              HasSubstr("are below their bounds"));
 }
 
 TEST(VerifyCertificate, a_way_that_fits_cannot_be_left_out) {
@@ -196,7 +197,7 @@ TEST(VerifyCertificate, a_way_that_fits_cannot_be_left_out) {
     if (found.best.size() < 2) continue;
     EXPECT_EQ(why_not(found), "verified");
     found.best.pop_back();
-    EXPECT_THAT(why_not(found), testing::HasSubstr("fits, and is not among the 1000 best that were asked for"));
+    EXPECT_THAT(why_not(found), testing::HasSubstr("fits, but is not among the best ways: 1000 were asked for"));
     return;
   }
 }
@@ -218,9 +219,10 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   };
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
-  EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("it is no certificate"));
-  EXPECT_THAT(resealed("certificate 10", "certificate 9"), HasSubstr("it is of another version; plan again"));
-  EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("something of it is missing"));
+  EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("this is not a certificate"));
+  EXPECT_THAT(resealed("certificate 10", "certificate 9"),
+              HasSubstr("this is another version of the format; plan again"));
+  EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("part of it is missing"));
   std::string edited = text;
   edited[edited.find("step_ps=") + 8] ^= 1;
   EXPECT_THAT(refused(edited), HasSubstr("it was changed after it was made"));

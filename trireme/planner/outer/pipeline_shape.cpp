@@ -195,7 +195,8 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_
   const auto [more, more_transfer] = idle_by(longer, std::array{kAlike, with_one_more(&UnitCosts::transfer)});
   PipelineShape out{.held = held_by_crews(few), .chunks = chunks};
   if (out.held != held_by_crews(longer)) {
-    fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more the more micro-batches there are", schedule);
+    fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more activations the more micro-batches there are",
+         schedule);
   }
   if (idle != more) {
     fail(ErrorKind::kUnsupported,

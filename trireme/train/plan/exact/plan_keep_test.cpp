@@ -281,7 +281,7 @@ TEST(PlanKeep, a_certificate_edited_by_hand_is_refused) {
                   if (table.cut.keep == Tier::kHost) table.parts[1].leaving = 0;
                 }
               }),
-              HasSubstr("less than the ones that they are bounded by"));
+              HasSubstr("below their bounds"));
 }
 
 // Every way, with what is kept on the device and elsewhere, priced by itself.

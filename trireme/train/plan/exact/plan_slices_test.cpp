@@ -186,7 +186,7 @@ TEST(PlanSlices, a_plan_says_it_and_a_job_follows_it) {
                   if (table.cut.kept_slices) table.parts[1].moving_backward = 0;
                 }
               }),
-              HasSubstr("less than the ones that they are bounded by"));
+              HasSubstr("below their bounds"));
   EXPECT_THAT(edited([](Certificate& c) {
                 for (CertifiedTable& table : c.prices) {
                   if (table.cut.kept_slices) ++table.parts[1].sync;
