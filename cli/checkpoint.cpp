@@ -115,7 +115,7 @@ int export_weights(const ExportArgs& args) {
   }
   const bool is_there = is_file(args.target) || (is_directory(args.target) && !list_directory(args.target).empty());
   require(!is_there || args.force,
-          "checkpoint export: '{}' is there already; name another place, or add --force to write over it", args.target);
+          "checkpoint export: '{}' exists already; name another place, or add --force to overwrite it", args.target);
   require(!ckpt::holds_checkpoints(args.target), "checkpoint export: '{}' holds checkpoints; name a folder of its own",
           args.target);
   ProgressLine progress;
@@ -128,7 +128,7 @@ int export_weights(const ExportArgs& args) {
   const ckpt::Exported written = ckpt::write_weights(*source, args.target, options);
   progress.clear();
   for (const auto& [name, count] : written.overflowed) {
-    TRIREME_LOG(kWarn, "ckpt", "'{}': {} too large for {}, infinite there", name, counted(count, "element"),
+    TRIREME_LOG(kWarn, "ckpt", "'{}': {} too large for {}; written as infinity", name, counted(count, "element"),
                 args.dtype);
   }
   std::printf("%s, %s, of %s:\n", counted(written.tensors, "tensor").c_str(),

@@ -36,7 +36,7 @@ void check_keys(const std::vector<std::string>& set) {
     const std::string_view key = std::string_view(text).substr(0, text.find('='));
     if (!key.starts_with("train.")) continue;
     require(std::ranges::find(kRead, key.substr(6)) != std::end(kRead),
-            "evaluate: {} is of training, and nothing is trained here; leave it out", key);
+            "evaluate: {} is for training, and nothing is trained here; leave it out", key);
   }
 }
 

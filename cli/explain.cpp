@@ -266,7 +266,7 @@ void check_pass_flags(const ExplainArgs& args) {
   const std::string what = args.value.empty() ? "--stage " + args.stage : "--value";
   const auto refuse = [&](const char* flag) {
     fail(ErrorKind::kInvalidArgument,
-         "explain: {} is of the passes, and {} shows what stands before them; add --stage passes, or leave {} out",
+         "explain: {} concerns the passes, and {} shows the program before them; add --stage passes, or leave {} out",
          flag, what, flag);
   };
   if (dumps && !runs) refuse("--dump");
@@ -324,14 +324,12 @@ int run(const ExplainArgs& args) {
   const std::string& transport = config.parallel.transport;
   const bool measures = ranks > 1 && (transport == "ucx" || transport == "mpi" || args.job.nodes.given());
   if (measures && !communication.machine && !communication.measured) {
-    TRIREME_LOG(
-        kWarn, "cli",
-        "the job measures its links as it starts and groups sums of gradients and gathers of weights by them; this "
-        "plan "
-        "assumes the links that a host usually has, so that the run's memory, and with zero = 3 the bytes that it "
-        "sends, can be others. A run leaves what it measured in its folder, which shows its own plan: --set "
-        "parallel.rates={}/rates.toml",
-        args.job.out);
+    TRIREME_LOG(kWarn, "cli",
+                "the job measures its links as it starts, and groups sums of gradients and gathers of weights by them. "
+                "This plan assumes the links of a typical host, so the run's memory, and with zero = 3 the bytes that "
+                "it sends, may differ. A run leaves what it measured in its folder; to see that run's plan: --set "
+                "parallel.rates={}/rates.toml",
+                args.job.out);
   }
   std::fputs(text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)).c_str(), stdout);
   return 0;

@@ -41,8 +41,8 @@ JobConfig cut_for(JobConfig trained, const GenerateArgs& args, int64_t ranks, co
     keys.push_back(fmt::format("parallel.tp={}", args.tp > 0 ? args.tp : std::max<int64_t>(1, ranks / args.pp)));
   for (const std::string& each : args.set) {
     require(each.starts_with("parallel."),
-            "generate: --set {}: only how ranks share the model can be set, keys of [parallel]; the rest is the "
-            "checkpoint's",
+            "generate: --set {}: only keys of [parallel] can be set, which say how ranks share the model; the rest "
+            "comes from the checkpoint",
             each);
     keys.push_back(each);
   }

@@ -64,7 +64,7 @@ void take_rank_table(LaunchArgs& args) {
   }
   const auto own =
       std::ranges::find_if(servers, [](const auto& server) { return launch::is_own_address(launch::resolve(server)); });
-  require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this one",
+  require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this host",
           args.rank_table, servers.size(), fmt::join(servers, ", "));
   args.local.ranks = static_cast<int>(std::ranges::count(table.ranks, *own, &launch::RankTable::Entry::server));
   if (servers.size() == 1) return;

@@ -38,7 +38,7 @@ Range parse_range(const std::string& text, const char* flag) {
 void warn_of_range(int ranks, int min_ranks, int restarts) {
   if (min_ranks == 0 || restarts > 0) return;
   TRIREME_LOG(kWarn, "launch",
-              "-n {0}:{1} starts {1} ranks and goes on with fewer only where --restarts is given; give it, or -n {1}",
+              "-n {0}:{1} starts {1} ranks and goes on with fewer only if --restarts is given; add it, or -n {1}",
               min_ranks, ranks);
 }
 
@@ -162,7 +162,8 @@ void NodeFlags::check() const {
                                                 {"--tls-password-file", !node.tls.password.empty()}};
   for (const auto& [flag, is_given] : flags) {
     require(!is_given,
-            "{} is of a job on several nodes, and this is one on this host; add --nnodes or --master, or leave it out",
+            "{} is for jobs on several nodes, and this job runs on this host alone; add --nnodes or --master, or leave "
+            "it out",
             flag);
   }
 }

@@ -109,7 +109,7 @@ void write_export(const PlanArgs& args, const PlanRequest& request, const Way& w
 }
 
 void require_some(const PlanArgs& args, const Asked& asked, int64_t ways) {
-  require(!asked.only || ways > 0, "plan: no way over {} ranks has all of --only \"{}\"", args.ranks,
+  require(!asked.only || ways > 0, "plan: no way over {} ranks follows --only \"{}\"", args.ranks,
           asked.only ? asked.only->text() : "");
 }
 
@@ -164,7 +164,7 @@ int run_advice(const PlanArgs& args, PlanRequest request) {
                                                  {"--top", args.top_given},
                                                  {"--compile", args.compile}};
   for (const auto& [flag, given] : others)
-    require(!given, "plan: --advise prints advice and no plan, so that {} has nothing to work on; leave one out", flag);
+    require(!given, "plan: --advise prints advice and no plan, so {} would do nothing; leave one out", flag);
   PlanProgress progress;
   progress.watch(request);
   const std::unique_ptr<AdviceSearch> search = advice_search(args, request);
@@ -214,8 +214,8 @@ Chosen choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   std::fputs(compiled_text(plan, compiled).c_str(), stdout);
   const size_t chosen = fastest_that_fits(compiled);
   require(chosen < plan.ways(),
-          "plan: none of the {} ways that are the best by their tables fits when it is compiled; ask for more with "
-          "--top, or leave some memory out with --memory",
+          "plan: none of the {} best ways by their tables fits once it is compiled; ask for more ways with --top, or "
+          "plan for a little less memory with --memory",
           plan.ways());
   if (chosen > 0)
     std::printf("the fastest of them that fits is the plan: %s\n", plan.way(chosen).outer.way().text().c_str());
@@ -305,8 +305,9 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
 
 int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
   require(!args.compile,
-          "plan: --compile is of the exact search, the other one compiles all ways; give --search exact");
-  require(args.certificate.empty(), "plan: the certificate is that of the exact search; give --search exact");
+          "plan: --compile is for the exact search, as the other one compiles all ways; add --search exact, or leave "
+          "--compile out");
+  require(args.certificate.empty(), "plan: only the exact search writes a certificate; add --search exact");
   const std::vector<Way> ways = ways_of(request);
   read_rules(args, ways, asked, request);
   require_some(args, asked, asked.only ? std::ranges::count_if(ways, request.is_asked) : 1);
@@ -338,7 +339,8 @@ int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
 
 // A search may take long: what cannot be written is said before.
 void check_files(const PlanArgs& args) {
-  require(args.export_file.empty() || !args.export_to.empty(), "plan: --out-export takes --export beside it");
+  require(args.export_file.empty() || !args.export_to.empty(),
+          "plan: --out-export needs --export, which names the system");
   const std::pair<const char*, const std::string*> files[] = {{"--out", &args.out},
                                                               {"--out-export", &args.export_file},
                                                               {"--certificate", &args.certificate},
@@ -358,15 +360,14 @@ int run(const PlanArgs& args) {
                       .top = static_cast<size_t>(args.top),
                       .most_jobs = args.most_jobs};
   require(!args.sensitivities || !request.job.parallel.machine.empty(),
-          "plan: --sensitivities changes the figures of a machine's file; give one by --machine");
+          "plan: --sensitivities changes the figures of a machine's file; name one with --machine");
   require(args.certificate.empty() || args.only.empty(),
-          "plan: a certificate is of all ways, of which --only leaves some out; leave one of them out");
+          "plan: a certificate is about all ways, and --only leaves some out; leave out --certificate or --only");
   if (const std::vector<std::string> cuts = cuts_left_out(request.job); !cuts.empty()) {
-    TRIREME_LOG(
-        kWarn, "cli",
-        "plan: {} of the job: how it is cut is what is planned, so ways with other values are looked at as well; "
-        "--only keeps to some",
-        fmt::join(cuts, ", "));
+    TRIREME_LOG(kWarn, "cli",
+                "plan: the job sets {}; a plan chooses these itself and looks at other values as well. To plan only "
+                "some, use --only",
+                fmt::join(cuts, ", "));
   }
   if (args.advise) return run_advice(args, request);
   Asked asked;

@@ -28,7 +28,7 @@ void check_job_flags(const VerifyArgs& args) {
       {"--machine", !job.machine.empty()}, {"--batch", job.batch > 0},          {"--seq", job.seq > 0},
       {"--set", !job.set.empty()},         {"--memory", args.memory_bytes > 0}, {"--threads", args.threads > 0}};
   for (const auto& [flag, given] : flags)
-    require(!given || !job.config.empty(), "plan verify: {} is of a job; name the job after the file", flag);
+    require(!given || !job.config.empty(), "plan verify: {} concerns a job; name the job after the file", flag);
 }
 
 std::string plan_line(const std::string& file, const Certificate& certificate, size_t which) {
@@ -50,8 +50,8 @@ int run(const VerifyArgs& args) {
                  fmt::format("--search exact writes one with the plan '{}'", args.file));
     proof_text = read_file(beside);
   } else {
-    require(args.certificate.empty(), "plan verify: '{}' is a certificate; with --certificate FILE is a plan",
-            args.file);
+    require(args.certificate.empty(),
+            "plan verify: '{}' is a certificate; name the plan instead, or leave --certificate out", args.file);
   }
   const Certificate certificate = parse_certificate(proof_text);
   require(args.ranks == 0 || args.ranks == certificate.ranks, "certificate: it is for {} ranks, not for {}",

@@ -26,7 +26,8 @@ JobConfig PlannedJob::read() const {
 
 JobConfig read_job(const std::string& path, const std::vector<std::string>& keys) {
   require(!is_file(path) || !is_plan_file(read_file(path)),
-          "'{0}' is a plan, and no job; name the job that it is of, and train or simulate it with --plan {0}", path);
+          "'{0}' is a plan, not a job; name the job that it was made for, and train or simulate that with --plan {0}",
+          path);
   return read_config(path, keys);
 }
 
@@ -61,7 +62,8 @@ namespace {
 
 int64_t bytes_of_memory(const std::string& text) {
   const bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-  require(!is_number || text.find_first_not_of('0') != std::string::npos, "'{}' is no memory; give more than 0", text);
+  require(!is_number || text.find_first_not_of('0') != std::string::npos, "'{}' is no memory at all; give more than 0",
+          text);
   return MemorySize(is_number ? text + "MiB" : text).bytes();
 }
 

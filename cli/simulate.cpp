@@ -148,12 +148,12 @@ int run(const SimulateArgs& given) {
                         {"parallel.machine=" + args.machine, "train.device=described:" + args.machine});
   }
   require(!args.seed_given || args.mtbf_hours > 0,
-          "simulate: --failure-seed is of the moments at which ranks fail by --mtbf; give that, or leave it out");
+          "simulate: --failure-seed draws the moments at which ranks fail by --mtbf; add --mtbf, or leave it out");
   args.job.nodes.check();
   const JobConfig job = args.job.read();
   log_remarks(job, args.job.ranks_in_all());
   require(job.train.fit.steps > 0,
-          "simulate: a run of epochs has as many steps as its data; say how many with --steps");
+          "simulate: the number of steps in a run of epochs depends on its data; give it with --steps");
   const int ranks = args.job.ranks_in_all();
   const UnlikeRanks unlike = unlike_ranks(args, ranks);
   const auto model = make_model(job);

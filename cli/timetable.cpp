@@ -44,7 +44,7 @@ Timetable timetable_of(const TimetableArgs& args) {
                  "name a schedule, or a file as `trireme timetable SCHEDULE --units` prints");
   if (named || !is_file(args.schedule)) return make_timetable(args.schedule, args.request);
   require(args.of_schedule.empty(),
-          "timetable: {} makes a schedule by its name, and '{}' is a file that says all of it; leave it out",
+          "timetable: {} is for a schedule that is named, and '{}' is a file with a whole timetable; leave it out",
           args.of_schedule.empty() ? "" : args.of_schedule.front(), args.schedule);
   const Timetable timetable = parse_timetable(read_file(args.schedule));
   check(timetable);
@@ -61,7 +61,7 @@ std::string stages_text(const std::vector<int>& crew_of, size_t crew) {
 
 int show(const TimetableArgs& args) {
   require(!args.units || args.of_picture.empty(),
-          "timetable: {} is of the picture, and --units prints none; leave one out",
+          "timetable: {} changes the picture, and --units prints none; leave one out",
           args.of_picture.empty() ? "" : args.of_picture.front());
   if (args.schedule.empty()) {
     require(args.of_schedule.empty() && args.of_picture.empty() && !args.units,

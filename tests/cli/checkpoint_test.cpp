@@ -115,7 +115,7 @@ TEST_F(CheckpointTest, WeightsGoToAnotherProgramAndComeBack) {
                         "^16 tensors, .*KiB, of checkpoint 'run/checkpoints/step-000006':\n  theirs/model-00001-of-0"),
                     HasSubstr("  theirs/model.safetensors.index.json\n")));
   EXPECT_THAT(error_line(checkpoint({"export", "run", "theirs"})),
-              HasSubstr("'theirs' is there already; name another place, or add --force"));
+              HasSubstr("'theirs' exists already; name another place, or add --force"));
   EXPECT_THAT(error_line(checkpoint({"export", "run", "run/checkpoints", "--force"})), HasSubstr("holds checkpoints"));
 
   const Outcome refused = train("again", {"--init-from", "theirs"});

@@ -187,8 +187,8 @@ TEST_F(CommandTest, GenerateOnRanksThatShareTheModelWritesTheSame) {
     EXPECT_THAT(error_line(run(words)), HasSubstr("let their product be the ranks"));
   }
   expect_error({"generate", "run", "--prompt", "a", "-n", "2", "--set", "train.lr=1"}, 2,
-               "generate: --set train.lr=1: only how ranks share the model can be set, keys of [parallel]; the rest is "
-               "the checkpoint's");
+               "generate: --set train.lr=1: only keys of [parallel] can be set, which say how ranks share the model; "
+               "the rest comes from the checkpoint");
 }
 
 // What is given and changes nothing beside the other flags.
@@ -202,25 +202,25 @@ TEST_F(CommandTest, FlagsWithoutEffectAreRefusedOrSaid) {
       if (command.front() == "launch") words.emplace_back("true");
       expect_error(words, 2,
                    flag.front() +
-                       " is of a job on several nodes, and this is one on this host; add --nnodes or "
-                       "--master, or leave it out");
+                       " is for jobs on several nodes, and this job runs on this host alone; add --nnodes or --master, "
+                       "or leave it out");
     }
   }
-  EXPECT_THAT(run({"launch", "-n", "1:2", "true"}).err, HasSubstr("goes on with fewer only where --restarts is given"));
+  EXPECT_THAT(run({"launch", "-n", "1:2", "true"}).err, HasSubstr("goes on with fewer only if --restarts is given"));
   write("mine", run({"timetable", "1f1b", "--pp", "2", "--micro-batches", "2", "--units"}).out);
-  expect_error({"timetable", "mine", "--pp", "4"}, 2,
-               "timetable: --pp makes a schedule by its name, and 'mine' is a file that says all of it; leave it out");
+  expect_error(
+      {"timetable", "mine", "--pp", "4"}, 2,
+      "timetable: --pp is for a schedule that is named, and 'mine' is a file with a whole timetable; leave it out");
   expect_error({"timetable", "1f1b", "--units", "--costs", "1,2,3"}, 2,
-               "timetable: --costs is of the picture, and --units prints none; leave one out");
+               "timetable: --costs changes the picture, and --units prints none; leave one out");
   expect_error({"timetable", "--pp", "4"}, 2, HasSubstr("timetable: no schedule is named"));
   expect_error({"simulate", "gpt.toml", "--failure-seed", "3"}, 2, HasSubstr("ranks fail by --mtbf"));
-  expect_error({"plan", "gpt.toml", "-n", "2", "--advise", "--top", "5"}, 2,
-               HasSubstr("so that --top has nothing to work on"));
+  expect_error({"plan", "gpt.toml", "-n", "2", "--advise", "--top", "5"}, 2, HasSubstr("so --top would do nothing"));
   expect_error({"bench", "collective", "--op", "all_gather", "--reduce", "max"}, 2,
                HasSubstr("all_gather adds nothing up, so that the reduction that is asked for changes nothing"));
   ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--quiet"}).code, 0);
   expect_error({"evaluate", "run", "--set", "train.lr=3"}, 2,
-               "evaluate: train.lr is of training, and nothing is trained here; leave it out");
+               "evaluate: train.lr is for training, and nothing is trained here; leave it out");
   EXPECT_THAT(run({"generate", "run", "--prompt", "a", "--tokens", "1", "--temperature", "0", "--seed", "3"}).err,
               HasSubstr("--seed changes nothing with --temperature 0"));
 }
@@ -330,10 +330,10 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
   expect_error({"explain", "gpt.toml", "--stage", "passes", "--stop-after", "early_gather"}, 2,
                "no pass named 'early_gather'. Did you mean 'early_gathers'?");
   expect_error({"explain", "gpt.toml", "--disable-pass", "homes"}, 2,
-               "explain: --disable-pass is of the passes, and --stage plan shows what stands before them; add --stage "
-               "passes, or leave --disable-pass out");
+               "explain: --disable-pass concerns the passes, and --stage plan shows the program before them; add "
+               "--stage passes, or leave --disable-pass out");
   expect_error({"explain", "gpt.toml", "--stage", "grad", "--dump", "made/none"}, 2,
-               HasSubstr("explain: --dump is of the passes, and --stage grad shows"));
+               HasSubstr("explain: --dump concerns the passes, and --stage grad shows"));
   expect_error(
       {"explain", "gpt.toml", "--stage", "memory", "--value", "wte.weight"}, 2,
       HasSubstr("explain: --value says why a tensor lies as it does, and --stage memory shows something else"));

@@ -308,7 +308,7 @@ TEST_F(NodesTest, ARankTableSaysHowManyRanksThisHostHas) {
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("0 of 2\n"), HasSubstr("[1] 1 of 2\n")));
   write("other.json", table("192.0.2.1"));
   EXPECT_THAT(error_line(run({"launch", "--rank-table", "other.json", "true"})),
-              HasSubstr("none of its 1 hosts (192.0.2.1) has an address of this one"));
+              HasSubstr("none of its 1 hosts (192.0.2.1) has an address of this host"));
   EXPECT_THAT(error_line(run({"launch", "--rank-table", "ranks.json", "-n", "2", "true"})),
               HasSubstr("-n and --rank-table are both given"));
 }

@@ -41,8 +41,8 @@ TEST_F(PlanTest, SaysThatTheJobsOwnCutsAreNotKept) {
   const Outcome outcome = plan({"--set", "parallel.mode=semi_auto_parallel", "--set", "parallel.tp=2", "--set",
                                 "parallel.zero=1", "--only", "tp=1 pp=1 zero=0 recompute=none"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("plan: parallel.tp = 2, parallel.zero = 1 of the job: how it is cut is what is "
-                                     "planned"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("plan: the job sets parallel.tp = 2, parallel.zero = 1; a plan chooses these itself"));
   EXPECT_EQ(plan({"--only", "tp=1 pp=1 zero=0 recompute=none"}).err, "");
 }
 
@@ -87,7 +87,7 @@ TEST_F(PlanTest, AnswersQuestionsByTheExactSearch) {
   ASSERT_EQ(exported.code, 0) << exported.err;
   EXPECT_THAT(exported.out, HasSubstr("\n--pipeline-model-parallel-size 2\n"));
   EXPECT_THAT(plan({"--search", "exact", "--only", "pp=2 tp=2"}).err,
-              HasSubstr("plan: no way over 2 ranks has all of --only \"pp=2 tp=2\""));
+              HasSubstr("plan: no way over 2 ranks follows --only \"pp=2 tp=2\""));
   EXPECT_THAT(plan({"--search", "exact", "--only", "tp=3"}).err, HasSubstr("no way has tp=3; of tp there are 1, 2"));
 }
 
@@ -122,13 +122,13 @@ TEST_F(PlanTest, VerifiesThePlanOfTheExactSearchByItsCertificate) {
   EXPECT_THAT(wider.err, HasSubstr("error: certificate: it is for step "));
   EXPECT_THAT(run({"plan", "verify", "p.trp", "-n", "4"}).err, HasSubstr("it is for 2 ranks, not for 4"));
   EXPECT_THAT(run({"plan", "verify", "p.trp", "--memory", "4"}).err,
-              HasSubstr("plan verify: --memory is of a job; name the job after the file"));
+              HasSubstr("plan verify: --memory concerns a job; name the job after the file"));
   const std::string text = read(path("p.trp"));
   write("other.trp", text.substr(0, text.find("parallel.zero=")) + "parallel.zero=3" +
                          text.substr(text.find('\n', text.find("parallel.zero="))));
   const Outcome other = run({"plan", "verify", "other.trp", "--certificate", "p.trp.certificate"});
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("and the plan parallel.zero=3"));
+  EXPECT_THAT(other.err, HasSubstr("but the plan has parallel.zero=3"));
   EXPECT_THAT(run({"plan", "verify", "other.trp"}).err,
               HasSubstr("certificate: there is no file 'other.trp.certificate'"));
   write("p.trp.certificate", read(path("p.trp.certificate")) + "\n");
@@ -157,8 +157,8 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
   EXPECT_THAT(read(path("staged.trp")), testing::ContainsRegex("\ncompiled step_ps=[0-9]+ arena_bytes=[0-9]+\n"));
   ASSERT_THAT(read(path("staged.trp")), HasSubstr("set parallel.stages=[\"wte = 0\""));
   EXPECT_THAT(run({"simulate", "staged.trp", "-n", "2"}).err,
-              HasSubstr("'staged.trp' is a plan, and no job; name the job that it is of, and train or simulate it with "
-                        "--plan staged.trp"));
+              HasSubstr("'staged.trp' is a plan, not a job; name the job that it was made for, and train or simulate "
+                        "that with --plan staged.trp"));
   const Outcome trained = with({"train", "job.toml", "-n", "2", "--plan", "staged.trp", "--out", "staged", "--quiet"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Outcome alone = with({"train", "job.toml", "-n", "1", "--out", "alone", "--quiet"});
@@ -216,7 +216,7 @@ TEST_F(PlanTest, Advises) {
   EXPECT_EQ(plan({"--advise"}).out, advice.out);
   EXPECT_EQ(plan({"--advise", "--memory", "1", "--set", "model.width=512"}).code, 1);
   EXPECT_THAT(plan({"--advise", "--out", "x.trp"}).err,
-              HasSubstr("plan: --advise prints advice and no plan, so that --out has nothing to work on"));
+              HasSubstr("plan: --advise prints advice and no plan, so --out would do nothing"));
 }
 
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
@@ -225,18 +225,17 @@ TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(plan({"--memory", "80"}).out, HasSubstr("80.0 MiB of memory a rank"));
   EXPECT_THAT(plan({"--memory", "80MiB"}).out, HasSubstr("80.0 MiB of memory a rank"));
   EXPECT_THAT(plan({"--memory", "80 G"}).err, HasSubstr("is no number of bytes with a unit, like '2GB' or '512MiB'"));
-  EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("give --search exact"));
+  EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("add --search exact"));
   EXPECT_THAT(plan({"--search", "exact", "--machine", TRIREME_SOURCE_DIR "/machines/laptop.toml", "-n", "64"}).err,
               HasSubstr("plan: 64 ranks, but the machine 'laptop' has 8 devices"));
-  EXPECT_THAT(plan({"--compile"}).err, HasSubstr("--compile is of the exact search"));
-  EXPECT_THAT(plan({"--only", "pp=2 tp=2"}).err,
-              HasSubstr("plan: no way over 2 ranks has all of --only \"pp=2 tp=2\""));
+  EXPECT_THAT(plan({"--compile"}).err, HasSubstr("--compile is for the exact search"));
+  EXPECT_THAT(plan({"--only", "pp=2 tp=2"}).err, HasSubstr("plan: no way over 2 ranks follows --only \"pp=2 tp=2\""));
   EXPECT_THAT(plan({"--why-not", "fsdp=1"}).err, HasSubstr("there is no 'fsdp'; name pp, tp"));
-  EXPECT_THAT(plan({"--out-export", "x"}).err, HasSubstr("plan: --out-export takes --export beside it"));
-  EXPECT_THAT(plan({"--sensitivities"}).err, HasSubstr("give one by --machine"));
+  EXPECT_THAT(plan({"--out-export", "x"}).err, HasSubstr("plan: --out-export needs --export, which names the system"));
+  EXPECT_THAT(plan({"--sensitivities"}).err, HasSubstr("name one with --machine"));
   EXPECT_THAT(plan({"--why-not", ""}).err, HasSubstr("--why-not: it is empty; give a rule"));
   EXPECT_THAT(plan({"--out", ""}).err, HasSubstr("--out: it is empty; name a file"));
-  EXPECT_THAT(plan({"--memory", "0"}).err, HasSubstr("'0' is no memory; give more than 0"));
+  EXPECT_THAT(plan({"--memory", "0"}).err, HasSubstr("'0' is no memory at all; give more than 0"));
   const Outcome unsaid = plan({"--only", "auto=true", "--export", "megatron"});
   EXPECT_NE(unsaid.code, 0);
   EXPECT_THAT(unsaid.err, HasSubstr("export to megatron: the plan cuts each op by itself (--auto)"));

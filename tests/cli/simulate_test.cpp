@@ -112,7 +112,8 @@ TEST_F(SimulateTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(error_of({"--fail", "rank=0,step=101"}), HasSubstr("steps 1 to 100"));
   EXPECT_THAT(error_of({"--device-memory", "1KB", "--set", "parallel.auto_offload=false"}),
               HasSubstr("parallel.device_memory allows 1KB"));
-  EXPECT_THAT(error_of({"--set", "train.steps=0", "--epochs", "2"}), HasSubstr("say how many with --steps"));
+  EXPECT_THAT(error_of({"--set", "train.steps=0", "--epochs", "2"}),
+              HasSubstr("depends on its data; give it with --steps"));
 }
 
 }  // namespace

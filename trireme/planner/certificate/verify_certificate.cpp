@@ -69,7 +69,7 @@ class CertificateVerifier {
       if (ways.count(plan.way) == 0) not_proven("{} on {} ranks is not one of its ways", text, c_.ranks);
       if (!certified_way_divides(plan.way))
         not_proven("{} has too few micro-batches, or not a multiple of its crews", text);
-      if (!best_.emplace(plan.way, &plan).second) not_proven("{} stands in it twice", text);
+      if (!best_.emplace(plan.way, &plan).second) not_proven("{} appears twice", text);
       const CertifiedTable& table = table_of(prices_, plan.way.cut, plan.way);
       if (table.is_refused) not_proven("{} is refused by the compiler", text);
       if (table.is_joined && plan.way.pp > 1) not_proven("micro-batches of {} depend on each other", text);

@@ -160,7 +160,7 @@ TEST(VerifyCertificate, says_what_does_not_follow) {
   EXPECT_THAT(changed([](Certificate& c) { --c.best[0].step_ps; }), HasSubstr("ps by its prices, not "));
   EXPECT_THAT(changed([](Certificate& c) { ++c.best[0].crew_bytes[0]; }), HasSubstr("do not hold as many bytes"));
   EXPECT_THAT(changed([](Certificate& c) { std::swap(c.best[0], c.best[1]); }), HasSubstr("order of their time"));
-  EXPECT_THAT(changed([](Certificate& c) { c.best[1] = c.best[0]; }), HasSubstr("stands in it twice"));
+  EXPECT_THAT(changed([](Certificate& c) { c.best[1] = c.best[0]; }), HasSubstr("appears twice"));
   EXPECT_THAT(changed([](Certificate& c) { c.best[0].way.cut.dp *= 2; }), HasSubstr("is not one of its ways"));
   EXPECT_THAT(changed([](Certificate& c) { c.best[0].begins[1] = 0; }), HasSubstr("is empty: it begins at part"));
   EXPECT_THAT(changed([](Certificate& c) { c.best[0].begins.pop_back(); }), HasSubstr("stages, and"));

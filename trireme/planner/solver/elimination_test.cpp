@@ -192,8 +192,7 @@ TEST(Problem, says_what_is_wrong_with_it) {
   EXPECT_THAT(why([](Problem& p) { p.labels[1] = 0; }), testing::HasSubstr("variable 1 has 0 labels"));
   EXPECT_THAT(why([](Problem& p) { p.tables[0].variables[1] = 5; }),
               testing::HasSubstr("table 0: variable 5 of a problem with 3 variables"));
-  EXPECT_THAT(why([](Problem& p) { p.tables[0].variables[1] = 0; }),
-              testing::HasSubstr("variable 0 stands in it twice"));
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].variables[1] = 0; }), testing::HasSubstr("variable 0 appears twice"));
   EXPECT_THAT(why([](Problem& p) { p.tables[0].labels[1] = 3; }),
               testing::HasSubstr("table 0, row 0: label 3 of variable 1, which has 3 labels"));
   EXPECT_THAT(why([](Problem& p) { p.tables[0].labels.pop_back(); }), testing::HasSubstr("1 labels in 1 rows of 2"));

@@ -16,8 +16,8 @@ void check_table(const Problem& problem, const Table& table, const std::string& 
     const int variable = table.variables[i];
     require(variable >= 0 && static_cast<size_t>(variable) < problem.labels.size(),
             "{}: variable {} of a problem with {} variables", what, variable, problem.labels.size());
-    require(std::count(table.variables.begin(), table.variables.end(), variable) == 1,
-            "{}: variable {} stands in it twice", what, variable);
+    require(std::count(table.variables.begin(), table.variables.end(), variable) == 1, "{}: variable {} appears twice",
+            what, variable);
   }
   require(table.labels.size() == table.rows() * table.variables.size(), "{}: {} labels in {} rows of {}", what,
           table.labels.size(), table.rows(), table.variables.size());

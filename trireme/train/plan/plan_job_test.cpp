@@ -218,18 +218,18 @@ TEST(PlanFile, refuses_what_is_none) {
   };
   EXPECT_EQ(error_of_plan([&] { parse_plan_file(text); }), "no error");
   EXPECT_EQ(changed("plan 1", "plan 2"),
-            "plan, line 1: 'trireme plan 2' is not 'trireme plan 1': it is no plan, or one of another version");
+            "plan, line 1: 'trireme plan 2' is not 'trireme plan 1': this is not a plan, or one of another version");
   EXPECT_EQ(changed("ways=3", "ways=4"), "plan, line 22: the counts do not add up to the ways");
-  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 22: '-3' is no whole number of 0 or more");
+  EXPECT_EQ(changed("ways=3", "ways=-3"), "plan, line 22: '-3' is not a whole number of 0 or more");
   EXPECT_EQ(changed("graph 1\n", ""), "plan, line 21: the line 'graph' is missing");
-  EXPECT_EQ(changed("graph 1", "ranks 1"), "plan, line 4: 'ranks' stands in it twice");
-  EXPECT_EQ(changed("set parallel.tp=2", "set tp"), "plan, line 11: 'tp' is no key=value");
+  EXPECT_EQ(changed("graph 1", "ranks 1"), "plan, line 4: 'ranks' appears twice");
+  EXPECT_EQ(changed("set parallel.tp=2", "set tp"), "plan, line 11: 'tp' is not of the form key=value");
   EXPECT_EQ(changed("set parallel.tp", "set train.lr"),
-            "plan, line 11: 'train.lr' is no key that says how a model is cut");
-  EXPECT_EQ(changed("set parallel.tp", "set parallel.pp"), "plan, line 11: 'parallel.pp' stands in it twice");
+            "plan, line 11: 'train.lr' is not a key that says how a model is cut");
+  EXPECT_EQ(changed("set parallel.tp", "set parallel.pp"), "plan, line 11: 'parallel.pp' appears twice");
   EXPECT_EQ(changed("set parallel.tp=2\n", ""), "plan: the line 'set parallel.tp=...' is missing");
   EXPECT_EQ(error_of_plan([&] { parse_plan_file(""); }), "plan: it is empty");
-  EXPECT_EQ(changed("graph 1", "grahp 1"), "plan, line 4: 'grahp' is no line of a plan");
+  EXPECT_EQ(changed("graph 1", "grahp 1"), "plan, line 4: 'grahp' is not a line that plans have");
 }
 
 TEST(PlanFile, is_for_one_training_step_on_so_many_ranks) {
@@ -252,14 +252,14 @@ TEST(PlanFile, is_for_one_training_step_on_so_many_ranks) {
     JobConfig elsewhere = job;
     set_keys(elsewhere, {key});
     EXPECT_THAT(error_of_plan([&] { check_plan(file, elsewhere, 2); }),
-                testing::HasSubstr("of which the plan knows nothing; leave it out, or plan again"));
+                testing::HasSubstr("but it was planned without that; leave it out, or plan again"));
     const PlanRequest planned{.job = elsewhere, .ranks = 2};
     const PlanFile with = parse_plan_file(to_string(plan_file(plan_job(planned), planned)));
     EXPECT_EQ(error_of_plan([&] { check_plan(with, elsewhere, 2); }), "no error") << key;
   }
   set_keys(job, {"train.batch=16"});
   EXPECT_THAT(error_of_plan([&] { check_plan(file, job, 2); }),
-              testing::HasSubstr("the plan is for another training step than that of"));
+              testing::HasSubstr("the plan is for a training step other than that of"));
 }
 
 }  // namespace

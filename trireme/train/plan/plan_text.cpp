@@ -171,7 +171,7 @@ std::vector<std::string> keys_of_places(const JobConfig& job) {
 }
 
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request) {
-  require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to write");
+  require(!plan.best.empty(), "plan: nothing fits, so there is no plan to write");
   const PlannedWay& best = plan.best.front();
   std::vector<std::string> keys = best.way.keys();
   for (std::string& key : keys_of_places(request.job)) keys.push_back(std::move(key));
@@ -210,7 +210,7 @@ int64_t number_of(std::string_view text, int line) {
   int64_t out = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (status != std::errc() || end != text.data() + text.size() || out < 0)
-    wrong_line(line, fmt::format("'{}' is no whole number of 0 or more", text));
+    wrong_line(line, fmt::format("'{}' is not a whole number of 0 or more", text));
   if (out > int64_t{1} << 60) wrong_line(line, fmt::format("{} is too large", out));  // so that counts can be added
   return out;
 }
@@ -235,15 +235,16 @@ void read_numbers(std::string_view rest, int line, const std::vector<std::pair<s
 }
 
 void read_key(std::string_view text, int line, PlanFile& out) {
-  if (text.find('=') == std::string_view::npos) wrong_line(line, fmt::format("'{}' is no key=value", text));
+  if (text.find('=') == std::string_view::npos)
+    wrong_line(line, fmt::format("'{}' is not of the form key=value", text));
   if (std::ranges::find(out.keys, planned_key(text), planned_key) != out.keys.end())
-    wrong_line(line, fmt::format("'{}' stands in it twice", planned_key(text)));
+    wrong_line(line, fmt::format("'{}' appears twice", planned_key(text)));
   std::vector<std::string> known = Way{.keep = Tier::kHost, .place = {Tier::kDisk, Tier::kHost}}.keys();
   known.emplace_back("parallel.stages=");  // where the stages are planned, too
   known.insert(known.end(), std::begin(kPlaceKeys), std::end(kPlaceKeys));
   known.insert(known.end(), std::begin(kBudgetKeys), std::end(kBudgetKeys));
   if (std::ranges::find(known, planned_key(text), planned_key) == known.end())
-    wrong_line(line, fmt::format("'{}' is no key that says how a model is cut", planned_key(text)));
+    wrong_line(line, fmt::format("'{}' is not a key that says how a model is cut", planned_key(text)));
   out.keys.emplace_back(text);
 }
 
@@ -280,7 +281,7 @@ void read_plan_line(std::string_view kind, std::string_view rest, int line, Plan
     if (l.fit + l.memory + l.memory_least + l.needless + l.do_not_divide != l.ways)
       wrong_line(line, "the counts do not add up to the ways");
   } else {
-    wrong_line(line, fmt::format("'{}' is no line of a plan", kind));
+    wrong_line(line, fmt::format("'{}' is not a line that plans have", kind));
   }
 }
 
@@ -302,13 +303,14 @@ PlanFile parse_plan_file(std::string_view text) {
     if (rest.ends_with('\r')) rest.remove_suffix(1);  // as editors elsewhere end lines
     if (++line == 1) {
       if (rest != kFirstLine)
-        wrong_line(line, fmt::format("'{}' is not '{}': it is no plan, or one of another version", rest, kFirstLine));
+        wrong_line(line,
+                   fmt::format("'{}' is not '{}': this is not a plan, or one of another version", rest, kFirstLine));
       continue;
     }
     if (rest.empty() || rest.starts_with('#')) continue;
     const std::string kind(take_word(rest));
     if (kind != "set" && std::ranges::find(seen, kind) != seen.end())
-      wrong_line(line, fmt::format("'{}' stands in it twice", kind));
+      wrong_line(line, fmt::format("'{}' appears twice", kind));
     seen.push_back(kind);
     read_plan_line(kind, rest, line, out);
   }
@@ -332,13 +334,13 @@ void check_plan(const PlanFile& file, const JobConfig& job, int64_t ranks) {
   for (const std::string& key : keys_of_places(job)) {
     const bool is_budget = std::ranges::find(kBudgetKeys, planned_key(key)) != std::end(kBudgetKeys);
     require(is_budget || has(planned_key(key)),
-            "the job says {}, of which the plan knows nothing; leave it out, or plan again", key);
+            "the job sets {}, but it was planned without that; leave it out, or plan again", key);
   }
   others.parallel.vocabulary = false;  // the plan's own as well: with it the loss is computed by other ops
   const auto model = make_model(others);
   const std::string graph = hash_of_graph(graphs_of(assembly_of(others, *model, ranks), ranks).step);
   require(graph == file.graph,
-          "the plan is for another training step than that of '{}' (its model, batch or optimizer differs); plan again",
+          "the plan is for a training step other than that of '{}' (its model, batch or optimizer differs); plan again",
           job.name);
 }
 

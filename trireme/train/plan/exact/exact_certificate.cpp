@@ -110,7 +110,7 @@ std::vector<std::string> sorted_keys_of(const Certificate& certificate, const Ce
 
 [[noreturn]] void refuse_keys(const std::vector<std::string>& certified, const std::vector<std::string>& planned) {
   const auto differ = std::ranges::mismatch(certified, planned);
-  fail(ErrorKind::kInvalidArgument, "certificate: its best way has {}, and the plan {}",
+  fail(ErrorKind::kInvalidArgument, "certificate: its best way has {}, but the plan has {}",
        differ.in1 == certified.end() ? "no more" : *differ.in1, differ.in2 == planned.end() ? "no more" : *differ.in2);
 }
 
@@ -128,8 +128,8 @@ void expect_same_table(std::string_view kind, const CertifiedTable& said, const 
       "update={}",
       cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0,
       to_string(cut.keep), cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
-  require(said.is_refused == compiled.is_refused, "certificate: the {} of {} are {}, and the compiler {} it", kind,
-          text, said.is_refused ? "refused" : "there", compiled.is_refused ? "refuses" : "takes");
+  require(said.is_refused == compiled.is_refused, "certificate: its {} of {} are {}, but the compiler {} that cut", kind,
+          text, said.is_refused ? "refused" : "given", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);
 }
 
@@ -165,7 +165,7 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
 size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan,
                             const std::vector<std::string>& of_job) {
   constexpr std::string_view kPlan = "the plan is for";
-  require(!certificate.best.empty(), "certificate: it says that nothing fits, and there is a plan");
+  require(!certificate.best.empty(), "certificate: it says that nothing fits, but there is a plan");
   expect_same("step", certificate.graph, kPlan, plan.graph);
   expect_same("ranks", certificate.ranks, kPlan, plan.ranks);
   expect_same("machine", certificate.machine, kPlan, plan.machine);
@@ -176,15 +176,16 @@ size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan
   while (which < certificate.best.size() && sorted_keys_of(certificate, certificate.best[which]) != planned) ++which;
   if (which == certificate.best.size()) refuse_keys(sorted_keys_of(certificate, certificate.best.front()), planned);
   const CertifiedPlan& best = certificate.best[which];
-  require(plan.step_ps == best.step_ps && plan.bound_ps == certificate.best.front().step_ps &&
-              plan.arena_bytes == std::ranges::max(best.crew_bytes),
-          "certificate: by it the plan takes {} ps and {} bytes, and no way less than {} ps; the plan predicts others",
-          best.step_ps, std::ranges::max(best.crew_bytes), certificate.best.front().step_ps);
+  require(
+      plan.step_ps == best.step_ps && plan.bound_ps == certificate.best.front().step_ps &&
+          plan.arena_bytes == std::ranges::max(best.crew_bytes),
+      "certificate: it has {} ps and {} bytes for the plan, and no way below {} ps; the plan predicts other figures",
+      best.step_ps, std::ranges::max(best.crew_bytes), certificate.best.front().step_ps);
   const CertifiedLedger& l = certificate.ledger;
   const PlanLedger& p = plan.ledger;
   require(p.ways == l.ways && p.do_not_divide == l.do_not_divide && p.memory_least == l.memory_least &&
               p.needless == l.bound + l.slower + l.needless && p.memory == l.memory && p.fit == l.solved,
-          "certificate: its ledger is not that of the plan");
+          "certificate: its ledger differs from that of the plan");
   return which;
 }
 

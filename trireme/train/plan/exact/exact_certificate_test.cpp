@@ -101,11 +101,11 @@ TEST(ExactCertificate, of_another_plan_is_refused_naming_what_differs) {
   EXPECT_EQ(against([](PlanFile&) {}), "no error");
   EXPECT_THAT(against([](PlanFile& p) { p.graph = "1"; }), HasSubstr("it is for step "));
   EXPECT_THAT(against([](PlanFile& p) { p.ranks = 8; }), HasSubstr("it is for ranks 4, and the plan is for 8"));
-  EXPECT_THAT(against([](PlanFile& p) { p.keys[6] = "parallel.tp=3"; }), HasSubstr("and the plan parallel.tp=3"));
+  EXPECT_THAT(against([](PlanFile& p) { p.keys[6] = "parallel.tp=3"; }), HasSubstr("but the plan has parallel.tp=3"));
   EXPECT_THAT(against([](PlanFile& p) { p.keys.pop_back(); }), HasSubstr("its best way has "));
-  EXPECT_THAT(against([](PlanFile& p) { --p.step_ps; }), HasSubstr("the plan predicts others"));
-  EXPECT_THAT(against([](PlanFile& p) { ++p.arena_bytes; }), HasSubstr("the plan predicts others"));
-  EXPECT_THAT(against([](PlanFile& p) { ++p.ledger.fit; }), HasSubstr("its ledger is not that of the plan"));
+  EXPECT_THAT(against([](PlanFile& p) { --p.step_ps; }), HasSubstr("the plan predicts other figures"));
+  EXPECT_THAT(against([](PlanFile& p) { ++p.arena_bytes; }), HasSubstr("the plan predicts other figures"));
+  EXPECT_THAT(against([](PlanFile& p) { ++p.ledger.fit; }), HasSubstr("its ledger differs from that of the plan"));
 }
 
 // Changes of a certificate's text, as a mistake or a hand would make them.

@@ -213,7 +213,7 @@ void add_ways(const JobPlan& plan, PlanPage& page) {
 }  // namespace
 
 PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedTokens& tokens) {
-  require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to draw");
+  require(!plan.best.empty(), "plan: nothing fits, so there is no plan to draw");
   const PlannedWay& best = plan.best.front();
   const WayCost& cost = best.cost;
   const Compiled compiled = compile_way(request, best.way);

@@ -338,7 +338,7 @@ void add_stage_names(const ExactPlan& plan, const ExactWay& way, PlanPage& page)
 }  // namespace
 
 PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const PlannedTokens& tokens) {
-  require(!plan.best.empty(), "plan: nothing fits, so that there is no plan to draw");
+  require(!plan.best.empty(), "plan: nothing fits, so there is no plan to draw");
   const ExactWay& best = plan.best.front();
   const double step_s = static_cast<double>(best.price.total) * 1e-12;
   PlanPage page{.title = fmt::format("{} on {}", request.job.name, counted(request.ranks, "rank")),

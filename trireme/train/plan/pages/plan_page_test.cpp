@@ -208,7 +208,7 @@ TEST(PlanPage, of_a_plan_that_fits_nowhere_is_refused) {
     page_of(plan, request, {1, "tokens"});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.text().c_str(), "plan: nothing fits, so that there is no plan to draw");
+    EXPECT_STREQ(error.text().c_str(), "plan: nothing fits, so there is no plan to draw");
   }
 }
 

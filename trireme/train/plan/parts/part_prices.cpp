@@ -388,7 +388,8 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   std::optional<JobSums> of_one;
   if (made.is_joined && way.keep != Tier::kDevice) {
     fail(ErrorKind::kUnsupported,
-         "plan: micro-batches depend on each other, and what each keeps is of all; it stays on the device");
+         "plan: micro-batches depend on each other, so what one of them keeps belongs to all, and cannot leave the "
+         "device");
   }
   if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
   out.parts.resize(static_cast<size_t>(crews));

@@ -145,7 +145,7 @@ std::vector<Sensitivity> sensitivities(
     const PlanRequest& request, const Machine& machine, int64_t memory_bytes,
     const std::function<std::optional<ComparedWay>(const PlanRequest&)>& plan_again) {
   require(!request.job.parallel.machine.empty(),
-          "plan: sensitivities change the figures of a machine's file, and none is given; give one by --machine");
+          "plan: sensitivities change the figures of a machine's file, and none is given; name one with --machine");
   const TempDirectory files;
   std::vector<Sensitivity> out;
   const auto look = [&](std::string what, const Machine& changed, int64_t memory) {

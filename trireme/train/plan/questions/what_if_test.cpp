@@ -52,8 +52,8 @@ TEST(WayRule, that_names_nothing_known_is_refused_with_what_can_be_named) {
             "virtual_stages, recompute, kept_slices, keep, state, update, auto");
   EXPECT_EQ(error_of_rule("tp=3"), "a rule for ways: no way has tp=3; of tp there are 1, 2");
   EXPECT_EQ(error_of_rule("ep=2"), "a rule for ways: no way has ep=2; of ep there is only 1");
-  EXPECT_EQ(error_of_rule("tp"), "a rule for ways: 'tp' is no name=value, like tp=2");
-  EXPECT_EQ(error_of_rule("tp=2 tp=2"), "a rule for ways: 'tp' stands in it twice");
+  EXPECT_EQ(error_of_rule("tp"), "a rule for ways: 'tp' is not of the form name=value, like tp=2");
+  EXPECT_EQ(error_of_rule("tp=2 tp=2"), "a rule for ways: 'tp' appears twice");
   EXPECT_EQ(error_of_rule(" ,"),
             "a rule for ways names nothing; name pp, tp, sp, vocabulary, cp, ep, zero, micro_batches, schedule, "
             "virtual_stages, recompute, kept_slices, keep, state, update, auto, like tp=2");
@@ -122,7 +122,7 @@ TEST(Sensitivities, plan_again_on_machines_that_are_a_little_different) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(error(), testing::HasSubstr("none is given; give one by --machine"));
+  EXPECT_THAT(error(), testing::HasSubstr("none is given; name one with --machine"));
   set_keys(request.job, {"parallel.machine=" + path});
   const JobPlan plan = plan_job(request);
   const std::vector<Sensitivity> all = sensitivities(request, plan.machine, plan.memory_bytes, planned);

@@ -83,7 +83,7 @@ WayRule parse_way_rule(std::string_view text, std::span<const Way> ways) {
     at = end + 1;
     if (term.empty()) continue;
     const size_t equal = term.find('=');
-    require(equal != std::string_view::npos, "a rule for ways: '{}' is no name=value, like tp=2", term);
+    require(equal != std::string_view::npos, "a rule for ways: '{}' is not of the form name=value, like tp=2", term);
     const std::string name = term_name(term.substr(0, equal)), value(term.substr(equal + 1));
     require(std::ranges::find(names, name) != names.end(), "a rule for ways: there is no '{}'; name {}", name,
             fmt::join(names, ", "));
@@ -91,7 +91,7 @@ WayRule parse_way_rule(std::string_view text, std::span<const Way> ways) {
     require(std::ranges::find(values, value) != values.end(), "a rule for ways: no way has {}={}; of {} there {} {}",
             name, value, name, values.size() == 1 ? "is only" : "are", fmt::join(values, ", "));
     const bool is_twice = std::ranges::any_of(out.terms, [&](const auto& each) { return each.first == name; });
-    require(!is_twice, "a rule for ways: '{}' stands in it twice", name);
+    require(!is_twice, "a rule for ways: '{}' appears twice", name);
     out.terms.emplace_back(name, value);
   }
   require(!out.terms.empty(), "a rule for ways names nothing; name {}, like tp=2", fmt::join(names, ", "));
