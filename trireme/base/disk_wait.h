@@ -1,5 +1,5 @@
-// Threads of this process that wait for a disk. The kernel shows that of some (state D), but not of those that wait for
-// io_uring or for such a thread, which sleep as if nothing went on; whoever watches the process reads it here.
+// Threads of this process that wait for a disk. The kernel shows some of these waits (state D), but a thread that waits
+// for io_uring, or for such a thread, looks asleep. Whoever watches the process reads here that it waits.
 #pragma once
 
 #include <atomic>

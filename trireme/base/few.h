@@ -1,5 +1,5 @@
-// Few: a list of numbers, or of what is copied as plainly, of which there are mostly few. Up to N lie in the list
-// itself, so that making, copying and dropping it takes no memory; more lie elsewhere, as those of a std::vector do.
+// Few: a list that mostly has few elements, of numbers or other trivially copyable types. Up to N elements lie in the
+// list itself, so making, copying and dropping it allocates nothing. More lie on the heap, as in a std::vector.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Growing: a list that grows at its end, whose elements stay where they are, as those of a std::deque do. It lies in
-// runs that are each twice as long as the one before, so that a long one takes few pieces of memory and an element is
-// found in a few instructions.
+// Growing: a list that grows at its end and whose elements stay at their addresses, as in a std::deque. It is stored in
+// runs, each twice as long as the one before, so a long list needs few allocations, and an element is found in a few
+// instructions.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Key: one setting of a job: its name in the job's file, where its value is, what it is for and which values it may
-// have. Whoever owns a setting has its row beside the struct that holds the value (docs/howto/add_a_setting.md).
-// Copied: an owning pointer to a thing of some kind, whose copy owns a copy of the thing.
+// Key: one setting of a job: its name in the job's file, where its value is stored, what it is for, and which values it
+// may have. Whoever owns a setting has its row beside the struct that holds the value (docs/howto/add_a_setting.md).
+// Copied: an owning pointer to an object; a copy of the pointer owns a copy of the object.
 #pragma once
 
 #include <cstdint>

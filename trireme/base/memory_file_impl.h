@@ -1,4 +1,4 @@
-// A file without a disk, for tests that write one thousands of times.
+// A file in memory, for tests that write a file thousands of times.
 #pragma once
 
 #include <sys/mman.h>

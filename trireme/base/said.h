@@ -1,8 +1,8 @@
-// A value that a message says by its to_string, which is called where the message is made and nowhere else:
+// A value that a message prints by its to_string, which is called only if the message is made:
 //
 //   require(type.shape.rank() == 2, "transpose: {} is no matrix", said(type));
 //
-// A check whose arguments are texts makes these each time that it is looked at.
+// A check whose arguments are strings would build them each time it is evaluated.
 #pragma once
 
 #include <fmt/format.h>

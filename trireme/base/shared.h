@@ -1,6 +1,6 @@
-// Shared: a value that many hold and nobody changes. Equal ones are one object, which stays for as long as the program
-// runs, so that to copy and to compare them costs a pointer: for types of whose values there are few unlike ones. It
-// reads as the value. The type has a function `hash`.
+// Shared: an immutable value with many holders. Equal values are one object, which lives as long as the program, so
+// copying and comparing cost as much as for a pointer. It is meant for types with few distinct values, and reads like
+// the value itself. The type needs a function `hash`.
 #pragma once
 
 #include <array>

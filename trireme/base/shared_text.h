@@ -1,4 +1,4 @@
-// SharedText: a text that many hold and nobody changes, so that copies of it cost a pointer.
+// SharedText: an immutable text with many holders, so a copy costs as much as that of a pointer.
 #pragma once
 
 #include <fmt/format.h>

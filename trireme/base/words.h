@@ -1,4 +1,4 @@
-// Text in pieces, and by patterns.
+// Splitting text into words, and matching it with patterns.
 #pragma once
 
 #include <concepts>

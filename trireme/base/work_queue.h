@@ -1,5 +1,5 @@
-// WorkQueue: a thread that does one work after the other beside the thread that puts them in, and numbers them. What a
-// work is, its owner says: a lane of a plan.
+// WorkQueue: a thread that does one piece of work after the other, beside the thread that queues and numbers them. Its
+// owner, a lane of a plan, says what a piece of work is.
 #pragma once
 
 #include <algorithm>

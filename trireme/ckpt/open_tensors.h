@@ -1,4 +1,4 @@
-// Tensors by the path of what holds them.
+// Opens tensors by the path of what holds them.
 #pragma once
 
 #include <memory>

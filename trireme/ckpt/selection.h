@@ -1,4 +1,4 @@
-// Which tensors of a source are meant, and under which names.
+// Selects tensors of a source, and the names under which they are used.
 #pragma once
 
 #include <string>

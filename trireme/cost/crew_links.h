@@ -1,4 +1,4 @@
-// Links between the crews of a pipeline, whose ranks follow each other in the machine.
+// The links between the crews of a pipeline, whose ranks are consecutive devices of the machine.
 #pragma once
 
 #include "trireme/cost/op_seconds.h"

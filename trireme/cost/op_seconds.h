@@ -1,5 +1,5 @@
-// How long an op takes on one rank by the rates of its machine: what passes place sums over ranks by, what virtual
-// time adds up, and what programs are priced by.
+// How long an op takes on one rank by the rates of its machine. Passes use it to place sums over ranks, virtual time
+// adds it up, and programs are priced by it.
 #pragma once
 
 #include <optional>

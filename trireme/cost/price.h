@@ -1,7 +1,7 @@
-// The price of a program: how long the ops of a rank take, one after the other, in whole picoseconds. Sums of whole
-// numbers do not depend on their order, so what a search adds up from its tables can be compared with the price of the
-// program that comes out of it, to the last digit. That communication is hidden behind computing is not in it: that
-// virtual time says (exec/analysis/virtual_time.h).
+// The price of a program: how long the ops of a rank take, one after the other, in whole picoseconds. Sums of integers
+// do not depend on their order, so what a search adds up from its tables can be compared exactly with the price of the
+// resulting program. A price counts all communication, even if computing hides it; virtual time says what is hidden
+// (exec/analysis/virtual_time.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The name scopes of gradients: what is computed for the gradient of an op stands in a scope of its own beside the
-// op's, and rules that users give for a module speak of both.
+// The name scopes of gradients. What is computed for the gradient of an op has its own scope beside the op's, and rules
+// that users give for a module apply to both.
 #pragma once
 
 #include <string>

@@ -4,7 +4,7 @@
 // A graph has inputs (a batch, parameters, optimizer state, scalars fed each step), nodes, and named outputs.
 // An output may *update* an input: the next step starts with that value in its place.
 //
-// What a graph says of its training is recorded where it is made, not guessed from names or shapes
+// What a graph says about training is recorded as it is made, not guessed from names or shapes
 // (docs/design/training_graphs.md): each node's phase, the node and the values whose gradients a node computes, and the
 // updates of parameters.
 #pragma once

@@ -1,6 +1,6 @@
-// Piece: how the ranks' pieces of an input lie in one tensor, in a graph that is cut by hand. As text: "" for none,
-// every rank has the same; "own" (kOwnPiece), each rank's is a tensor of its own, and nothing says how they would be
-// one; or a layout of the leading dimensions by the mesh's axes, "[tp, -]".
+// Piece: how the ranks' pieces of an input form one tensor, in a graph that is cut by hand. As text: "" if every rank
+// has the same; "own" (kOwnPiece) if each rank has a tensor of its own, and nothing says how they would form one; or a
+// layout of the leading dimensions by the mesh's axes, "[tp, -]".
 #pragma once
 
 #include <optional>

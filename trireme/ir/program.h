@@ -1,5 +1,5 @@
-// Program: what every rank of a mesh runs; ranks differ in coordinates only. `partition` makes it, passes change
-// it, exec plans it.
+// Program: what every rank of a mesh runs; ranks differ only in their coordinates. `partition` makes it, passes change
+// it, and exec plans it.
 #pragma once
 
 #include <memory>

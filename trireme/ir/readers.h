@@ -1,4 +1,4 @@
-// Readers: the nodes that read each value of a graph, in their order; one that reads it twice stands there twice.
+// Readers: the nodes that read each value of a graph, in their order. A node that reads a value twice is listed twice.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// What the model's code asks of how its modules are run, each by the module's scope. Passes and plans read it from the
-// graph that is traced.
+// What a model's code asks about how its modules are run, by the scope of each module. Passes and plans read it from
+// the traced graph.
 #pragma once
 
 #include <cstdint>

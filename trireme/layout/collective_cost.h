@@ -1,6 +1,6 @@
-// How long a collective takes. Every model of time in the library asks here: the search for reshards, buckets of sums,
-// virtual time, prices of programs. The model is latency and bandwidth of one link (Hockney, 1994), that between the
-// ranks which is slowest in each.
+// How long a collective takes. Every model of time in the library uses it: the search for reshards, buckets of sums,
+// virtual time, prices of programs. The model is the latency and bandwidth of one link (Hockney, 1994); each is taken
+// from the link between the ranks that is worst in it.
 #pragma once
 
 #include <cstdint>

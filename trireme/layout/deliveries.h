@@ -1,7 +1,7 @@
-// Deliveries: how one value comes to all that read it, each in the layout it asks for. Chains of reshard steps begin at
-// the value itself, or at what an earlier one made where the wanted layout only cuts that more; where a chain leads
-// through a layout that an earlier one made already, it goes on from there. So what several readers need is done once.
-// The partitioner emits these deliveries and the planner prices them.
+// Deliveries: how one value reaches all that read it, each in the layout that it asks for. A chain of reshard steps
+// begins at the value itself, or at a result of an earlier chain if the wanted layout only cuts that further. If a
+// chain passes through a layout that an earlier chain made, it continues from there. So what several readers need is
+// done once. The partitioner emits these deliveries, and the planner prices them.
 #pragma once
 
 #include <functional>

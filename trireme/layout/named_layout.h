@@ -1,5 +1,5 @@
-// NamedLayout: a layout as it is asked for, before the mesh is known: by the names of axes. Its text is a layout's
-// (layout/layout.h): "[dp, tp*sp, -] partial(sum: mp)".
+// NamedLayout: a layout as a user asks for it, before the mesh is known: by the names of axes. Its text is that of a
+// layout (layout/layout.h): "[dp, tp*sp, -] partial(sum: mp)".
 #pragma once
 
 #include <string>

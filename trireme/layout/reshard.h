@@ -1,7 +1,7 @@
-// Reshard: the steps that take a tensor from one layout to another, which is every collective of
-// the system. plan_reshard finds the cheapest chain of the five primitive steps under given costs;
-// two layouts that need no communication (the target cuts what the source replicates) get none. The
-// choice depends on its arguments only, so every rank that asks gets the same chain.
+// Reshard: the steps that take a tensor from one layout to another, which is every collective of the system.
+// plan_reshard finds the cheapest chain of the five primitive steps under given costs; if the two layouts need no
+// communication (the target cuts what the source replicates), there is none. The choice depends only on its arguments,
+// so every rank that asks gets the same chain.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Layouts and reshard steps carried out in one process on the pieces of all ranks: the plain
-// meaning of a layout (cut, gather) and of a step (apply), for tests of everything that runs them
-// for real. Piece r of a vector is what rank r holds.
+// Layouts and reshard steps carried out in one process on the pieces of all ranks: the plain meaning of a layout (cut,
+// gather) and of a step (apply). Tests compare with it whatever runs them for real. Piece r of a vector is what rank r
+// holds.
 #pragma once
 
 #include <cstdint>

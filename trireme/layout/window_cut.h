@@ -1,6 +1,6 @@
-// WindowCut: a dimension cut into windows that may overlap, where a plain cut makes equal blocks. What a
-// rank must read of the blocks of others ("halo") and what it must give back follow from both.
-// Convolution and pooling work on windows, and so may a model that is cut by hand.
+// WindowCut: a dimension cut into windows that may overlap, where a plain cut makes equal blocks. From it follows what
+// a rank must read of other ranks' blocks ("halo") and what it must give back. Convolution and pooling work on windows,
+// and so may a model that is cut by hand.
 #pragma once
 
 #include <cstdint>

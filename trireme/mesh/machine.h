@@ -1,5 +1,5 @@
-// Machine: what the planner knows of the hardware: devices, memory, arithmetic and links. Read from
-// and written to a TOML file; shipped ones are in machines/, and `trireme calibrate` makes one by measuring.
+// Machine: what the planner knows about the hardware: devices, memory, arithmetic and links. It is read from and
+// written to a TOML file. machines/ has some, and `trireme calibrate` makes one by measuring.
 #pragma once
 
 #include <cstdint>

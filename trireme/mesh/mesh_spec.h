@@ -1,6 +1,7 @@
 // MeshSpec: the mesh that a user asks for: axes of ranks, and the two reserved axes that take no ranks. "micro_batch"
-// (mesh/mesh.h) is worked through part after part; "interleaved_parallel" is for ops that each rank computes in that
-// many copies. Written as text, "dp=2,tp=2,micro_batch=4", which is read where it is written.
+// (mesh/mesh.h) counts parts of the batch that are computed one after the other; "interleaved_parallel" is for ops that
+// each rank computes in that many copies. It is written as text, "dp=2,tp=2,micro_batch=4", and parsed where it is
+// written.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Tuning: which of several ways to do the same work is the quickest on a machine, as measured there. Plans are made by
-// it, and name what was chosen. Ways differ in the last bits of what they compute. This is what it holds, as text and
-// as a file; the device measures (backend/device.h).
+// Tuning: which of several ways to do the same work is the fastest on a machine, as measured there. Plans follow it,
+// and name what was chosen, because the ways differ in the last bits of their results. This is the data, as text and as
+// a file; the device measures (backend/device.h).
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
-// What a language model's code calls where the place of a token counts. Of whole sequences these are the ops alone;
-// where the tokens are the next ones of a sequence (TraceOptions::kept_tokens) they count from the trace's position on,
-// and see those before by the keys and values that attention keeps in buffers. So the same code makes both graphs. A
-// model may be asked for the next tokens alone where a token's prediction depends on others in no other way
+// Functions that a language model's code calls where a token's position matters. For whole sequences they are the plain
+// ops. If the tokens are the next ones of a sequence (TraceOptions::kept_tokens), they count from the trace's position
+// on, and attention reads the keys and values of earlier tokens from its buffers. So the same code makes both graphs. A
+// model may be asked for the next tokens alone if nothing else connects a token's prediction with other tokens
 // (ModelSpec::can_decode).
 #pragma once
 

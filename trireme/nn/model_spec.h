@@ -1,6 +1,6 @@
-// ModelSpec: all that a job needs to know of a kind of model: its keys in the section [model] and their values, what it
-// takes of the data, how it is made, trained, cut and told. Each kind has one in its file of models/, which
-// models/model_list.cpp lists; nothing else names a kind (docs/howto/add_a_model.md).
+// ModelSpec: all that a job needs to know about a kind of model: its keys in the section [model] and their values, what
+// it takes from the data, and how it is made, trained, cut and described. Each kind has one in its file of models/,
+// which models/model_list.cpp lists; nothing else names a kind (docs/howto/add_a_model.md).
 #pragma once
 
 #include <memory>

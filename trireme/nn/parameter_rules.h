@@ -1,5 +1,5 @@
-// Parameter groups: what rules by name ask of the training of single parameters, instead of the optimizer's numbers: no
-// weight decay for biases and norms, another learning rate, none at all for what is frozen.
+// Parameter groups: rules by name that give single parameters their own settings of training in place of the
+// optimizer's: no weight decay for biases and norms, a different learning rate, or no training at all for frozen ones.
 #pragma once
 
 #include <map>

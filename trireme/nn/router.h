@@ -1,6 +1,6 @@
-// How the tokens of a mixture choose their experts: by a softmax over all (Switch Transformer, Fedus et al., 2021;
-// GShard, Lepikhin et al., 2020), or by a sigmoid for each with a bias that evens out their load and experts from few
-// nodes (DeepSeek-V3, DeepSeek-AI, 2024, section 2.1.2).
+// How the tokens of a mixture choose their experts: by a softmax over all experts (Switch Transformer, Fedus et al.,
+// 2021; GShard, Lepikhin et al., 2020), or by a sigmoid for each expert, with a bias that evens out their load, and
+// experts from only a few nodes (DeepSeek-V3, DeepSeek-AI, 2024, section 2.1.2).
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
-// CallKinds: calls that are of one op, with equal attributes and types, are of one kind. What follows from these alone
-// (its time, its kernel, how its rows depend on rows) is found once for all of them: a step has hundreds of kinds,
-// however many layers and micro-batches it has.
+// CallKinds: calls of one op with equal attributes and types are of one kind. What follows from these alone (time,
+// kernel, how rows depend on rows) is computed once for all of them. A step has a few hundred kinds, however many
+// layers and micro-batches it has.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Collective: what is true of an op that ranks do together, beside the facets that every op has. The executor runs it
-// by this record, and planner and passes ask it; nobody but the op's own file knows a collective by name.
+// Collective: what is true of an op that ranks do together, beyond the facets that every op has. The executor runs it
+// by this record, and planner and passes ask it. Only the op's own file knows a collective by name.
 #pragma once
 
 #include <optional>

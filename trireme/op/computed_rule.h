@@ -1,5 +1,5 @@
-// The sharding rule of a call: the text that its op gives (sharding_rule.h), read for the call's types. Calls of the
-// same op with the same attributes on the same types share one rule, so that it is read once for all layers of a model.
+// The sharding rule of a call: the text that its op gives (sharding_rule.h), parsed for the call's types. Calls of the
+// same op with the same attributes on the same types share one rule, so it is parsed once for all layers of a model.
 #pragma once
 
 #include <memory>

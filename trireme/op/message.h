@@ -1,5 +1,5 @@
-// Messages between crews. A crew is the ranks that run one plan; a job of several crews runs several plans side by
-// side, all for meshes of as many ranks. Rank r of one crew sends to rank r of another. Messages from one crew to
+// Messages between crews. A crew is the ranks that run one plan. A job of several crews runs several plans side by
+// side, all for meshes of the same size. Rank r of one crew sends to rank r of another. Messages from one crew to
 // another with equal tags arrive in the order in which they were sent.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a run promises about its bits.
+// What a run guarantees about the bits of its results.
 #pragma once
 
 #include <string_view>

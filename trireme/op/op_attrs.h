@@ -1,4 +1,4 @@
-// Attributes of ops that faster kernels also read. All other attribute structs stand in the op's own file.
+// Attributes of ops that fast kernels also read. All other attribute structs are in the op's own file.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which results of a call may be written over which operands.
+// Which results of a call may overwrite which operands.
 #pragma once
 
 #include <utility>

@@ -1,6 +1,6 @@
-// Packing: where the pieces that a collective sends and gets do not lie as the group moves them, they are copied to
+// Packing: if the pieces that a collective sends and receives do not lie as the group moves them, they are copied to
 // scratch memory and from there. Several operands of one gather or scatter are packed in slots: one for each rank of
-// the group, in which that rank's pieces of all of them follow each other.
+// the group, in which that rank's pieces of all operands follow each other.
 #pragma once
 
 #include "trireme/op/op_def.h"

@@ -1,12 +1,12 @@
-// Row steps: a few ops that work on rows, one after the other on a block of rows at a time, so that what one makes is
-// still in the cache when the next reads it. The op `fused_rows` holds them as text; pass/fuse_rows makes it.
+// Row steps: a few ops that work on rows, applied one after the other to a block of rows at a time, so that the result
+// of one is still in the cache when the next reads it. The op `fused_rows` holds them as text; pass/fuse_rows makes it.
 //
 // Rows are counted by the leading `row_dims` dimensions. An op works on rows when each row of its results depends on
 // the same row of some operands and on the whole of the others, and no sum runs over anything that could be cut. Its
 // sharding rule says so.
 //
-// One more kind of step sums: a product of rows with a matrix that all of them read, as of activations with weights.
-// What comes before it and after it then works on rows that never leave the cache.
+// One more kind of step does sum: the product of rows with a matrix that all of them read, such as activations with
+// weights. The steps before and after it then work on rows that never leave the cache.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The ops the compiler itself inserts, and their attributes. Partitioning, passes and gradients use these and know no
-// other op: what else they ask of an op is a facet of it.
+// The ops that the compiler itself inserts, and their attributes. Partitioning, passes and gradients use these and know
+// no other op by name; whatever else they need to know about an op is one of its facets.
 #pragma once
 
 #include "trireme/op/op_def.h"

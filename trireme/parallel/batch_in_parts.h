@@ -1,4 +1,4 @@
-// How the parts of a batch that ranks have are divided into micro-batches, and their positions into chunks.
+// How a rank's part of a batch is divided into micro-batches, and its positions into chunks.
 #pragma once
 
 #include "trireme/ir/graph.h"

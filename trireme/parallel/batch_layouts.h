@@ -1,4 +1,4 @@
-// BatchLayouts: how the fields of a batch are cut, as a dataset strategy and rules for fields say.
+// BatchLayouts: how the fields of a batch are cut, from a dataset strategy and the rules for fields.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A strategy that was written down (strategy_file), for a graph of the same model: a training step with other clipping
-// or another optimizer, the evaluation, the model alone.
+// Applies a strategy that was written down (strategy_file) to another graph of the same model: a training step with
+// different clipping or another optimizer, the evaluation, the model alone.
 #pragma once
 
 #include "trireme/parallel/parallel.h"

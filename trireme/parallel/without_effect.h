@@ -1,5 +1,5 @@
-// Finds the parts of a job's cuts that change nothing, to warn about them: a job that repeats its work on several
-// ranks, or ignores a setting, gives no wrong answer and would go unnoticed.
+// Finds settings of a job's cuts that change nothing, to warn about them. A job that repeats its work on several ranks,
+// or ignores a setting, gives no wrong answer, so nobody would notice.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Programs that are cut by hand: the graph is what each rank runs, and its collectives are all there are.
+// Programs of models that are cut by hand: the graph is what each rank runs, and it contains all collectives.
 #pragma once
 
 #include "trireme/ir/program.h"

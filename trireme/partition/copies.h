@@ -1,4 +1,4 @@
-// Nodes of a program: a node with its pieces' layouts, and a node that is computed in several copies on each rank.
+// Nodes of a program: one with the layouts of its pieces, and one that each rank computes in several copies.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// CrewUnits: which crew and which unit of the timetable each node of a pipeline's program belongs to, and which crews
-// read each value. crews.cpp makes the crews' programs by it.
+// CrewUnits: the crew and the unit of the timetable to which each node of a pipeline's program belongs, and the crews
+// that read each value. crews.cpp makes the crews' programs from it.
 #pragma once
 
 #include <set>

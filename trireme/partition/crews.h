@@ -1,5 +1,5 @@
-// From the program of all stages of a pipeline to one for each crew: each takes the nodes of its stages, in the order
-// of the timetable's units, and where it reads what another crew makes stands a message.
+// From the program of all stages of a pipeline to one program for each crew. Each takes the nodes of its stages, in the
+// order of the timetable's units, and receives a message where it reads what another crew makes.
 //
 // A unit has the nodes of its pass, stage and micro-batch (or micro-batches, where several are interleaved). Of nodes
 // that belong to all micro-batches,
@@ -10,8 +10,8 @@
 // A message is sent as soon as its value is made, and asked for one unit before that of its first reader. A parameter
 // that another crew reads, too, is sent once a step. What a step reports (outputs that update nothing) all crews have.
 //
-// Where a timetable has the backward pass in two parts, the gradients of weights are what no other gradient of the
-// stage depends on.
+// If a timetable has the backward pass in two halves, weight gradients are the nodes on which no other gradient of the
+// stage depends.
 #pragma once
 
 #include <vector>

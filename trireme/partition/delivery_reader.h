@@ -1,5 +1,5 @@
-// Who a delivery was first made for, and who else reads what it made instead of having it made again: the partitioner
-// emits by this rule, and strategies are priced by it.
+// For which reader a delivery was first made, and which other readers use its result instead of having it made again.
+// The partitioner emits deliveries by this rule, and strategies are priced by it.
 #pragma once
 
 #include "trireme/ir/graph.h"

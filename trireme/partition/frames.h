@@ -1,6 +1,6 @@
 // Dimensions with uneven parts. Every rank's piece has the same shape, that of the longest part (layout/layout.h), and
-// what lies beyond the end of a dimension is zero in every value of a program: results are cleared there. Between two
-// layouts whose frames differ, a reshard goes by way of the whole dimension, at its own size.
+// what lies beyond the end of a dimension is zero in every value of a program: results are cleared there. A reshard
+// between two layouts with different frames goes through the whole dimension at its own size.
 #pragma once
 
 #include "trireme/ir/program.h"

@@ -1,5 +1,5 @@
-// MicroBatchSteps: what becomes of each node of a program when its micro-batches are unrolled (micro_batches.h): which
-// it is computed for, when, and whether it joins or cuts them.
+// MicroBatchSteps: what becomes of each node of a program when its micro-batches are unrolled (micro_batches.h): for
+// which of them it is computed, when, and whether it joins or cuts them.
 #pragma once
 
 #include <map>

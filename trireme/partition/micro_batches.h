@@ -1,8 +1,8 @@
 // Gradient accumulation: from the program on a mesh with the axis "micro_batch" to the one that ranks run. What differs
 // along the axis is computed for one micro-batch after the other, everything else once; sums over the axis are added up
-// as their terms are made. Activations of one micro-batch (or of those that are interleaved) are alive at a time,
-// unless the model itself needs all of the batch in its middle (statistics of the batch, places of experts): the step
-// computes what it would without the axis.
+// as their terms are made. Only the activations of one micro-batch (or of those that are interleaved) are alive at a
+// time, unless the model itself needs the whole batch in its middle (statistics of the batch, places of experts). The
+// step computes what it would without the axis.
 #pragma once
 
 #include "trireme/ir/program.h"

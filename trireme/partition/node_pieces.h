@@ -1,6 +1,6 @@
 // One node of a graph, cut: the nodes of a program that compute it on the ranks' pieces, and those that bring a value
-// to the layouts it is read in. What they are depends on the node, its cuts and its types alone, so that a node can be
-// priced by itself.
+// into the layouts in which it is read. They depend only on the node, its cuts and its types, so a node can be priced
+// by itself.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
-// Partition: from a graph on whole tensors and a strategy to the program that every rank runs. Shapes become local,
-// and where a node asks for another layout than its operand has, the reshard between the two is inserted right
-// after the operand is made, once for all readers that ask alike.
+// Partition: from a graph on whole tensors and a strategy to the program that every rank runs. Shapes become local. If
+// a node asks for another layout than its operand has, the reshard between the two is inserted right after the operand
+// is made, once for all readers that ask for the same.
 #pragma once
 
 #include <map>

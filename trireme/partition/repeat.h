@@ -1,10 +1,11 @@
-// Repeating what a crew does for each micro-batch: from the program of a step of a few micro-batches, after its passes,
-// to that of one of many. So passes see a program that does not grow with micro-batches.
+// Repeating what a crew does for each micro-batch: from the program of a step with few micro-batches, after its passes,
+// to that of a step with many. So passes work on a program that does not grow with micro-batches.
 //
-// A crew's program has a part that is there several times, one after the other: its nodes are the same but that each
-// reads what the nodes before it made so many values ago, and is of a micro-batch as many later. What crosses from one
-// time to the next is the same too. Then one time more, or many, make the program of a step of more micro-batches:
-// what the part reads and leaves behind is, each time, what the next one reads.
+// A crew's program has a part that occurs several times in a row. Its nodes are the same each time, except that they
+// belong to micro-batches that are a fixed number later, and that each reads what nodes the same number of values
+// earlier made. What crosses from one repetition to the next is the same as well. So one more repetition, or many, make
+// the program of a step with more micro-batches: what a repetition reads and leaves behind is, each time, what the next
+// one reads.
 #pragma once
 
 #include <optional>

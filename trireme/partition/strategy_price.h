@@ -1,6 +1,6 @@
-// What a strategy costs, term by term: of each node its work on the ranks' pieces, of each value what brings it to its
-// readers. These are the entries of a search's tables; their sum is the price of the program that partition makes of
-// the strategy, to the picosecond, because both come from the same pieces (node_pieces.h).
+// What a strategy costs, term by term: for each node its work on the ranks' pieces, for each value what brings it to
+// its readers. These terms are the entries of a search's tables. Their sum is the price of the program that partition
+// makes of the strategy, to the picosecond, because both come from the same pieces (node_pieces.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// ValuePlanners: by what a graph's values are brought from layout to layout.
+// ValuePlanners: plan how a graph's values are brought from layout to layout.
 #pragma once
 
 #include <set>

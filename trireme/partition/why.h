@@ -1,4 +1,4 @@
-// Why a tensor lies as it does: for `trireme explain --value`.
+// Explains the layout of a tensor, for `trireme explain --value`.
 #pragma once
 
 #include <string>

@@ -7,11 +7,11 @@
 //   e(i) = min over j < i of max(e(j), ready(i)) + start_s + bytes(j..i) / bytes_per_s
 // (the model of MG-WFBP, Shi, Chu and Li, 2019, with the exact optimum in place of its greedy merging).
 //
-// Gathers of weights are the same backward in time: a bucket must have ended when the first of its weights is read, and
-// the best cut is that with which the first gather may begin latest. Members then stand in the opposite order, ready
-// when they are read, counted from the end of the step.
+// Gathers of weights are the same problem backward in time: a bucket must have ended when the first of its weights is
+// read, and the best cut is the one with which the first gather may begin latest. Members are then in the opposite
+// order, ready when they are read, counted from the end of the step.
 //
-// Where several values are packed to be one operation, their bytes go through memory besides.
+// If several values are packed for one operation, copying their bytes through memory takes time as well.
 #pragma once
 
 #include <cstddef>

@@ -2,8 +2,9 @@
 // so that a tensor between two of them is read while it is in the cache, and is not stored where nobody else reads it:
 // bias and gelu, bias and residual and layer norm, casts and chains of elementwise ops.
 //
-// Before: any program. After: the same values, each with the same bits, but for those that nobody reads any more. It
-// runs after the passes that choose an order: a group stands where its last op stood. Only homes come later.
+// Before: any program. After: the same values with the same bits, except those that nobody reads any more. It runs
+// after the passes that choose an order, since a group takes the place of its last op. Only the pass `homes` comes
+// later.
 #pragma once
 
 #include <string>

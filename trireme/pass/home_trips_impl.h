@@ -1,4 +1,4 @@
-// What the pass `homes` knows of values that are not on the device all the time.
+// What the pass `homes` knows about values that are not always on the device.
 #pragma once
 
 #include <vector>

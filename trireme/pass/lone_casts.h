@@ -1,4 +1,4 @@
-// Values of which the device reads nothing but a narrower type: they may come in that type (move_in_bf16).
+// Values that the device reads only in a narrower type: they may be moved in that type (move_in_bf16).
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Which ops of a program run on the host, and where inputs of it lie: by the rules of homes and, where none is for
-// them, by who reads them. For the passes on_host, updates_in_parts and homes, and the choice of homes.
+// Which ops of a program run on the host, and where its inputs lie: by the rules for homes or, without a rule, by which
+// ops read them. Used by the passes on_host, updates_in_parts and homes, and by the choice of homes.
 #pragma once
 
 #include <span>

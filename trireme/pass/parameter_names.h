@@ -1,4 +1,4 @@
-// Which parameter a value belongs to: what fusion ids go by.
+// Which parameter a value belongs to, for the fusion ids of parameters.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What is asked of the values that the backward pass reads, op by op: the rules of Recompute, matched.
+// The rules of Recompute matched with a program: what they ask for each value that the backward pass reads, op by op.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// What was asked of a pass and did not happen, or not to all that it was asked of, in words. A pass says it to
-// PassOptions::remarks; who compiles a job says it once.
+// What a pass was asked to do and did not do, or only in part, in words. A pass writes it to PassOptions::remarks; the
+// caller that compiles a job prints it once.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
-// Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or in another order. What
-// the old graph records of its training (ir/graph.h) is carried over without the pass doing anything: nodes keep phase
-// and gradient, values and updates keep their gradients, and a node that makes values a second time is marked so.
+// Rewriting a program: a new one is built from the nodes of the old, copied, left out, joined or reordered. What the
+// old graph records about training (ir/graph.h) is carried over automatically: nodes keep their phase and gradient,
+// values and updates keep their gradients, and a node that makes values a second time is marked as recomputed.
 #pragma once
 
 #include <span>

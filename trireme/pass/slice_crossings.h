@@ -1,8 +1,8 @@
-// What crosses from one crew of a pipeline to another goes in slices. Before: a value that several ranks of a crew have
-// whole (between tensor parallel layers, activations and their gradients) is sent by each of them to its like in the
-// other crew. After: each sends its slice, and the ranks that want it gather the slices among themselves (Narayanan et
-// al., 2021, the scatter/gather optimization). It pays where links between crews are slower than those inside one. The
-// bits are the same.
+// Values that cross from one crew of a pipeline to another are sent in slices. Before: a value that several ranks of a
+// crew have whole (between tensor parallel layers, activations and their gradients) is sent by each of them to its
+// counterpart in the other crew. After: each sends its slice, and the ranks that need the value gather the slices among
+// themselves (Narayanan et al., 2021, the scatter/gather optimization). It pays if links between crews are slower than
+// those inside one. The bits are the same.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// How a value that several ranks have whole is cut into slices of it, one for each of them; and what is said of values
-// that cannot be.
+// How a value that several ranks have whole is cut into slices, one for each of them; and the remarks about values that
+// cannot be cut.
 #pragma once
 
 #include <optional>

@@ -1,10 +1,10 @@
-// When the ops of a program run, by the machine's rates: fuse_collectives chooses buckets by it, and `explain` shows
+// When the ops of a program run, by the machine's rates. fuse_collectives chooses buckets by it, and `explain` prints
 // it.
 //
-// Ops run one after the other, each for the longer of its arithmetic and its bytes. Collectives that nothing waits for
-// at once run beside them, those over the same ranks one after the other: sums over ranks, also those of which a rank
-// keeps a slice for the update; gathers of weights from their slices, and of updated weights. Every other collective is
-// waited for where it stands.
+// Ops run one after the other, each for the time of its arithmetic or of its bytes, whichever is longer. Collectives
+// that nothing waits for immediately run beside them, those over the same ranks one after the other: sums over ranks,
+// including those of which a rank keeps a slice for the update; gathers of weights from their slices, and of updated
+// weights. Every other collective is waited for at its place.
 #pragma once
 
 #include <map>

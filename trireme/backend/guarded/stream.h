@@ -1,5 +1,5 @@
 // Streams of the device guarded: each is a thread of its own, and takes its time before one piece of work or another,
-// drawn from a seed. What is not put in order by events comes in another order sooner or later.
+// drawn from a seed. Work that no event orders runs in a different order sooner or later.
 #pragma once
 
 #include <condition_variable>

@@ -1,13 +1,13 @@
-// Events: what starts and what ends in a step on all ranks together, and what must come before what. Soundness asks
-// whether there is a circle in it, virtual time for an order (docs/design/events.md).
+// Events: what starts and what ends in a step on all ranks together, and which event must come before which. Soundness
+// looks for a circle among them, virtual time for their order (docs/design/events.md).
 //
 // Each start of an operation on a rank is an event, and each operation has one end: a collective for all its members, a
-// message for both sides. Before what comes what:
+// message for both sides. The order is:
 //  - a rank starts its operations in the plan's order, each after the ends of those that it waits for,
 //  - an operation ends after all its members have started it: nothing is taken to be buffered,
 //  - the collectives of one communicator end in their turn, as the engine runs them (comm/engine),
 //  - operations of different communicators, exchanges and messages run side by side.
-// Compute actions make no circles. What one waits for, the next operation of its rank waits for.
+// Compute actions cannot be part of a circle: whatever one waits for, the next operation of its rank waits for too.
 #pragma once
 
 #include <cstdint>

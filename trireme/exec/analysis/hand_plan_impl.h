@@ -1,5 +1,4 @@
-// Plans written by hand, for tests: one action after the other, on tensors of one type, each value with bytes of its
-// own.
+// Plans written by hand, for tests: one action after the other, on tensors of one type, each value in its own bytes.
 #pragma once
 
 #include <algorithm>

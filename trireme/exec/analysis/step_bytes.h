@@ -1,4 +1,4 @@
-// How many bytes the ops of a step read and write, and how few they could: what fusion has left to save.
+// How many bytes the ops of a step read and write, and how few it could be: what fusion can still save.
 #pragma once
 
 #include "trireme/exec/plan/execution_plan.h"

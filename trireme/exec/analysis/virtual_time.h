@@ -1,14 +1,15 @@
-// Virtual time: how long a step takes on all ranks, by how long each action does: the events of a step (events.h), with
-// times (docs/design/events.md).
+// Virtual time: how long a step takes on all ranks, from the times of its actions and the order of its events
+// (events.h, docs/design/events.md).
 //
-// Each rank has a clock for each lane. The one of compute goes through the actions in their order: a compute action
-// takes its time, one in the background is started and takes none, and where the plan waits, the clock does. The other
-// lanes do one thing after the other beside it. What a step leaves under way on the host (step_border.h) goes on under
-// the next: the step is one after others, and what it leaves is cut at its end. A collective begins on all its members
-// when the last has started it and ended what its lane did before. A message leaves when it is sent and those that its
-// rank sent before have left; it ends, for both sides, when it has come and is asked for. Packing and starting take no
-// time. While a collective is under way on a rank, or a message that it sends, computing loses the share of that time
-// that `overlap_slowdown` says, which counts as exposed; other lanes do not slow each other down.
+// Each rank has a clock for each lane. The clock of compute goes through the actions in their order: a compute action
+// takes its time, a background action is started and takes none, and where the plan waits, so does the clock. The other
+// lanes do one thing after the other beside it. What a step leaves running on the host (step_border.h) continues under
+// the next step: the modelled step follows others, and what it leaves running is cut off at its end. A collective
+// begins on all its members once the last of them has started it and its lane is free there. A message leaves once it
+// has been sent and the earlier messages of its rank have left; it ends, for both sides, once it has arrived and has
+// been asked for. Packing and starting take no time. While a collective, or a message that a rank sends, is under way
+// there, computing loses the share `overlap_slowdown` of that time, which counts as exposed. Other lanes do not slow
+// each other down.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// One move of a plan between tiers (op/move.h), bound to the bytes that it reads and writes. Events put the copy after
-// the kernels before it, and before the kernels after the action that waits for it.
+// One move of a plan between tiers (op/move.h), bound to the bytes that it reads and writes. Events order the copy
+// after the kernels before it, and before the kernels of the action that waits for it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// One move of a plan to the device that makes another element type of its value on the way, bound to the bytes that it
-// reads and writes. A thread of the lane makes it on the host, by the kernel of a cast: where kernels work in the
-// host's memory, in the result itself, and otherwise in staging, from which it is copied to the device.
+// One move of a plan to the device that changes the element type of its value on the way, bound to the bytes that it
+// reads and writes. A thread of the lane casts on the host: directly into the result if kernels work in the host's
+// memory, otherwise into staging, which is then copied to the device.
 #pragma once
 
 #include <memory>

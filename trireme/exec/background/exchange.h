@@ -1,5 +1,4 @@
-// The exchanges of a plan (op/exchange.h), run on a group: what is sent is packed, and what came is put where it
-// belongs.
+// The exchanges of a plan (op/exchange.h), run on a group: packs what is sent, and puts what arrived in its place.
 #pragma once
 
 #include <vector>

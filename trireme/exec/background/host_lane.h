@@ -1,5 +1,5 @@
-// A thread that runs a rank's ops on the host, one after the other, beside the kernels of the device; it has compute
-// threads of its own, as many as the rank has.
+// A thread that runs a rank's ops on the host, one after the other, beside the kernels of the device. It has as many
+// compute threads of its own as the rank has.
 #pragma once
 
 #include <cstdint>

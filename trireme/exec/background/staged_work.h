@@ -1,6 +1,6 @@
-// StagedWork: work in the background for a device that does not send from its memory. Operands are copied to staging on
-// the host, the front of the action's scratch, before the work starts, and what came is copied back when it is waited
-// for; events put the copies after the kernels before them and before the kernels after them.
+// StagedWork: background work for a device that cannot send from its own memory. Before the work starts, operands are
+// copied to staging on the host, at the front of the action's scratch; what arrived is copied back when it is waited
+// for. Events order the copies after the kernels before them and before the kernels after them.
 #pragma once
 
 #include <cstdint>

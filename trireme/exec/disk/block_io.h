@@ -1,5 +1,5 @@
-// Reads and writes of a file, several of them under way at a time, by io_uring or, where the system does not allow
-// that, by threads. One thread at a time begins and ends them.
+// Reads and writes of a file, several of them in flight, by io_uring or, if the system does not allow that, by threads.
+// Only one thread at a time may start and end them.
 #pragma once
 
 #include <cstddef>

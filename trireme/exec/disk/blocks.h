@@ -1,5 +1,4 @@
-// How what lies on the disk is read and written: in blocks, each with a checksum, by way of staging in the host's
-// memory.
+// How values on the disk are read and written: in blocks, each with a checksum, through staging in the host's memory.
 #pragma once
 
 #include <algorithm>

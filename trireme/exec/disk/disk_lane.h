@@ -1,6 +1,6 @@
-// A thread that carries values between memory and a rank's file, one after the other, in blocks of which several are
-// under way at a time: where one value has none left to begin, the first ones of the next, so that the disk has no rest
-// between them. Every block has a checksum, which the reading compares.
+// A thread that moves values between memory and a rank's file, one after the other, in blocks of which several are in
+// flight. When a value has no more blocks to start, the first blocks of the next value are started, so the disk is
+// never idle between them. Every block has a checksum, which is compared on reading.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How fast a rank's disk is written and read, by values that go through a disk lane as those of a plan do.
+// How fast a rank's disk is written and read, measured with values that go through a disk lane like those of a plan.
 #pragma once
 
 #include <cstdint>

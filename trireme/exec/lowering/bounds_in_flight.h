@@ -1,5 +1,5 @@
-// How much may be under way in the background of a step at a time: bytes that it reads stay until something waits for
-// it, which may be the step's end.
+// How much background work may be under way at a time. The bytes that it reads stay in use until something waits for
+// it, which may be the end of the step.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where a plan waits for what it sends to other crews.
+// Where a plan waits for the messages that it has sent to other crews.
 #pragma once
 
 #include "trireme/exec/plan/execution_plan.h"

@@ -1,5 +1,5 @@
-// The actions of a plan, one for each node of its program: on which lane, by which kernel, after which others. No value
-// has a buffer yet (value_uses.h, plan_execution.cpp).
+// The actions of a plan, one for each node of its program: its lane, its kernel, and the actions that must come before
+// it. No value has a buffer yet (value_uses.h, plan_execution.cpp).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// ValueUses: from where to where in a step the bytes of each value are needed, given its actions and what they wait
-// for. Buffers, and results that are written over operands, go by it.
+// ValueUses: from when to when in a step the bytes of each value are needed, given the step's actions and what they
+// wait for. It decides which values may share a buffer, and which results may overwrite operands.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Which bytes of an arena are in use when: what memory_plan.cpp places buffers by.
+// Which bytes of an arena are in use when. memory_plan.cpp places buffers by it.
 #pragma once
 
 #include <algorithm>

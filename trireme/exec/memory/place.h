@@ -1,4 +1,4 @@
-// Placing buffers one by one, in a given order: the steps of which plan_memory (memory_plan.h) tries several.
+// Placing buffers one by one in a given order. plan_memory (memory_plan.h) tries several orders.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Buffers of a step that does the same many times: fewer of them, whose places are those of all.
+// Buffers of a step that repeats itself many times: a smaller set of buffers, from whose places those of all follow.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// How much shorter a plan's text is by its calls (reuse.h).
+// How much shorter a plan's text becomes because equal collectives are written once (reuse.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// How many bytes communication takes: what is sent, and the scratch in which that is packed, and staged on the host.
+// How many bytes communication takes: what is sent, and the scratch memory in which it is packed and staged on the
+// host.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Parts of what lies in one buffer: looks at rows of it, and rows that are made there for what replaces it
-// (op/structural.h: part, join).
+// Parts of a value in one buffer: rows that are read in place, and rows that are computed directly into the place of
+// what they replace (op/structural.h: part, join).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Calls: equal collectives of a plan are said once, and actions name them.
+// Calls: equal collectives of a plan are described once, and actions refer to them.
 #pragma once
 
 #include <cstdint>

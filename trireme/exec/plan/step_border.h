@@ -1,6 +1,6 @@
-// The border between two steps: ops on the host that nobody waits for in their step go on under the next one, which
-// waits for each before an action that uses the same bytes, and at the latest before it starts the same op again. Who
-// reads or writes what stays between steps waits for all of them (Executor::settle).
+// The border between two steps. Ops on the host that nothing in their step waits for continue under the next step,
+// which waits for each of them before an action that uses the same bytes, and at the latest before it starts the same
+// op again. Whoever reads or writes persistent values between steps waits for all of them (Executor::settle).
 #pragma once
 
 #include <vector>

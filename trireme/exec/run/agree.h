@@ -1,4 +1,4 @@
-// Whether all ranks have planned the same step.
+// Checks that all ranks have planned the same step.
 #pragma once
 
 #include <vector>

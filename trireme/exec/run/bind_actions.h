@@ -1,5 +1,5 @@
-// Binds the actions of a plan to what they work with on one rank: the bytes of their values, kernels, groups of ranks,
-// lanes in the background. A step looks nothing up afterwards.
+// Binds the actions of a plan to what they use on one rank: the bytes of their values, kernels, groups of ranks,
+// background lanes. After that, a step looks nothing up.
 #pragma once
 
 #include <cstdint>

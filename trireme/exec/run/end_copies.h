@@ -1,4 +1,4 @@
-// The copies of a step's end: of outputs that replace inputs and were not made in their place.
+// The copies at the end of a step: outputs that replace inputs and were not computed in the inputs' place.
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
-// Where the values of a plan lie: in its arenas, or in memory that is given for inputs from outside, checked against
-// what the plan wants.
+// Where the values of a plan lie: in its arenas, or in memory given for external inputs, which is checked against what
+// the plan needs.
 #pragma once
 
 #include <functional>

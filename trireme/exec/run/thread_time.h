@@ -1,4 +1,4 @@
-// How long this thread has worked: what others do on its core does not count.
+// How long this thread has computed: time that others use on its core does not count.
 #pragma once
 
 #include <time.h>

@@ -1,4 +1,4 @@
-// The memory of a plan's tiers on one rank: an arena for each in memory, and the file of what lies on the disk.
+// The memory of a plan's tiers on one rank: an arena for each tier in memory, and the file for what lies on the disk.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What the two ends that speak gRPC share. Slow to compile: only they include it.
+// What the agent's and the scheduler's code for gRPC share. It is slow to compile, so only these two include it.
 #pragma once
 
 #include <grpc/grpc_security_constants.h>

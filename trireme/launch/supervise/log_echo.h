@@ -1,4 +1,4 @@
-// Passes on what workers write to their logs, while they write it: whole lines, each with its rank before it.
+// Passes on what workers write to their logs, as they write it: whole lines, each prefixed with its rank.
 #pragma once
 
 #include <cstdio>

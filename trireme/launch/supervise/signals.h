@@ -1,4 +1,4 @@
-// The signals that concern a launcher as bytes to poll for.
+// The signals that concern a launcher, as bytes that can be polled for.
 #pragma once
 
 #include <csignal>

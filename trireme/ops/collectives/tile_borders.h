@@ -1,6 +1,6 @@
-// Borders of image tiles, which ranks pass to each other in eight directions. Each rank itself names the ranks that it
-// sends to and receives from: for models that are cut by hand, and grids that are not axes of a mesh. In a mesh's grid
-// `halo` along one dimension after the other does the same.
+// Borders of image tiles, which ranks pass to each other in eight directions. Each rank names the ranks that it sends
+// to and receives from. This is for models that are cut by hand, and for grids that are not axes of a mesh. On a mesh's
+// grid, `halo` along one dimension after the other does the same.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // Exchange of tensors of unequal shapes between neighbours, for models that are cut by hand. All ranks run one program,
-// so an operand has one shape on all of them, that of the largest; a rank sends the box at its beginning that it really
-// has.
+// so an operand has one shape on all of them, that of the largest; a rank sends only the part that it really has, a box
+// at the beginning of that shape.
 #pragma once
 
 #include <span>

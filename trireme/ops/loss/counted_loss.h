@@ -1,4 +1,4 @@
-// Losses of which only some count, such as those of labels that are not to be ignored.
+// Losses in which only some values count, such as those of labels that are not ignored.
 #pragma once
 
 #include "trireme/ops/ops.h"

@@ -1,5 +1,4 @@
-// Moving elements between boxes of two tensors: what the kernels of transpose, slice, concat and
-// pad are.
+// Moving elements between boxes of two tensors: what the kernels of transpose, slice, concat and pad do.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// LAMB of a piece, for a model that is cut by hand, whose ranks have pieces of a parameter; and LAMB whose norms do not
-// depend on how a parameter is cut.
+// LAMB for a model that is cut by hand, whose ranks have pieces of a parameter; and LAMB with norms that do not depend
+// on how a parameter is cut.
 #pragma once
 
 #include <functional>

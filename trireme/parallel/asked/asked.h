@@ -1,6 +1,6 @@
-// What a user asks of single ops, of parameters and of the fields of a batch. Each is written as text in a job's file
-// or in a program, and read where it is written: what is no layout, no cuts, no attribute is refused there. Whether it
-// fits a model and a mesh is seen when these are known (parallel/parallel.h).
+// What a user asks about single ops, parameters and the fields of a batch. Each rule is written as text, in a job's
+// file or in a program, and parsed where it is written: a text that is not a layout, a cut or an attribute is refused
+// there. Whether it fits a model and a mesh is checked when these are known (parallel/parallel.h).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which collectives of one kind over the same ranks are taken together, as one operation (pass/fuse_collectives.cpp).
+// Which collectives of one kind over the same ranks are joined into one operation (pass/fuse_collectives.cpp).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Homes: the tier of memory in which a value lies while no op reads it (docs/design/tiers.md). Without a rule that is
-// the device's.
+// Homes: the tier of memory in which a value lies while no op reads it (docs/design/tiers.md). Without a rule it is the
+// device's.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Which ops run on the host, by the scopes of modules and by what they are for. All others run on the device
+// Which ops run on the host, by the scopes of their modules and by their purpose. All others run on the device
 // (docs/design/tiers.md).
 #pragma once
 

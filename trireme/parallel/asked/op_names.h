@@ -1,5 +1,5 @@
-// Names of single ops: "<scope>/<op>#<k>" is the k-th, from 0, of the ops of that name in the scope, in the order the
-// model calls them; without "#" the first.
+// Names of single ops: "<scope>/<op>#<k>" is the k-th op of that name in the scope, counted from 0 in the order in
+// which the model calls them; without "#" it is the first.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Which ops a rule for a part of the model is of.
+// Which ops a rule for a part of the model applies to.
 #pragma once
 
 #include <string>

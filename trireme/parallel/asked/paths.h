@@ -1,4 +1,4 @@
-// Paths of scopes, "model.layers.0.mlp", in parts.
+// Splits the paths of scopes, "model.layers.0.mlp", into their parts.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// ScopePattern: names scopes of a model and all that is inside them: "h.3", "h.*" for any part of the path, "h.0..5"
-// for a part that is a number from 0 to 5.
+// ScopePattern: a pattern for scopes of a model and everything inside them: "h.3"; "h.*" for any part of the path;
+// "h.0..5" for a part that is a number from 0 to 5.
 #pragma once
 
 #include <string>

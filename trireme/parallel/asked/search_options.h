@@ -1,5 +1,5 @@
-// What a user says about how a strategy is searched for (planner/search.h; each search has a file of its name there).
-// The exact search of `trireme plan`, over stages, schedules and memory as well, is in train/plan/exact.
+// What a user says about how to search for a strategy (planner/search.h; each search has a file of its name there). The
+// exact search of `trireme plan`, which also covers stages, schedules and memory, is in train/plan/exact.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// How what lies in another tier than the device's comes and goes (docs/design/tiers.md). None of it changes a bit.
+// How values that lie in another tier than the device's come to the device and leave it (docs/design/tiers.md). None of
+// this changes a bit.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Asks: what is asked about some tensors and ops of a graph, on its mesh, before propagation decides the rest. What a
-// user writes (parallel/asked/asked.h) becomes this in parallel/semi_auto.cpp.
+// Asks: what is asked about some tensors and ops of a graph, on its mesh, before propagation decides the rest.
+// parallel/semi_auto.cpp makes it from what a user writes (parallel/asked/asked.h).
 #pragma once
 
 #include <map>

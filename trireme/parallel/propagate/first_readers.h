@@ -1,4 +1,4 @@
-// Inputs about which nothing is asked are cut as the first op that reads them needs them, which moves no bytes.
+// Cuts inputs about which nothing is asked as the first op that reads them needs them, which moves no bytes.
 #pragma once
 
 #include "trireme/parallel/propagate/propagated.h"

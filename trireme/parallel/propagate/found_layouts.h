@@ -1,5 +1,5 @@
-// The layout in which a node finds an operand: the one it is made in, or the one that somebody asks for. A node that is
-// part of a gradient finds it as the node that it is the gradient of has it.
+// The layout in which a node finds an operand: the one in which it is made, or one that is asked for. A node that is
+// part of a gradient finds an operand as the node whose gradient it computes had it.
 #pragma once
 
 #include <optional>

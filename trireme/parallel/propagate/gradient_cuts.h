@@ -1,6 +1,6 @@
-// How a node that is part of a gradient follows the node it is the gradient of: it finds that node's operands and
-// results as that node had them, and the results' gradients in the layouts that are dual to the results'. Which values
-// these are the graph records (Graph::is_gradient).
+// How the cut of a node that is part of a gradient follows from the node whose gradient it computes. It finds that
+// node's operands and results as that node had them, and the results' gradients in the layouts that are dual to the
+// results'. The graph records which values these are (Graph::is_gradient).
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the attributes of an op (parallel/asked/asked.h) ask of propagation.
+// What the attributes that a user gives to an op (parallel/asked/asked.h) mean for propagation.
 #pragma once
 
 #include "trireme/parallel/asked/asked.h"

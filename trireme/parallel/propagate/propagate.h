@@ -1,4 +1,4 @@
-// Propagation: from what is asked about some tensors and ops to a strategy for all of them.
+// Propagation: turns what is asked about some tensors and ops into a strategy for all of them.
 #pragma once
 
 #include <vector>

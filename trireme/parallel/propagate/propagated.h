@@ -1,6 +1,6 @@
-// What propagation knows when it comes to a node: the layouts of values as they are made, and, of the nodes before it,
-// the rules and what is chosen for them. The steps of propagation (parallel/propagate/propagate.cpp) read it and add to
-// it.
+// What propagation knows when it reaches a node: the layouts in which values are made and, for the nodes before it,
+// their rules and what was chosen for them. The steps of propagation (parallel/propagate/propagate.cpp) read it and add
+// to it.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,8 @@
-// Unsummed values: those that differ between the ranks of an axis although their layouts call them whole, because a sum
-// over ranks is not taken (cross_batch) or somebody vouches for layouts. What is computed from them differs between the
-// ranks too, up to something that the axis cuts. In the backward pass the gradients of such values are terms that also
-// differ between the ranks: they are never summed over the axis on their way to the op that began it, while the
-// gradients of what all ranks share, like parameters, sum these terms.
+// Unsummed values: values that differ between the ranks of an axis although their layouts call them whole, because a
+// sum over ranks is left out (cross_batch) or somebody vouches for layouts. What is computed from them differs between
+// the ranks too, until something is cut by the axis. In the backward pass the gradients of such values are terms that
+// also differ between the ranks. They are never summed over the axis on their way back to the op where this began; the
+// gradients of what all ranks share, such as parameters, sum these terms.
 #pragma once
 
 #include <map>

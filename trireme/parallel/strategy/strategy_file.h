@@ -1,5 +1,5 @@
 // StrategyFile: a strategy as it is written down, by names: what a file says before it is matched with a graph. Its
-// text form is in strategy_text.cpp; strategy_json.h has another.
+// text form is in strategy_text.cpp, its JSON form in strategy_json.h.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// Layouts that are not what the op's rule gives, because somebody vouches for them (VouchedLayouts of
+// Layouts that do not follow from the op's rule, because somebody vouches for them (VouchedLayouts of
 // op/sharding_rule.h).
 #pragma once
 

@@ -1,6 +1,6 @@
-// The same timetable of fewer micro-batches. Between its warm-up and its end a crew does the same over and over, each
-// time for the micro-batches after those of the time before; without some of these times the timetable is one of its
-// schedule still. What is compiled for the shorter one is what the whole one repeats (partition/repeat.h).
+// The same timetable with fewer micro-batches. Between its warm-up and its end a crew repeats the same units, each time
+// for later micro-batches. Without some of these repetitions, it is still a timetable of its schedule. The shorter one
+// is compiled, and the whole one repeats what was compiled (partition/repeat.h).
 #pragma once
 
 #include <optional>

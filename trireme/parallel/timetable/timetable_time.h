@@ -1,5 +1,5 @@
-// A timetable in virtual time: when each unit runs if passes take as long as is given, how long crews idle, and how
-// many micro-batches' activations a crew keeps.
+// A timetable in virtual time: when each unit runs if passes take given times, how long crews idle, and how many
+// micro-batches' activations a crew keeps.
 #pragma once
 
 #include <string>

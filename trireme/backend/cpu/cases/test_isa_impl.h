@@ -1,5 +1,5 @@
-// The instruction sets that tests of kernels go through: those of the machine, and avx512_bf16 emulated, which any
-// machine has.
+// The instruction sets on which kernels are tested: those of this machine, and avx512_bf16, which is emulated on any
+// machine.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Copies beside the kernels of the device cpu: a stream that is a thread. A step makes no memory in it.
+// A stream of the device cpu that copies while kernels run: a thread of its own. It allocates no memory during a step.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// The model of the CPU. Kernels of the same instruction set may take other steps on another model, since oneDNN chooses
-// by the model and the sizes of its caches, so that last bits differ (docs/design/numerics.md).
+// The CPU's model. oneDNN chooses its kernels by the model and the sizes of its caches, so the last bits of a result
+// may differ between two models with the same instruction set (docs/design/numerics.md).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The most that this machine can do, measured when asked: the bounds that speeds are quoted against.
+// The highest rates that this machine reaches, measured on request: the bounds against which speeds are quoted.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// One tile of a matrix product of packed operands (cpu/products/blocked_product.h). Unlike a tile of leaves it adds its
-// sums to those of the terms before at its end, so that it never waits for them, and brings nearer what is packed next.
+// One tile of a matrix product of packed operands (cpu/products/blocked_product.h). Unlike a tile of leaves, it adds
+// its sums to the earlier ones only at its end, so it never waits for them; and it prefetches what is packed next.
 #pragma once
 
 #include "trireme/backend/cpu/isa/product_impl.h"

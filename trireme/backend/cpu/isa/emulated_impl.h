@@ -1,6 +1,6 @@
 // What the instructions of AVX512-BF16 do to vectors of 16 lanes, in portable code of equal bits. Tests compile the
-// loops of that instruction set over it (TRIREME_ISA_EMULATED), so that they run on any machine. What is one
-// instruction there is a call here: sixteen lanes of it wherever a loop has it would take the compiler a minute.
+// loops of that instruction set over it (TRIREME_ISA_EMULATED), so that they run on any machine. Each instruction is a
+// function call here: inlining its sixteen lanes wherever a loop uses it would take the compiler a minute.
 #pragma once
 
 #include "trireme/backend/cpu/isa/vector_impl.h"

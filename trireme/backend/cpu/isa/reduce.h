@@ -1,4 +1,4 @@
-// Loops that take a row to one number or rows to one row: sums, extremes, the place of the largest.
+// Loops that reduce a row to one number, or rows to one row: sums, extremes, the index of the largest element.
 #pragma once
 
 #include "trireme/backend/cpu/isa/products.h"

@@ -1,6 +1,6 @@
-// The table of loops of one instruction set. AVX512-BF16 adds instructions to AVX-512 that work on bf16 alone: of it
-// stands here what is made of them, and its loops on f32 are those of avx512 (loops.cpp). Only where the instructions
-// are emulated is the table whole, for machines without AVX-512.
+// The table of loops of one instruction set. AVX512-BF16 adds to AVX-512 only instructions for bf16, so its table has
+// only the loops that use them, and takes its f32 loops from avx512 (loops.cpp). If the instructions are emulated, the
+// table is complete, for machines without AVX-512.
 #pragma once
 
 #include "trireme/backend/cpu/isa/block_tile_impl.h"

@@ -1,9 +1,9 @@
-// Products of f32 or bf16 matrices, in f32, on the calling thread by tiles of packed operands, as packed_product.h, but
-// without leaves: the sums of some hundred terms are added to what the result holds of those before. So an element's
-// bits depend on the number of terms and on nothing else.
+// Products of f32 or bf16 matrices, computed in f32 on the calling thread by tiles of packed operands, as in
+// packed_product.h, but without leaves: the sums of some hundred terms at a time are added to the result so far. So an
+// element's bits depend only on the number of terms.
 //
-// While a block is computed, what is packed next comes nearer: in a weight's gradient, where both operands are read
-// from memory and each only serves a few hundred multiply-adds, packing would otherwise wait for it.
+// While a block is computed, what is packed next is prefetched. In a weight's gradient both operands are read from
+// memory and each serves only a few hundred multiply-adds, so packing would otherwise wait for memory.
 #pragma once
 
 #include "trireme/backend/cpu/products/gemm.h"

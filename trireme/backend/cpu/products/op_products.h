@@ -1,4 +1,4 @@
-// Which product of matrices each op is that multiplies.
+// Which matrix product an op computes, for each op that is one.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Products of blocks of rows with one f32 matrix, which is packed once, and whole, for all of them. As in
-// blocked_product.h an element's bits depend on the number of terms alone.
+// Products of blocks of rows with one f32 matrix, which is packed once, as a whole, for all of them. As in
+// blocked_product.h, an element's bits depend only on the number of terms.
 #pragma once
 
 #include "trireme/backend/cpu/products/gemm.h"

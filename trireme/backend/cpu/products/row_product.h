@@ -1,4 +1,4 @@
-// Products of one row with a matrix: all of the matrix is read for it once, so that memory is what they wait for.
+// Products of one row with a matrix. The whole matrix is read for a single row, so memory bandwidth is the limit.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Rows of memory that are read soon, brought nearer a few at a time between pieces of other work, so that neither that
-// work nor their reader waits for them.
+// Prefetches rows of memory that are read soon, a few at a time between pieces of other work, so that neither that work
+// nor the reader waits for them.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// How fused_rows works on a call: in which blocks of rows, with which kernels, and where each value between its steps
-// lies. From types alone.
+// How fused_rows runs a call: its blocks of rows, the kernel of each step, and where each value between two steps lies.
+// All of this follows from types alone.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// A convolution as products of matrices: what the window at each position sees is a row of one, [a,b,i] of a tap's
-// place and the channels. For the kernels that run it so, and for those that do not.
+// A convolution as matrix products: what the window at each position sees is one row of [a,b,i], the place of a tap and
+// the channel. Kernels that compute it this way use this, and so do those that choose another way.
 #pragma once
 
 #include <cstdint>
