@@ -1,5 +1,5 @@
-// The exact search over some axes of a mesh, what the others cut being given: what dynamic and recursive programming
-// are made of. Its problem is that of strategy_problem.h, solved by planner/solver.
+// The exact search over some axes of a mesh, given what the other axes cut. dynamic_programming and
+// recursive_programming are made of it. Its problem is that of strategy_problem.h, which planner/solver solves.
 #pragma once
 
 #include <cstdint>

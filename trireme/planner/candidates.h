@@ -1,5 +1,5 @@
-// Candidates: the ways to run one op, and to lay one input, over some axes of a mesh beside those that it is cut by
-// already. Every search chooses among these.
+// Candidates: the ways to run one op, or to lay out one input, over some axes of a mesh, in addition to the axes that
+// already cut it. Every search chooses among these.
 #pragma once
 
 #include <functional>

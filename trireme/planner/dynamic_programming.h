@@ -1,4 +1,4 @@
-// dynamic_programming: all axes of the mesh at once, exactly; for few ranks.
+// dynamic_programming: assigns all axes of the mesh at once, exactly; for few ranks.
 #pragma once
 
 #include "trireme/planner/axis_search.h"

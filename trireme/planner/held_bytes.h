@@ -1,4 +1,4 @@
-// What a rank holds of values from step to step, or from the forward to the backward pass.
+// The bytes of values that a rank holds from step to step, or from the forward to the backward pass.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// recursive_programming: one prime axis of the mesh after the other, each exactly; for many ranks.
+// recursive_programming: assigns one prime axis of the mesh after the other, each exactly; for many ranks.
 #pragma once
 
 #include "trireme/planner/axis_search.h"

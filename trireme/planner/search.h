@@ -1,5 +1,5 @@
-// Searches for a strategy: all cuts that nobody asks for are found. What they minimise is the price of the step
-// (cost/price.h) on a mesh that is given.
+// Searches for a strategy: they find all cuts that the user does not ask for. They minimise the price of the step
+// (cost/price.h) on a given mesh.
 #pragma once
 
 #include <cstdint>

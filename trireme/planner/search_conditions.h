@@ -1,4 +1,4 @@
-// What a search for a strategy goes by, beside the graph and its mesh.
+// What a search for a strategy depends on besides the graph and its mesh.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a search found, in about ten lines for people: the mesh, the time of a step and what of it moves values, memory,
-// how far from the best it can be, and which ops with weights are cut how.
+// What a search found, in about ten lines for people: the mesh, the time of a step and how much of it moves values,
+// memory, how far the result can be from the best, and how ops with weights are cut.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// sharding_propagation: from the ops whose cuts are asked for, and the inputs whose layouts are, to their neighbours in
-// both directions, breadth first. Each op that is reached is cut in the way that moves the fewest bytes to and from
-// those that are cut already. Backward and update follow (parallel/propagate/propagate.h).
+// sharding_propagation: goes breadth first from the ops whose cuts, and the inputs whose layouts, are asked for to
+// their neighbours in both directions. Each op that it reaches is cut in the way that moves the fewest bytes to and
+// from those that are already cut. Backward pass and updates follow (parallel/propagate/propagate.h).
 #pragma once
 
 #include "trireme/parallel/strategy/strategy.h"

@@ -1,7 +1,7 @@
-// StrategyProblem: the choice of a strategy for a graph as a sum of tables (planner/solver/problem.h). A variable is
-// how a unit (units.h) is cut, or how an input lies; the table of a value has a row for each way in which it can be
-// made and asked for by all its readers together. What a choice costs is the price of the program that partition makes
-// of it, to the picosecond (partition/strategy_price.h).
+// StrategyProblem: the choice of a strategy for a graph, as a sum of tables (planner/solver/problem.h). A variable is
+// the cut of a unit (units.h) or the layout of an input. The table of a value has one row for each way in which it can
+// be made and asked for by all its readers together. The cost of a choice is the price of the program that partition
+// makes of it, to the picosecond (partition/strategy_price.h).
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Unit: the nodes of a graph that are cut together: a forward node and what its gradient is made of, or one node that
-// is neither. How the first of them is cut says how all are (docs/decisions/0004), so that a search chooses for units
-// instead of nodes, and forward and backward are solved as one problem.
+// Unit: nodes of a graph that are cut together: a forward node and the nodes of its gradient, or one node that is
+// neither. The cut of the first decides that of all (docs/decisions/0004), so a search chooses for units instead of
+// nodes, and solves forward and backward as one problem.
 #pragma once
 
 #include <string>

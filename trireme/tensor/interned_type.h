@@ -1,4 +1,5 @@
-// Interned types: a program has millions of values and hundreds of types, so that values refer to one of each.
+// Interned types: a program has millions of values and a few hundred types, so values refer to one object for each
+// type.
 #pragma once
 
 #include "trireme/tensor/shape.h"

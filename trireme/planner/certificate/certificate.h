@@ -1,9 +1,9 @@
 // The certificate of a plan that the exact search found: all figures that its proof rests on, as text with a version
 // and a checksum. verify_certificate.h checks the proof; neither knows how the plan was searched.
 //
-// The text has a line for each fact, words and name=value, in this order: who made it and for what (graph, machine,
-// ranks), the model's figures and its parts, the best ways, the ledger, the tables, and `end` with the SHA-256 of all
-// lines above it. docs/file_formats.md lists them.
+// The text has one line for each fact, made of words and name=value, in this order: the program that made it and what
+// it is for (graph, machine, ranks), the model's figures and its parts, the best ways, the ledger, the tables, and
+// `end` with the SHA-256 of all lines above. docs/file_formats.md lists them.
 #pragma once
 
 #include <compare>

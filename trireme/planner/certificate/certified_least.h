@@ -1,5 +1,5 @@
-// What the parts of the model take at least by a cut, from the certificate's table of one data parallel rank: the
-// verifier's own rule for ways whose prices nobody has made.
+// The least that the parts of a model take under a cut, from the certificate's table for one data parallel rank: the
+// verifier's own rule for ways without a table of their own.
 #pragma once
 
 #include <optional>

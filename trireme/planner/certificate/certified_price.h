@@ -1,5 +1,5 @@
-// What a step takes by a certificate's tables: of one cut into stages, of all of them at least, and the least of all.
-// The verifier's own arithmetic: exact, or refused.
+// What a step takes by a certificate's tables: with one cut into stages, the least with any cut, and a lower bound over
+// all cuts. This is the verifier's own arithmetic: exact, or refused.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Certified tables as the search has them, for tests of certificates.
+// A certificate's tables in the form that the search uses, for tests of certificates.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The ways that a certificate speaks of, counted by the verifier itself, and what is known of each without any table.
+// The ways that a certificate is about, counted by the verifier itself, and what is known about each without any table.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Sums and products of a certificate's numbers, exactly or not at all.
+// Sums and products of a certificate's numbers: exact, or an error.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a verifier says of a certificate whose proof does not hold.
+// The error that a verifier throws for a certificate whose proof does not hold.
 #pragma once
 
 #include <fmt/format.h>

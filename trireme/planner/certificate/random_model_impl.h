@@ -1,4 +1,4 @@
-// Models with prices of every cut, drawn at random, and what a search finds of them, for tests of certificates.
+// Random models with prices for every cut, and what a search finds for them, for tests of certificates.
 #pragma once
 
 #include <algorithm>

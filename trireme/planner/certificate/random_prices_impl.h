@@ -1,4 +1,4 @@
-// Prices of every cut of a model, drawn at random, for tests of certificates.
+// Random prices for every cut of a model, for tests of certificates.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Models with ranks and their memory drawn at random, and the ways that there are, for tests of certificates.
+// Random models with ranks and memory, and the ways that they have, for tests of certificates.
 #pragma once
 
 #include <random>

@@ -1,4 +1,4 @@
-// What the tables of a certificate say of each other: bounds of ways that have no table of their own rest on it.
+// What the tables of a certificate imply for each other. The bounds of ways without a table of their own rest on this.
 #pragma once
 
 #include "trireme/planner/certificate/certificate.h"

@@ -1,5 +1,5 @@
-// Checks the proof of a certificate by its own count of the ways and its own arithmetic, without the search: that the
-// best way is legal, fits and takes what is said, and that each other way has a reason not to be faster.
+// Checks the proof of a certificate without the search, with its own count of the ways and its own arithmetic: that the
+// best way is legal, fits and takes the time stated, and that each other way has a reason not to be faster.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What a part takes at least, by the table of one data parallel rank: so that ways can be ruled out whose own tables
-// nobody has made. It holds because no table is made that has less (train/plan/parts/part_prices.h).
+// The least that a part takes, by the table for one data parallel rank, so that ways can be ruled out before their own
+// tables are made. It holds because every table is raised to it where it would be lower
+// (train/plan/parts/part_prices.h).
 #pragma once
 
 #include <compare>

@@ -1,5 +1,5 @@
-// How fast the slowest crew of a pipeline can be at best, over all cuts of a chain of parts into stages, whatever
-// memory there is.
+// How fast the slowest crew of a pipeline can be at best, over all cuts of a chain of parts into stages, ignoring
+// memory.
 #pragma once
 
 #include <cstdint>

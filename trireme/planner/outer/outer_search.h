@@ -1,5 +1,6 @@
-// The outer search: of many ways to cut a model over ranks the ones with the shortest step, each with its best cut into
-// stages. What can be said of a way before its tables are priced saves pricing it; the result is exact over the tables.
+// The outer search: among many ways to cut a model over ranks, it finds those with the shortest step, each with its
+// best cut into stages. A way is priced only if nothing that is known before rules it out. The result is exact over the
+// tables.
 #pragma once
 
 #include <functional>

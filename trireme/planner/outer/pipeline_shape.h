@@ -1,4 +1,4 @@
-// What a schedule costs beside its passes, read off its timetables.
+// What a schedule costs in addition to its passes, read off its timetables.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// Parts and shapes of pipelines drawn at random, and the least of all cuts by loops alone, for tests.
+// Random parts and shapes of pipelines, and the least over all cuts found by plain loops, for tests.
 #pragma once
 
 #include <algorithm>

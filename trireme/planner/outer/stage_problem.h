@@ -1,5 +1,5 @@
-// The cut of a chain of parts (embedding, blocks, head) into the stages of a pipeline, by the prices of the parts,
-// which are whole numbers: the least time of a step within each device's memory, exactly.
+// Cutting a chain of parts (embedding, blocks, head) into the stages of a pipeline, by the prices of the parts, which
+// are integers: the least time of a step within each device's memory, exactly.
 #pragma once
 
 #include <algorithm>

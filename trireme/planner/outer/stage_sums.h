@@ -1,5 +1,6 @@
-// What stages take and hold, by where they begin and end in a chain of parts, and which cuts into stages are within
-// limits. Whatever fits in a stage fits with fewer parts: so where a stage begins moves one way as its end does.
+// What a stage takes and holds, given its first and last part in the chain, and which cuts into stages are within given
+// limits. Whatever fits in a stage also fits with fewer parts, so as the end of a stage moves on, its earliest possible
+// beginning moves the same way.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Buckets: a problem made ready for elimination. Variables have the numbers of their places in the order, and every
-// table stands in the bucket of the first of its variables that is eliminated; what a bucket leaves goes to the bucket
-// of the first variable it is over. So buckets are a tree (bucket elimination: Dechter, 1999).
+// Buckets: a problem prepared for elimination. Variables are numbered by their places in the order, and every table is
+// in the bucket of the first of its variables that is eliminated. What a bucket leaves goes to the bucket of its first
+// remaining variable. So the buckets form a tree (bucket elimination: Dechter, 1999).
 #pragma once
 
 #include <vector>

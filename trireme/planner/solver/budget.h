@@ -1,12 +1,12 @@
-// The least time within a budget of bytes, exactly: the hard part of planning, since one sum of bytes ties all choices
-// to each other.
+// The least time within a budget of bytes, exactly. This is the hard part of planning, since one sum of bytes ties all
+// choices to each other.
 //
-// First the dual: the bytes get a price, and the price is moved until choices on both sides of the budget cost the
-// same (Kelley's cutting planes; few solves). It gives a lower bound, and choices that fit and are a few per cent
-// above it. Then labels (partial choices with their time and bytes) are carried through the buckets; one is dropped
-// where another is no worse in both, or where even the cheapest completion at the dual's price of bytes is above a
-// window over the bound. The window widens until a choice within it is found: then nothing better exists (planner
-// practice of resource-constrained shortest paths: Handler and Zang, 1980).
+// First the dual: bytes get a price, which is moved until choices on both sides of the budget cost the same (Kelley's
+// cutting planes; few solves). It gives a lower bound, and choices that fit and are a few per cent above it. Then
+// labels (partial choices with their time and bytes) are carried through the buckets. A label is dropped if another one
+// is no worse in both, or if even its cheapest completion, at the dual's price of bytes, exceeds the bound by more than
+// a window. The window widens until a choice within it is found: then nothing better exists (as in resource-constrained
+// shortest paths: Handler and Zang, 1980).
 #pragma once
 
 #include <optional>

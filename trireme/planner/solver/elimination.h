@@ -1,5 +1,5 @@
-// Elimination: the least weight of a problem and a choice that has it, exactly (min-sum variable elimination). A run is
-// one elimination of its block and a power of what that leaves, however many copies it has.
+// Elimination: the least weight of a problem and a choice that has it, exactly (min-sum variable elimination). A run
+// takes one elimination of its block and a power of what that leaves, however many copies it has.
 //
 // Time of one solve: for each variable the product of its own labels and its neighbours', and for each run
 // labels^3 * log2(times).

@@ -1,4 +1,4 @@
-// The join of several tables: their sum where they go together, and the least of it over what is not kept.
+// The join of several tables: their sum for labels that go together, minimised over the variables that are not kept.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// All choices of a problem that can be no worse than a window allows, as Pareto sets of time and bytes.
+// All choices of a problem that are within a window of the bound, as Pareto sets of time and bytes.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // Powers of a square matrix in the algebra of (min, +): entry [i][j] of the k-th power is the least weight of k blocks
-// laid end to end, of which the first begins with label i and the last ends with label j.
+// laid end to end, where the first begins with label i and the last ends with label j.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The order in which variables are eliminated, which decides how large the tables in between become.
+// The order in which variables are eliminated. It decides how large the intermediate tables become.
 #pragma once
 
 #include <vector>

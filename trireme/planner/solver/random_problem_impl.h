@@ -1,4 +1,4 @@
-// Problems for tests: small random ones, all choices of one, and layers as a transformer has them.
+// Problems for tests: small random ones with all their choices, and layers like those of a transformer.
 #pragma once
 
 #include <algorithm>

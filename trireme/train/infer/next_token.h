@@ -1,5 +1,5 @@
-// What a language model predicts after some tokens: from its graph of whole sequences, or token by token, where it
-// keeps what it needs of those before. On one rank, or cut over several.
+// What a language model predicts after some tokens: from its graph of whole sequences, or token by token, keeping what
+// it needs of the earlier ones. On one rank, or cut over several.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a trained model predicts of batches, on one rank or cut over the ranks of a job, whatever cut it in training.
+// Predictions of a trained model for batches, on one rank or cut over the ranks of a job, however training cut it.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Calibration: what ops, memory and links of this machine bring, measured on training steps of small models, as a
-// machine's file that plans go by.
+// Calibration: measures the ops, memory and links of this machine on training steps of small models, and makes a
+// machine's file that plans use.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// From a job's configuration to what a training is made of.
+// From a job's configuration to the parts that a training is made of.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The kinds of model, data and optimizer of a job: which there are, which keys they have, and what a job's
-// configuration makes of those that it chose.
+// The kinds of model, data and optimizer: which there are, which keys they have, and what a job's configuration makes
+// of those it chose.
 #pragma once
 
 #include <memory>

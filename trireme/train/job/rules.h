@@ -1,4 +1,4 @@
-// The rules of a job's file, "pattern = what is asked", as lists of text in its keys.
+// The rules in a job's file, written "pattern = what is asked" as lists of strings.
 #pragma once
 
 #include <memory>

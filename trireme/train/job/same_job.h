@@ -1,4 +1,4 @@
-// What identifies a job. Its checkpoints contain it, so that no other job goes on from them unnoticed.
+// What identifies a job. Its checkpoints contain it, so that no other job continues from them unnoticed.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
-// Evaluator: loss and accuracy over a held-out set. Every sample counts once and alike, whatever the batch and however
-// the batch is cut: the loss is the mean over the samples, or over their targets that count (CountedLoss), as one batch
-// of all of them would give it. A loss that the model's code makes a scalar of in another way is weighted by samples
-// too, which the trainer warns of (step/graphs/loss_terms.h).
+// Evaluator: loss and accuracy over a held-out set. Every sample counts once and equally, whatever the batch and
+// however it is cut: the loss is the mean over the samples, or over those of their targets that count (CountedLoss), as
+// one batch of all of them would give it. If a model's code makes a scalar loss in another way, it is weighted by
+// samples too, and the trainer warns about it (step/graphs/loss_terms.h).
 #pragma once
 
 #include <cstdint>

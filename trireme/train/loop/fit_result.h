@@ -1,4 +1,4 @@
-// What a training gives back.
+// What a training run returns.
 #pragma once
 
 #include <cstdint>

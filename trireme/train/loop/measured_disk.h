@@ -1,4 +1,4 @@
-// How fast the disk is on which a run's values lie, measured when it begins.
+// The speed of the disk on which a run's values lie, measured when the run begins.
 #pragma once
 
 #include <optional>

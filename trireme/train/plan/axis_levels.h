@@ -1,4 +1,4 @@
-// Which links of a machine the ranks along each axis of a job are joined by.
+// Which links of a machine join the ranks along each axis of a job.
 #pragma once
 
 #include <cstdint>

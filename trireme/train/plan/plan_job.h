@@ -1,6 +1,6 @@
-// Planning a job: of all ways to cut it over ranks (ways.h) those whose modelled step is the shortest and that fit in
-// the ranks' memory. Each is compiled as training compiles it, so that its bytes are those that training takes; its
-// time is virtual time (exec/analysis/virtual_time.h).
+// Planning a job: among all ways to cut it over ranks (ways.h), finds those with the shortest modelled step that fit in
+// the ranks' memory. Each is compiled as training compiles it, so its bytes are those that training takes; its time is
+// virtual time (exec/analysis/virtual_time.h).
 #pragma once
 
 #include <functional>

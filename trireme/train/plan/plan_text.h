@@ -1,4 +1,5 @@
-// A plan as people read it, and as a file: text, with a version, by keys of the job. `trireme train --plan` follows it.
+// A plan for people to read, and as a file: text with a version that sets keys of the job. `trireme train --plan`
+// follows it.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The parts that all pages of HTML are made of: a page that needs nothing beside it, sections, tiles, lists and tables.
-// Whatever text is given is escaped; `body` is HTML.
+// The parts of which all HTML pages are made: a page that needs no other file, sections, tiles, lists and tables. Text
+// is escaped; `body` is HTML.
 #pragma once
 
 #include <string>

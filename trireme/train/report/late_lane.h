@@ -1,4 +1,4 @@
-// Whether steps took longer than the plan predicts, and which of a rank's lanes that comes from.
+// Whether steps took longer than the plan predicts, and which of a rank's lanes is the cause.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// From a job to its graphs, plans and session: the one place that training, `explain`, `bench`, validation and
-// prediction have them from, so that what is shown or timed is what runs.
+// From a job to its graphs, plans and session. Training, `explain`, `bench`, validation and prediction all get them
+// here, so what is shown or timed is what runs.
 #pragma once
 
 #include <optional>

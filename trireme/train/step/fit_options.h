@@ -1,4 +1,4 @@
-// How long a training goes on, when it validates and when it saves.
+// How long a training run lasts, when it validates and when it saves.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The certificate of an exact plan (planner/certificate/certificate.h): made of what the search found and of the tables
-// that it asked for, and compared with a plan's file and with a job.
+// The certificate of an exact plan (planner/certificate/certificate.h): making it from what the search found and the
+// tables that it asked for, and comparing it with a plan's file and with a job.
 #pragma once
 
 #include "trireme/planner/certificate/certificate.h"

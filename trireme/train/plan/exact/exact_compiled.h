@@ -1,4 +1,5 @@
-// The ways that an exact plan shows, compiled as training compiles them: what they take beside what their tables say.
+// Compiles the ways that an exact plan shows, as training compiles them, to see what they take beside what their tables
+// say.
 #pragma once
 
 #include "trireme/train/plan/exact/exact_plan.h"

@@ -1,5 +1,5 @@
-// Planning for many ranks: the parts of the model are priced, and the outer search takes the best of all ways over
-// their tables. Nothing of the size of the job is compiled.
+// Planning for many ranks: the parts of the model are priced, and the outer search finds the best of all ways by these
+// tables. Nothing of the job's size is compiled.
 #pragma once
 
 #include "trireme/train/plan/exact/nearest_fit.h"

@@ -1,4 +1,4 @@
-// What an exact plan is for: all that is known before any part of the model is priced.
+// What an exact plan is made for: everything that is known before any part of the model is priced.
 #pragma once
 
 #include "trireme/nn/model_spec.h"

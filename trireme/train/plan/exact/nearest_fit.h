@@ -1,6 +1,6 @@
-// What to change where an exact plan finds that nothing fits: the least memory with which something does, and the
-// nearest numbers of ranks and batches. Each is said by the tables of the model's parts, and a plan for what is said
-// finds a way.
+// What to change when an exact plan finds that nothing fits: the least memory with which something does, and the
+// nearest numbers of ranks and batches. Each follows from the tables of the model's parts, and planning with such a
+// change finds a way.
 #pragma once
 
 #include <optional>

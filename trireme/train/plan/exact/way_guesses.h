@@ -1,5 +1,5 @@
-// Which ways are likely the fastest, where there are too many to find out: by tables of ways that are cut by one axis
-// alone, put together. No bound follows from that; it says only what is worth pricing first.
+// Guesses which ways are the fastest, when there are too many to find out: from combined tables of ways that are cut
+// along one axis alone. Guesses prove nothing; they only say what is worth pricing first.
 #pragma once
 
 #include <functional>

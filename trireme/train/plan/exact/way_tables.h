@@ -1,4 +1,4 @@
-// What the exact searches ask of a way (planner/outer/outer_search.h), by prices of the model's parts.
+// Answers what the exact searches ask about a way (planner/outer/outer_search.h), from prices of the model's parts.
 #pragma once
 
 #include <map>

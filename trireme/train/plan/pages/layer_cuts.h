@@ -1,4 +1,4 @@
-// A strategy for people: how each weight and each op is cut, with what is alike in numbered layers said once.
+// A strategy for people: how each weight and each op is cut, with equal numbered layers described once.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// A plan as a page of HTML that needs nothing beside it: what the step takes and where its time goes, when each stage
-// does what, what memory holds when, how the axes lie in the machine, how each layer is cut, and what was not chosen.
-// Figures are those of the plan as text, in the same digits.
+// A plan as one page of HTML that needs no other file: what the step takes and where its time goes, what each stage
+// does when, memory over time, how the axes lie in the machine, how each layer is cut, and what was not chosen. Its
+// figures are those of the plan's text, with the same digits.
 #pragma once
 
 #include <cstdint>

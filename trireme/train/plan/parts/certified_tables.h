@@ -1,4 +1,4 @@
-// Prices of parts as a certificate has them.
+// Prices of parts in the form that a certificate has.
 #pragma once
 
 #include <optional>

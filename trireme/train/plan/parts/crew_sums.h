@@ -1,5 +1,5 @@
-// What the program of a crew takes, by the nodes of its last micro-batch and by all: what prices of parts are made of
-// (part_prices.h).
+// What the program of a crew takes, for the nodes of its last micro-batch and for all nodes. Prices of parts are made
+// from it (part_prices.h).
 #pragma once
 
 #include "trireme/cost/op_seconds.h"

@@ -1,5 +1,5 @@
-// The parts of a model that stages are made of: what stands before its blocks, the blocks, of one kind or a few, and
-// what stands after them. What is alike is priced once.
+// The parts of a model from which stages are made: what stands before its blocks, the blocks, of one or a few kinds,
+// and what stands after them. Equal parts are priced once.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The ways that the exact search looks at, and what is known of each before any part is priced.
+// The ways that the exact search looks at, and what is known about each before any part is priced.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
-// What the parts of a model take, cut in one way: a reduced job of one block of each kind is compiled as training
+// What the parts of a model take with one cut. A reduced job with one block of each kind is compiled as training
 // compiles it, as a pipeline whose stages are the parts, and each crew's program is priced (cost/price.h). So there is
-// no second formula for an op or a collective. It has two micro-batches, of which the second one is what each
-// takes; what is left of the step is what it takes once.
+// no second formula for an op or a collective. The job has two micro-batches: what the second one takes is what each
+// takes, and the rest of the step is what it takes once.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
-// Advice on how to parallelise a job, in words: which of data, optimizer, tensor, sequence, context, expert and
-// pipeline parallelism, recomputation and offload to use, each with what the best way with it or without it takes, or
-// why there is none. Ways within kAlike of the fastest count as alike, and the simplest of them is advised.
+// Advice in words on how to parallelise a job: which of data, optimizer, tensor, sequence, context, expert and pipeline
+// parallelism, recomputation and offload to use. For each it gives what the best way with it, or without it, takes, or
+// why there is none. Ways within kAlike of the fastest count as equally fast, and the simplest of them is recommended.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What to change where no compiled way of a job fits (exact/nearest_fit.h says it of the exact search): changes with
-// which ways like the smallest one were compiled and fit. There may be smaller changes, by other ways.
+// What to change when no compiled way of a job fits (for the exact search, exact/nearest_fit.h says it): changes with
+// which ways like the smallest one were compiled and fit. Other ways may fit with smaller changes.
 #pragma once
 
 #include <optional>

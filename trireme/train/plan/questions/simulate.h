@@ -1,5 +1,5 @@
-// A run of many steps in virtual time: how much of its time is training, where ranks fail, checkpoints are saved and
-// the job starts again.
+// A run of many steps in virtual time: how much of its time is training if ranks fail, checkpoints are saved and the
+// job starts again.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Questions about a plan, each answered by planning again: why not a way that keeps a rule, and what the best way would
-// be on a machine that is a little different. Of both searches: ways that are compiled, and those that follow from the
+// Questions about a plan, each answered by planning again: why not a way that follows a rule, and what the best way
+// would be on a slightly different machine. For both searches: ways that are compiled, and ways that follow from the
 // prices of parts.
 #pragma once
 

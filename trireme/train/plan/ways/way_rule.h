@@ -1,5 +1,5 @@
-// A rule that a way keeps or does not: "tp=4 zero=1". It asks for values of the terms that it names; other terms may
-// have any.
+// A rule that a way follows or does not: "tp=4 zero=1". It asks for values of the terms that it names; all other terms
+// may have any value.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Ways: how a job's keys can cut it over ranks. `trireme plan` compiles them and takes the best.
+// Ways: how a job's keys can cut it over ranks. `trireme plan` compares them and takes the best.
 #pragma once
 
 #include <compare>

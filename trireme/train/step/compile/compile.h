@@ -1,5 +1,5 @@
-// From graphs to plans: the whole way of the data, one call after the other. `Compiled` keeps every box of it for
-// `explain`.
+// From graphs to plans: all steps of compiling, one call after the other. `Compiled` keeps every intermediate result
+// for `explain`.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// The stages of a graph in the pipeline that it is compiled for, and when each has its turn.
+// The stages of a graph in the pipeline that it is compiled for, and the order in which they run.
 #pragma once
 
 #include <cstdint>

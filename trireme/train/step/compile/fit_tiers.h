@@ -1,4 +1,4 @@
-// Homes under a budget: what leaves the device's memory such that a rank takes no more of each tier than it may.
+// Homes under a budget: which values leave the device's memory so that a rank takes no more of each tier than it may.
 #pragma once
 
 #include <functional>

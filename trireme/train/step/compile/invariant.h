@@ -7,9 +7,9 @@
 // are then added in the same tree (comm/reduce.h), in one step. Partial sums do not flow through
 // other ops. Everything else is refused here.
 //
-// A tree's nodes are of neighbours, so sums over axes are taken from the axis that cuts finest to the one that cuts
-// coarsest: micro-batches are parts of what a rank has, and then ranks count as in the mesh. Ranks that share the
-// samples of a micro-batch (Asks::within_micro_batches) cut finer than these; `within` are their axes.
+// The tree adds neighbours, so sums over axes are taken from the axis that cuts finest to the one that cuts coarsest:
+// first micro-batches, which are parts of what a rank has, and then ranks in the order of the mesh. Ranks that share
+// the samples of a micro-batch (Asks::within_micro_batches) cut finer than these; `within` are their axes.
 #pragma once
 
 #include <span>

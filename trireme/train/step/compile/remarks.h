@@ -1,4 +1,4 @@
-// What a compiled step does not do of what its job asks for, in words, for who reads the log.
+// What a job asks for and its compiled step does not do, in words, for the reader of the log.
 #pragma once
 
 #include <string>

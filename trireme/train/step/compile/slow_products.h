@@ -1,4 +1,4 @@
-// What is said where a job's products are slow on this machine.
+// The warning for a job whose matrix products are slow on this machine.
 #pragma once
 
 #include "trireme/tensor/dtype.h"

@@ -1,5 +1,5 @@
 // What a training step of a model that is cut by hand needs besides the model's own code: means over ranks, and sums of
-// gradients over the ranks that hold the same of a parameter.
+// gradients over the ranks that hold the same piece of a parameter.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Whether the loss of a set of samples is the mean of the losses of its parts, weighted by their samples. So it is
-// where the loss is a mean of values, equally many of each sample; it is not so where the model's code itself makes a
-// scalar of sums over the batch, such as a quotient of two sums.
+// Whether the loss of a set of samples is the mean of the losses of its parts, weighted by their samples. It is if the
+// loss is a mean of values, equally many for each sample. It is not if the model's code makes a scalar from sums over
+// the batch, such as a quotient of two sums.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What a step's graph is made by besides model, loss, batch and optimizer: one struct from the job's file or a program
-// to the graph.
+// What a step's graph depends on besides model, loss, batch and optimizer. One struct carries it from the job's file or
+// a program to the graph.
 #pragma once
 
 #include <cstdint>
