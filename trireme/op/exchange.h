@@ -1,7 +1,6 @@
-// Exchange: what one rank sends and receives in a collective in which ranks send each other individual boxes: windows
-// taken from and added to the blocks of neighbours, whole tensors passed on, boxes that the model names. It depends
-// only on the rank's place in its group. The ops make it (OpDef::collective), and exec runs it
-// (exec/background/exchange.h).
+// Exchange: what one rank sends and gets in a collective in which ranks send each other boxes of their own: windows
+// taken from and added to the blocks of neighbours, whole tensors passed on, boxes that the model names. It depends on
+// the rank's place in its group alone. The ops make it (OpDef::collective), exec runs it (exec/background/exchange.h).
 #pragma once
 
 #include <vector>

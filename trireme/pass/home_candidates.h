@@ -1,5 +1,5 @@
-// Which values of a program may lie outside the device's memory while nothing reads them, and what that costs. The
-// choice of homes under a budget uses it (train/step/compile/fit_tiers.h).
+// What of a program may lie elsewhere than in the device's memory while nothing reads it, and what that costs: for the
+// choice of homes under a budget (train/step/compile/fit_tiers.h).
 #pragma once
 
 #include <cstdint>
