@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-// One of those between two crews of so many ranks each; `apart`: how many crews one is after the other. The link that
-// reshards are chosen by where no machine is named.
+// The link between two crews of `ranks_of_crew` ranks each, of which one is `apart` crews after the other. If no
+// machine is named, it is the link by which reshards are chosen.
 LinkCost link_between_crews(int64_t apart, int64_t ranks_of_crew, const Rates& rates);
 
 }  // namespace trireme

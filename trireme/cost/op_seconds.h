@@ -32,12 +32,12 @@ double seconds_by(const OpRate& rate, const OpBound& bound);
 // The longer of its arithmetic and its bytes, by the machine's rate for the op if it has one; 0 for a view.
 double compute_seconds(const OpDef& op, const TypeArgs& types, const Machine& machine);
 
-// The same of an op on the host, by its rates of memory and arithmetic; by those of the device where the machine names
+// The same for an op on the host, by the host's rates of memory and arithmetic, or by the device's if the machine names
 // none.
 double compute_seconds_on_host(const OpDef& op, const TypeArgs& types, const Machine& machine);
 
-// A move of so many bytes between tiers: at the rate of the host's link, or where the machine names none each byte is
-// read and written once at the rate of the memory; or, if that is lower, at the rate of the disk.
+// A move of `bytes` between tiers: at the rate of the host's link or, if the machine names none, at the rate of the
+// memory, with each byte read and written once; or at the rate of the disk, if that is lower.
 double move_seconds(const Move& move, int64_t bytes, const Machine& machine);
 
 // A collective, from the latencies of its messages and what the rank with the most to send sends over the slowest link

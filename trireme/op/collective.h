@@ -24,8 +24,8 @@ enum class GroupWork {
   kExchange,  // sends and receipts of single ranks (op/exchange.h)
 };
 
-// The numbers of one call. Where each rank is sent a piece of its own, the pieces lie along dimension `parted` of the
-// operand; where one comes from each, along `joined` of the result; -1: there are no pieces.
+// The numbers of one call. If each rank is sent its own piece, the pieces lie along dimension `parted` of the operand;
+// if one comes from each rank, they lie along `joined` of the result; -1: there are no pieces.
 struct GroupCall {
   int parted = -1;
   int joined = -1;

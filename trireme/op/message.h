@@ -14,9 +14,9 @@ inline constexpr int64_t kStepsEnd = kMessageTags;
 struct SendAttrs {
   int64_t to = 0;  // a crew
   int64_t tag = 0;
-  // The tag of a message that the other crew sends when it has asked for this one: until that is there, the bytes of
-  // this one stay, so that nobody waits for a crew that waits for them. kStepsEnd: they stay all step; -1: the crew has
-  // asked before this one is sent, and whoever writes there waits.
+  // The tag of a message that the other crew sends after it has asked for this one. Until that message has arrived, the
+  // bytes of this one stay in use, so that nobody waits for a crew that waits for them. kStepsEnd: they stay in use to
+  // the end of the step; -1: the crew has asked before this one is sent, and whoever overwrites the bytes waits.
   int64_t answer = -1;
   static constexpr auto fields() {
     return std::tuple{field("to", &SendAttrs::to), field("tag", &SendAttrs::tag), field("answer", &SendAttrs::answer)};

@@ -26,12 +26,12 @@ class CrewUnits {
   // In order.
   const std::vector<NodeId>& nodes_of(int crew) const { return nodes_[static_cast<size_t>(crew)]; }
 
-  // Where the node's unit stands in its crew's order; -1: it is of no unit.
+  // The position of the node's unit in its crew's order; -1: it belongs to no unit.
   int unit_of(NodeId id) const { return units_[static_cast<size_t>(id)]; }
-  // Whether the node is of a unit, or depends on one of any crew.
+  // Whether the node belongs to a unit, or depends on a unit of any crew.
   bool follows_unit(NodeId id) const { return follows_unit_[static_cast<size_t>(id)] != 0; }
-  // Whether the node depends, by way of any crews, on one that follows a unit and is of none: on what works on all
-  // micro-batches at once.
+  // Whether the node depends, through any crews, on a node that follows a unit and belongs to none, that is, on one
+  // that works on all micro-batches at once.
   bool follows_whole(NodeId id) const { return follows_whole_[static_cast<size_t>(id)] != 0; }
 
   // The micro-batches of the program that are one of the timetable, because they are interleaved.

@@ -15,8 +15,8 @@ struct OtherCount {
 // A part of what `from` micro-batches make as one of what `to` make, over ranks of that mesh.
 PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count);
 
-// Of parts of what a program in micro-batches makes: whether all micro-batches have the same, as they have the sum over
-// them of a chunk of positions.
+// Tells for parts of a value of a program in micro-batches whether all micro-batches have the same part, as they have
+// the sum over them of a chunk of positions.
 class IsOfAll {
  public:
   explicit IsOfAll(const Program& program);
@@ -26,8 +26,8 @@ class IsOfAll {
   std::vector<int> axes_;  // that what one micro-batch has differs along
 };
 
-// Whether no micro-batch reads what another made, but for sums over them, or chunks of these, that are read once a
-// step.
+// Whether no micro-batch reads what another one made, except sums over micro-batches, or chunks of these, that are read
+// once a step.
 bool are_apart(const Program& program);
 
 }  // namespace trireme

@@ -15,15 +15,15 @@ struct CutNode {
   const FactorCuts& cuts;
 };
 
-// An operand as the node may read it: where it takes the largest or smallest along an uneven factor, what lies beyond
-// is no candidate.
+// An operand in the form in which the node may read it: if the node takes a maximum or minimum along an uneven factor,
+// what lies beyond the end must not win.
 ValueId ready_to_read(Program& program, const CutNode& cut, size_t operand, ValueId id);
 
 // A result that is zero beyond its ends.
 ValueId cleared(Program& program, const CutNode& cut, size_t result, ValueId id);
 
-// A value of one frame in another that differs where the value is whole: cut off, or with zeros added. `whole` is what
-// the result is a part of.
+// A value brought from one frame to another that differs in dimensions in which the value is whole: cut off, or
+// extended with zeros. `whole` is the tensor of which the result is a part.
 ValueId resized(Program& program, ValueId id, const Shape& from, const Shape& to, const Shape& whole);
 
 }  // namespace trireme

@@ -12,11 +12,11 @@ namespace trireme {
 struct MicroBatchOptions {
   // Sums are added in a binary tree, as sums over ranks are in invariant mode (comm/reduce.h): more of them are alive.
   bool sums_in_tree = false;
-  // Of so many micro-batches each goes on while others exchange between ranks what they read next; it divides their
-  // number. Activations of all of them are alive at a time.
+  // So many micro-batches are interleaved: one computes while the others exchange between ranks what they read next. It
+  // divides their number. The activations of all of them are alive at the same time.
   int64_t interleave = 1;
-  // So many of the micro-batches, from the first on, as if the batch had no more; 0: all of them. What they read of the
-  // batch's inputs is where it is among all.
+  // Only the first so many micro-batches, as if the batch had no more; 0: all of them. They read their parts of the
+  // batch's inputs at the same places as among all.
   int64_t first = 0;
 };
 

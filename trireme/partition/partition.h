@@ -18,8 +18,8 @@ struct PartitionOptions {
   ReshardCosts costs = {};
   // Values of the graph whose sums over ranks are taken in another type: a cast before and one after.
   std::map<ValueId, DType> sum_types = {};
-  // Values whose sums over ranks are taken once a step, of what each rank has added up of all micro-batches, also where
-  // costs.sum_micro_batches_late is set.
+  // Values whose sums over ranks are taken once a step, of what each rank has accumulated over all micro-batches, even
+  // if costs.sum_micro_batches_late is set.
   std::set<ValueId> summed_once = {};
   ReshardMemory* reshards = nullptr;  // of other graphs' partitions; null: none
 };
@@ -34,8 +34,8 @@ std::vector<std::string> verify(const Program& program);
 //   %3: f32[4,8] = matmul(%0, %1) {...}  // [dp, -] of [8,8] part 1 of [dp.0*micro_batch, -] of [32,8]
 //   %5: f32[4], %6: f32[4,8] = split(%4) {...}  // [-] of [4] | [-, -] of [4,8]
 std::string to_string(const Program& program);
-// Reads that back. A value of which nothing is said is whole on every rank. Throws kInvalidArgument with the line's
-// number. Whether the program is sound is for verify to say.
+// Reads that back. A value without a layout is whole on every rank. Throws kInvalidArgument with the line's number.
+// Whether the program is sound is for verify to say.
 Program parse_program(std::string_view text);
 
 }  // namespace trireme

@@ -21,9 +21,9 @@ struct Repeat {
   Unit at;                // about where: before the nodes of this unit; stage -1: of any stage
 };
 
-// The program of a crew, whose micro-batches are the first of more, with the others; `of_each` micro-batches of the
-// program are one of the timetable. Nothing where the program is not one that repeats as described, or it repeats less
-// often before the place than what is read is away.
+// The program of a crew whose micro-batches are the first of more, with the others added; `of_each` micro-batches of
+// the program are one of the timetable. Nothing if the program does not repeat as described, or repeats less often
+// before the place than the distance over which it reads.
 std::optional<Program> repeated(const Program& program, const Repeat& repeat, int of_each);
 
 }  // namespace trireme

@@ -9,8 +9,7 @@
 
 namespace trireme {
 
-// `readers`, where all of them are casts of the value to one element type of fewer bytes than its own, and a move makes
-// that; else none.
+// `readers`, if all of them cast the value to one narrower element type that a move can make; else none.
 std::vector<NodeId> lone_casts(const Graph& graph, ValueId value, std::span<const NodeId> readers);
 
 // Adds the move, from the host, whose result is that of these casts; they must not be added any more.

@@ -10,8 +10,7 @@
 
 namespace trireme {
 
-// What is asked (passes.h) of a node's results, where they are made in the forward pass and read in the backward
-// pass.
+// What is asked (passes.h) about a node's results that are made in the forward pass and read in the backward pass.
 struct RecomputeAsked {
   std::string_view module;  // whose values are made again; nothing: those of no module are
   bool kept = false;        // whatever else is asked
@@ -19,7 +18,7 @@ struct RecomputeAsked {
   bool communication = true;
   bool optimizer_communication = true;
   bool slice = false;
-  // Where it lies until it is read. What is of no batch, as a weight in another type, stays on the device.
+  // Where it lies until it is read. What depends on no batch, such as a weight in another type, stays on the device.
   Tier home = Tier::kDevice;
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);

@@ -13,7 +13,7 @@ struct PassRemark {
   bool is_nothing = false;  // the pass found nothing of what it was asked for in this program
 };
 
-// Of the programs of a pipeline's crews: that a pass found nothing is said where no crew has any.
+// For the programs of a pipeline's crews: that a pass found nothing is reported only if it found nothing in any crew.
 std::vector<std::string> remarks_of_crews(std::span<const std::vector<PassRemark>> crews);
 
 }  // namespace trireme

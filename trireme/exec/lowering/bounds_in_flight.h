@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-// Two communications that give each rank a part of what they read, and two moves of each way from the device's memory,
-// are enough to keep links, or the lane, busy: the third waits for the first. Ops on the host keep what has come to
-// them: the next waits for the first where they would have more than a quarter of what comes to all of them, and 64
-// MiB. What came before the first of them, as gradients that are clipped together do, has its room anyway and is not
-// counted.
+// Communications that give each rank a part of what they read, and moves in each direction from the device's memory:
+// two at a time are enough to keep the links, or the lane, busy, and the third waits for the first. Ops on the host
+// keep what has arrived for them in memory: the next one waits for the first if they would hold more than a quarter of
+// what arrives for all of them, and more than 64 MiB. What arrived before the first of them started, such as gradients
+// that are clipped together, takes its room anyway and is not counted.
 class BoundsInFlight {
  public:
   explicit BoundsInFlight(const Graph& graph);

@@ -5,8 +5,8 @@
 
 namespace trireme {
 
-// Nobody reads what a send makes: it has ended when the first action writes where its operand lies. That one waits for
-// it from now on. The plan's buffers are placed.
+// No action reads the result of a send, so a send need only have ended when an action overwrites its operand's bytes.
+// The first action that does so is made to wait for it. The plan's buffers must have their places.
 void end_sends(ExecutionPlan& plan);
 
 }  // namespace trireme

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-// Needs the buffers' bytes and lifetimes. Each group of `together` lies side by side in its order, and lives as long as
-// any of it. `external`: parameters and state lie elsewhere.
+// Needs the buffers' bytes and lifetimes. The buffers of each group in `together` lie side by side in their order, and
+// live as long as any of them. `external`: parameters and state lie elsewhere.
 void place_buffers(ExecutionPlan& plan, const std::vector<std::vector<int>>& together, bool external);
 
 }  // namespace trireme

@@ -31,9 +31,9 @@ class ValueUses {
   bool is_output(ValueId id) const { return is_output_[static_cast<size_t>(id)] != 0; }
   // Whether an action after this one reads the value itself.
   bool read_after(ValueId id, int action) const;
-  // Whether work in the background that was started before the action may still read or write the value when that
-  // starts. A send of what stays from step to step (`stays`) ends before it is overwritten; what is of the step alone
-  // has better bytes to go to than to wait for.
+  // Whether background work that was started before the action may still read or write the value when the action
+  // starts. A send of a persistent value (`stays`) ends before the value is overwritten; for a transient value, using
+  // other bytes is better than waiting.
   bool in_flight(ValueId id, int action, bool stays) const;
 
   // Of values: the inputs that are it after the step.

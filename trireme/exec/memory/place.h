@@ -26,13 +26,13 @@ struct Placing {
   int64_t most = 0;          // it stops where it will not take fewer bytes
 };
 
-// Each buffer goes in the smallest gap among those it overlaps in time that holds it. With `slots_first`, before that,
-// where one of its size is that was not used for the longest time, as far as the order of placing goes. Where it
-// stopped, `bytes` is `most` or more.
+// Each buffer goes into the smallest gap that holds it among the buffers that overlap it in time. With `slots_first` it
+// goes, if possible, to where a buffer of its size was, the one unused for the longest time in the order of placing. If
+// placing stopped early, `bytes` is `most` or more.
 MemoryPlan place_each(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
 
-// The same by an index over time, which is worth making for many, and by looking at all that have a place, which is
-// not, but is faster for few. Of buffers without bytes, by_looking takes none.
+// The same with an index over time, which pays for many buffers, and by looking at all placed buffers, which is faster
+// for few. by_looking takes no buffers without bytes.
 MemoryPlan place_by_index(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
 MemoryPlan place_by_looking(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
 

@@ -15,11 +15,11 @@ struct RepeatedLifetimes {
   std::vector<size_t> as;                   // of all buffers, by which of these it lies
 };
 
-// Buffers repeat where there are as many again some steps later, as large and in use as long, over and over. A buffer
-// lies where the one lies that is so many times before it as its kind is alive at once: as activations of micro-batches
-// do that a pipeline has on their way. So no more times than that have places of their own. Any placing of the fewer
-// in which those of a group share a place is one of all: two buffers in use at once are some times apart, and there are
-// two of the fewer that are as far apart, in the same places. Nothing where too few buffers repeat.
+// Buffers repeat if, some steps later, there are as many again with the same sizes and lifetimes, over and over. As
+// many repetitions of a buffer as are alive at once need places of their own (think of the micro-batches that a
+// pipeline has in flight); each later one takes the place of the buffer that many repetitions before it. Any placing of
+// these fewer buffers, in which the buffers of a group share a place, gives a placing of all: if two buffers are in use
+// at once, two of the fewer are as many repetitions apart, and have the same places. Nothing if too few buffers repeat.
 std::optional<RepeatedLifetimes> repeated_lifetimes(std::span<const Lifetime> buffers);
 
 }  // namespace trireme

@@ -11,8 +11,8 @@ namespace trireme {
 
 struct StepBorder {
   std::vector<int> left;  // actions that are under way when a step has ended, in their order
-  // By action: of `left` the places of those that it waits for when they are of the step before; each stands once.
-  // Empty where none is left.
+  // For each action, the positions in `left` of the ops of the previous step that it waits for, each once. Empty if
+  // none is left running.
   std::vector<std::vector<int>> ends;
   std::vector<char> used;  // by value: whether it has bytes that these use. Empty where none is left
 };

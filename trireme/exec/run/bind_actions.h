@@ -37,8 +37,8 @@ struct BoundActions {
   int64_t lookups = 0;  // of groups; actions of one call share one
 };
 
-// Collective over the plan's ranks where it makes groups. Throws kInvalidArgument where the device has no kernel of the
-// name, or messages go to crews that are not there.
+// Collective over the plan's ranks if it makes groups. Throws kInvalidArgument if the device has no kernel of a name,
+// or if messages go to crews that do not exist.
 BoundActions bind_actions(const ExecutionPlan& plan, const RankResources& rank);
 
 // What the kernel of an action is called with.

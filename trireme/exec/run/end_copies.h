@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// From and to, in an order in which none overwrites what another still reads. `views` are of the plan's values. Throws
-// kUnsupported where there is none, and for what would go to the disk.
+// From and to, in an order in which no copy overwrites what another still reads. `views` are those of the plan's
+// values. Throws kUnsupported if there is no such order, and for copies to the disk.
 std::vector<std::pair<View, View>> end_copies(const ExecutionPlan& plan, std::span<const View> views);
 
 }  // namespace trireme

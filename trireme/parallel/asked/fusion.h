@@ -28,9 +28,9 @@ struct FusionOfKind {
   friend bool operator==(const FusionOfKind&, const FusionOfKind&) = default;
 };
 
-// The collectives of a parameter and of its gradient, by its name, and others by the scope they stand in: those of one
-// id are one operation each time they come, whatever the size; those of id 0 are each taken alone; of no id, by the
-// kind's mode. The last rule that matches a name counts.
+// The collectives of a parameter and of its gradient are selected by the parameter's name, others by their scope. Those
+// with the same id become one operation each time they occur, whatever their size; those with id 0 stay separate; those
+// without an id follow the kind's mode. The last rule that matches a name counts.
 struct FusionRule {
   ScopePattern pattern;
   int64_t id = 0;

@@ -20,7 +20,7 @@ enum class Held {
   kGradient,  // the parameter's, until its update has read it
 };
 
-// Of the parameters whose names match; of several rules for the same the last that matches counts.
+// For the parameters whose names match. If several rules for the same kind of value match, the last one counts.
 struct HomeRule {
   ScopePattern parameters;
   Held of = Held::kState;
@@ -38,8 +38,8 @@ std::vector<HomeRule> requested_homes(const Graph& graph);
 // `otherwise`: without a rule.
 Tier home_of(std::span<const HomeRule> rules, Held what, std::string_view parameter, Tier otherwise = Tier::kDevice);
 
-// Throws kInvalidArgument for a rule that matches no parameter of the graph, or, where the graph trains, none that it
-// updates, with state where the rule is of that.
+// Throws kInvalidArgument for a rule that matches no parameter of the graph or, in a graph that trains, no parameter
+// that it updates (with state, if the rule is for state).
 void check_homes(const Graph& graph, std::span<const HomeRule> rules);
 
 // Throws kInvalidArgument where a module of a graph that trains asks for a home and has no parameters. One whose

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-// Of the ops in the scope and inside it, forward and backward; of several rules for an op the last that matches counts.
+// For the ops in the scope and inside it, forward and backward. If several rules match an op, the last one counts.
 struct HostRule {
   ScopePattern scope;
   std::string op;  // of this name; "": of any

@@ -30,20 +30,20 @@ struct TierWays {
   std::vector<PrefetchRule> prefetch = {};
   MemorySize disk_block{512 << 10};  // the disk is read and written in these
   int64_t disk_queue = 4;            // so many at a time
-  // Where the device's memory has a limit, what leaves it is chosen. Otherwise all lies where rules say, and parameters
-  // and state without a rule in `offload_to`.
+  // If the device's memory has a limit, what leaves it is chosen automatically. Otherwise everything lies where rules
+  // say, and parameters and state without a rule lie in `offload_to`.
   bool auto_offload = true;
   Tier offload_to = Tier::kDevice;
 };
 
-// Whether homes are chosen by how much there is: where the device's memory has a limit, and, where values lie on the
-// host because ops run there, where the host's has one and a disk is named.
+// Whether homes are chosen by how much memory there is: if the device's memory has a limit; or, if values lie on the
+// host because ops run there, if the host's memory has a limit and a disk is named.
 bool chooses_homes(const TierSizes& sizes, const TierWays& ways, bool runs_on_host);
 
 // For an op of this name and module (ir/gradient_scope.h).
 int64_t readers_ahead(std::span<const PrefetchRule> rules, std::string_view scope, std::string_view op);
 
-// Throws kInvalidArgument for a rule of no part of the model, or of an op that there is not.
+// Throws kInvalidArgument for a rule that matches no part of the model, or that names an op that does not exist.
 void check_prefetch_rules(const Graph& graph, std::span<const PrefetchRule> rules);
 
 }  // namespace trireme

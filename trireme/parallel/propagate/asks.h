@@ -26,13 +26,14 @@ struct Asks {
   // Nodes that read what another stage of a pipeline makes: sums over micro-batches do not flow through them, so that
   // what goes from stage to stage is one sum instead of a term for each micro-batch.
   std::set<NodeId> across_stages;
-  // Nodes that take their operands as those come, uncut only where sums must be done first
-  // (parallel/strategy/vouched.h). Their results are taken to lie as given or, where nothing is given, cut by the same
-  // axes.
+  // Nodes that take their operands in the layouts in which these come; an operand is made whole only where sums must be
+  // taken first (parallel/strategy/vouched.h). Their results are assumed to lie as given here or, if nothing is given,
+  // to be cut by the same axes.
   std::map<NodeId, std::vector<Layout>> as_it_comes;
-  // Nodes whose sums over ranks are not taken: each rank goes on with its own term, times the number of ranks where the
-  // second is true, which makes of a sum's mean the mean of the rank's own part. Gradients are those of what ranks so
-  // compute, and of what an input is updated with the ranks' mean is taken (parallel/propagate/unsummed_values.h).
+  // Nodes whose sums over ranks are left out: each rank continues with its own term. If the flag is true, the term is
+  // multiplied by the number of ranks, which turns the mean of a sum into the mean of the rank's own part. Gradients
+  // are those of what the ranks then compute, and the new value of an input is the mean over the ranks
+  // (parallel/propagate/unsummed_values.h).
   std::map<NodeId, bool> unsummed;
   // Axes of ranks that are less significant than micro-batches where both cut a dimension. Ranks along them share the
   // weights of some op (experts), and exchange samples there: those of one micro-batch must lie side by side, or ranks

@@ -15,8 +15,8 @@ Layout found_by_gradient(const Propagated& known, const Node& node, ValueId oper
 
 // Whether the forward node's layouts are vouched for, and say how this one lies where that is possible.
 bool is_of_vouched(const Propagated& known, const Node& node);
-// Where the layouts of the forward node are vouched for: those of this one, which lies as that one does. Nothing where
-// it need not. Throws kInvalidArgument where it must and cannot.
+// If the layouts of the forward node are vouched for: the layouts of this node, which follow from them. Nothing if it
+// need not follow. Throws kInvalidArgument if it must and cannot.
 std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const Node& node);
 
 // What is computed in copies forward is so back, along the dimension that is that one's.

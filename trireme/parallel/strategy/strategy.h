@@ -18,11 +18,11 @@
 
 namespace trireme {
 
-// Of a step in several micro-batches: which of two sums of a value comes first, that over ranks or that over
+// In a step with several micro-batches: which sum of a value is taken first, the one over ranks or the one over
 // micro-batches.
 struct SumOrder {
-  // Of values that ranks keep slices of: true, ranks sum each micro-batch's; false, what each has added up of all of
-  // them. Not told: as the job says (Communication::shard_accumulation).
+  // For values of which ranks keep slices: true if ranks sum each micro-batch's, false if they sum what each has
+  // accumulated over all of them. Unset: as the job says (Communication::shard_accumulation).
   std::optional<bool> each;
   std::set<size_t> once = {};  // of inputs: parameters whose gradients are summed once a step, whatever `each` says
   friend bool operator==(const SumOrder&, const SumOrder&) = default;

@@ -19,8 +19,8 @@ struct ShorterTimetable {
   std::vector<Crew> crews;
 };
 
-// Nothing where no crew does the same for long enough, or less than half of the micro-batches could be left out.
-// What is left repeats often enough, on both sides of where the others belong, that what units read of earlier ones
+// Nothing if no crew repeats itself for long enough, or if less than half of the micro-batches could be left out.
+// Enough repetitions remain, on both sides of the place where the others belong, that what units read of earlier ones
 // has become the same each time.
 std::optional<ShorterTimetable> shorter(const Timetable& timetable);
 
