@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-// The way that is asked for, beside the table that is known.
+// The way in question, compared with the one whose table is known.
 struct LeastPartOf {
   int64_t rows = 1, rows_of_table = 1;  // of a micro-batch; the table's are no fewer
   bool is_own = true;                   // the table's way differs in dp and zero alone
@@ -19,7 +19,7 @@ struct LeastPartOf {
   int64_t parameter_bytes = 0, state_bytes = 0;            // of the whole model
   int64_t weight_bytes = 0;                                // of parameters, in the type that the device computes in
 
-  // What of it times depend on: the same for ways that differ in bytes alone.
+  // The part of this on which times depend: equal for ways that differ only in bytes.
   LeastPartOf for_times() const;
   friend auto operator<=>(const LeastPartOf&, const LeastPartOf&) = default;
 };
@@ -47,9 +47,9 @@ struct ExchangedBy {
 };
 void raise_exchanged(PartPrice& part, const ExchangedBy& by);
 
-// To these where they are less.
+// Raises figures to these where they are lower.
 void raise_part(PartPrice& part, const PartPrice& least);
-// The same of passes, and of collectives, alone.
+// The same for passes alone, and for collectives alone.
 void raise_passes(PartPrice& part, const PartPrice& least);
 void raise_moved(PartPrice& part, const PartPrice& least);
 

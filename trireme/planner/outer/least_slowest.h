@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// Parts that are alike and follow each other: what each takes of a micro-batch.
+// Equal parts that follow each other: what each takes of a micro-batch.
 struct PassRun {
   int64_t pass = 0, count = 0;
 };

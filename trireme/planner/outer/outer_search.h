@@ -10,8 +10,8 @@
 
 namespace trireme {
 
-// What is known before it is priced of a way, and of its variants: ways that are the same but for what takes fewer
-// bytes of the device here.
+// What is known of a way and its variants before it is priced. Variants are the same way with measures that take fewer
+// bytes of the device.
 struct OuterCandidate {
   bool divides = true;
   uint32_t variants = 1;  // which it has, a bit for each
@@ -20,8 +20,8 @@ struct OuterCandidate {
 
 // What variants there are. The way of candidate c that is variant v has the number c * count() + v.
 struct OuterVariants {
-  // Of each those before it that take no longer than it, whatever cut into stages they have. It is looked at only where
-  // all of them that the candidate has are too large, or would be faster by a cut that is too large.
+  // For each variant, those before it that take no longer than it with any cut into stages. It is looked at only if all
+  // of these that the candidate has are too large, or would be faster by a cut that is too large.
   std::vector<std::vector<size_t>> after = {{}};
   size_t count() const { return after.size(); }
 };
@@ -61,30 +61,30 @@ struct OuterAnswer {
   int64_t bound_ps = 0;  // it takes no less
 };
 
-// How far a search is: ways of which nobody knows yet whether they are among the best, and what all of these take
-// at least.
+// How far a search is: how many ways are not yet known to be among the best or not, and what all of these take at
+// least.
 struct OuterProgress {
   int64_t ways = 0, open = 0;
   int64_t bound_ps = 0;
 };
 
-// What the search asks of a way, by its number, each dearer than the one before.
+// What the search asks about a way, by its number. Each question costs more than the one before.
 struct OuterQuestions {
   std::function<int64_t(size_t)> least_bytes = {};  // of a rank, however it is cut; none: nothing is known
   std::vector<std::function<OuterAnswer(size_t)>> bounds = {};
-  // Its tables; nothing where it is refused. No cut of it may take less than the bounds say.
+  // Its tables; nothing if it is refused. No cut of it may take less than the bounds say.
   std::function<std::optional<StageProblem>(size_t)> problem;
   std::function<void(const OuterProgress&)> on_progress = {};  // before each question; none: nobody is told
-  // Whether it may go on; none: until all is proven. Then (`is_stopped`) ways are asked all questions one after the
-  // other, those with the lowest bounds first, until this says no again.
+  // Whether the search may go on; unset: until everything is proven. Once this says no (then `is_stopped`), ways are
+  // asked all questions one after the other, those with the lowest bounds first, until it says no again.
   std::function<bool(bool is_stopped)> may_go_on = {};
-  // Once it is stopped: ways to ask all questions instead, likely ones first, given what the last of the best takes;
-  // nothing: no other is likely to be among them.
+  // Once it is stopped: the ways to ask all questions about instead, likely ones first, given what the last of the best
+  // takes; nothing: no other is likely to be among them.
   std::function<std::optional<size_t>(int64_t limit_ps)> likely = {};
 };
 
-// `top` of 1 or more. The way with the lowest bound is asked the next question, so that nothing is asked that the
-// result does not hang on.
+// `top` must be 1 or more. The way with the lowest bound is asked the next question, so nothing is asked on which the
+// result does not depend.
 OuterResult search_outer(const std::vector<OuterCandidate>& candidates, const OuterVariants& variants, int64_t memory,
                          size_t top, const OuterQuestions& ask);
 

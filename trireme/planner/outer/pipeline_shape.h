@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-// Of so many crews of `chunks` stages each. The multiples are exact for passes that take about as long as each other,
-// messages that take much less, and micro-batches as many as the crews or more (with several stages a crew three times
-// as many: of fewer a crew may hold less). Throws as make_timetable does, and kUnsupported for schedules whose idle
-// time grows with the micro-batches.
+// The shape for so many crews of `chunks` stages each. The multiples are exact if passes take about equally long,
+// messages take much less, and there are at least as many micro-batches as crews (with several stages per crew three
+// times as many; with fewer a crew may hold less). Throws as make_timetable does, and kUnsupported for schedules whose
+// idle time grows with the micro-batches.
 PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_t chunks = 1);
 
 }  // namespace trireme

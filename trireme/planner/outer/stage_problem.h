@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-// What a part takes of a rank: times in picoseconds, of one micro-batch unless said.
+// What a part takes of a rank: times in picoseconds, of one micro-batch unless stated otherwise.
 struct PartPrice {
   int64_t forward = 0, input_grad = 0, weight_grad = 0, again = 0;  // computing
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
@@ -34,7 +34,7 @@ struct PartPrice {
   // before, of `weight_grad`; and what they lie in, of `gradients`.
   int64_t adding = 0, sums = 0;
 
-  // What leaves and returns goes beside the pass: it takes as long as the longer of both, and one part in
+  // What leaves and returns is moved beside the pass, which then takes the longer of both; and one part in
   // kLeastExposed of the moves is not hidden, as they come in bursts.
   static constexpr int64_t kLeastExposed = 8;
   static int64_t beside(int64_t pass, int64_t moves) { return std::max(pass + moves / kLeastExposed, moves); }
@@ -46,7 +46,7 @@ struct PartPrice {
   friend bool operator==(const PartPrice&, const PartPrice&) = default;
 };
 
-// What all parts take together, and the longest of them.
+// The sums over all parts, and the longest of them.
 struct PartTotals {
   int64_t forward_pass = 0, input_pass = 0, weight_grad = 0, once = 0;
   int64_t longest_pass = 0, longest_once = 0;  // of one part
@@ -71,8 +71,8 @@ using HeldMoment = std::vector<HeldMicroBatches>;  // of each of a crew's stages
 // its input gradients and its weight gradients.
 struct PipelineShape {
   int64_t idle_forward = 0, idle_input = 0, idle_weight = 0;
-  // Messages from one crew to another that are waited for: so many, and as many as `more_transfers` for every `crews()`
-  // micro-batches. The others arrive before they are needed.
+  // Messages between crews that are waited for: so many, plus `more_transfers` for every `crews()` micro-batches. The
+  // others arrive before they are needed.
   int64_t transfers = 0, more_transfers = 0;
   std::vector<std::vector<HeldMoment>> held;  // of each crew: at no moment more than at one of these
   int64_t chunks = 1;
@@ -98,7 +98,7 @@ struct StageProblem {
   RankRoom room() const { return {.device = memory, .host = host, .disk = disk}; }
 };
 
-// What the step takes: micro_batches * slowest + fill + crossings + once.
+// The time of the step: micro_batches * slowest + fill + crossings + once.
 struct CutPrice {
   int64_t slowest = 0;    // of the crews, for one micro-batch
   int64_t fill = 0;       // in which the pipeline fills and empties
@@ -139,8 +139,8 @@ bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const Rank
 // The same where even_cuts are known, of several stages a crew.
 bool some_cut_fits(const StageSums& sums, const PipelineShape& shape, const RankRoom& room,
                    const std::vector<std::vector<int64_t>>& even);
-// What the fullest crew holds on the device, of the cut that has it hold the fewest; nothing where there are fewer
-// parts than stages, or no cut has room beside the device.
+// What the fullest crew holds on the device with the cut for which this is the least; nothing if there are fewer parts
+// than stages, or if no cut has room beside the device.
 std::optional<int64_t> fewest_bytes_of_cuts(const StageProblem& problem);
 
 // Of all cuts, or of even ones where crews have several stages, the one with the least total; of equal ones the one

@@ -61,13 +61,13 @@ struct PlannedWay {
   WayCost cost;
 };
 
-// What became of the ways. The counts after the first add up to it.
+// What became of the ways. The counts after `ways` add up to it.
 struct PlanLedger {
   int64_t ways = 0;
   int64_t do_not_divide = 0;  // the batch, the model or the schedule by so many ranks or micro-batches
   int64_t memory_least = 0;   // parameters and state alone, in as many pieces as the way makes of them, are too much
-  // Recompute although they fit without, or are variants (ways.h) although with less of that they are not too large; of
-  // the exact search: or are ruled out by a bound, or, where it was stopped, undecided.
+  // Ways that recompute although they fit without, or variants (ways.h) although the way with less is not too large.
+  // For the exact search also: ways that a bound rules out or, if it was stopped, undecided ones.
   int64_t needless = 0;
   int64_t memory = 0;              // compiled; the arena is too much
   int64_t fit = 0;                 // compiled
@@ -75,13 +75,13 @@ struct PlanLedger {
 };
 
 // What a rank may take beside its device's memory: what the machine's file, or parallel.host_memory and parallel.disk,
-// say that there is; with parallel.device_memory on this host its part of the rest. 0: none, also where the job says
-// itself what lies elsewhere.
+// say that there is; with parallel.device_memory on this host, the rank's part of the rest. 0 if there is none, or if
+// the job itself says what lies elsewhere.
 struct BesideBytes {
   int64_t host = 0, disk = 0;
   bool updates = false;  // may run on the host: its rates are known, or its memory is the device's
-  // That there are, of state and updates and of what is kept for the backward pass, in the order in which they are
-  // looked at.
+  // The places that exist, for state and updates, and for what is kept for the backward pass, in the order in which
+  // they are tried.
   std::vector<UpdatePlace> places() const;
   std::vector<Tier> keeps() const;
 };
@@ -110,29 +110,29 @@ struct KeptBytes {
   int64_t parameters = 0, state = 0;
 };
 KeptBytes kept_by(const Graph& graph);
-// Of a rank's device, where everything that the way can cut is cut by all that it has for it.
+// The bytes of a rank's device if everything that the way can cut is cut by all ranks that it has for it.
 int64_t least_bytes(const Way& way, int64_t ranks, const KeptBytes& kept);
 
-// Bytes that a rank has: those that are asked for, or of the device, or its part of this host's; but no more than
+// The bytes that a rank has: those asked for, or those of the device, or its part of this host's; but no more than
 // parallel.device_memory.
 int64_t memory_of_rank(const PlanRequest& request, const Assembly& assembly);
 
 BesideBytes bytes_beside(const PlanRequest& request, const Assembly& assembly);
 
-// By how much a way takes more than a rank has: of the device's memory, and of the host's and the disk where it says
-// what lies there. 0: it fits.
+// By how much a way exceeds what a rank has: of the device's memory, and of the host's memory and the disk if it says
+// that something lies there. 0: it fits.
 int64_t bytes_beyond(const Way& way, const WayCost& cost, int64_t memory_bytes, const BesideBytes& beside);
 
-// Of a compiled step, in virtual time; but for `flops`.
+// The cost of a compiled step in virtual time; without `flops`.
 WayCost cost_of(const Compiled& step);
 
-// Throws what without_cuts and compile throw where the job itself is wrong.
+// Throws what without_cuts and compile throw if the job itself is wrong.
 JobPlan plan_job(const PlanRequest& request);
 // The ways that it looks at.
 std::vector<Way> ways_of(const PlanRequest& request);
 // The training step of a way, as plan_job compiles it.
 Compiled compile_way(const PlanRequest& request, const Way& way);
-// What it takes; nothing where the compiler refuses it.
+// What it takes; nothing if the compiler refuses it.
 std::optional<WayCost> cost_of_way(const PlanRequest& request, const Way& way);
 
 }  // namespace trireme

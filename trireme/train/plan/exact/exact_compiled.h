@@ -12,7 +12,7 @@ struct CompiledWay {
   bool fits = false;  // its arena, in the plan's memory
 };
 
-// Of each way of the plan, the others as well, as it is asked for in `request`.
+// Compiles each way of the plan, including `others`, as `request` asks for it.
 std::vector<CompiledWay> compile_best(const ExactPlan& plan, const PlanRequest& request);
 
 // A line for each, with how far the tables are off.

@@ -44,21 +44,21 @@ struct ExactPlan {
   size_t ways() const { return best.size() + others.size(); }
 };
 
-// What a search over their tables found, with all that is said of each way.
+// What a search over tables found, with everything that is shown about each way.
 std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, OuterResult found);
 
-// How much longer than the best, by its tables, a way may take that is worth compiling.
+// By its tables, a way that takes up to this many times as long as the best is worth compiling.
 inline constexpr double kWorthCompiling = 1.25;
 
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);
 
-// What `train --plan` reads, of one of its ways (ExactPlan::way). Its ledger counts as needless what a bound rules out.
-// `compiled`: what compiling it said.
+// The file that `train --plan` reads, for one of the plan's ways (ExactPlan::way). Its ledger counts as needless what a
+// bound rules out. `compiled`: what the way took when it was compiled.
 PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0, const WayCost* compiled = nullptr);
 
-// A way as flags, with its data parallel ranks; and what its step takes by items, which add up to it: of all parts, as
-// an average of the stages, and of all micro-batches.
+// A way as flags, with its data parallel ranks; and the items of its step, which add up to it: over all parts, as an
+// average of the stages, and over all micro-batches.
 std::string way_text(const ExactWay& way);
 std::vector<std::pair<std::string, int64_t>> step_items(const ExactWay& way);
 // Itemised, with the bound that is proven over the tables.

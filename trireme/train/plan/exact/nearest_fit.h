@@ -23,8 +23,8 @@ struct NearestFit {
     OuterWay way;  // that fits then
     int64_t bytes = 0;
   };
-  // Twice as many ranks, or four times, and so on up to what the machine has (kMostRankDoublings times where it has no
-  // end); half the batch, a quarter and so on. The first of each that fits; nothing: none does.
+  // Twice as many ranks, or four times, and so on up to what the machine has (kMostRankDoublings times if it has no
+  // limit); half the batch, a quarter and so on. For each, the first that fits; nothing: none does.
   std::optional<Change> ranks, batch;
   int64_t most_ranks = 0;  // that were looked at
   bool has_tiers = false;  // beside the device, which were looked at as well
@@ -32,8 +32,8 @@ struct NearestFit {
 
 inline constexpr int kMostRankDoublings = 10;
 
-// Of tables whose search found nothing in `ways`, those of `ranks` ranks. Nothing where no way goes with the model, the
-// batch and the ranks at all.
+// For tables whose search found nothing in `ways`, those of `ranks` ranks. Nothing if no way fits the model, the batch
+// and the ranks at all.
 std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
                                       int64_t ranks);
 

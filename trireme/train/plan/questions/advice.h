@@ -49,9 +49,9 @@ class AdviceSearch {
   virtual std::optional<AdvisedWay> price(const Way& way) = 0;
 };
 
-// Every way is compiled, once.
+// Compiles every way, once.
 std::unique_ptr<AdviceSearch> compiled_advice_search(const PlanRequest& request);
-// Parts are, as in plan_exact; throws as that does. Each search is stopped by itself after PlanRequest::most_jobs.
+// Prices parts, as plan_exact does, and throws as that does. Each search stops by itself after PlanRequest::most_jobs.
 std::unique_ptr<AdviceSearch> exact_advice_search(const PlanRequest& request);
 
 struct Advice {

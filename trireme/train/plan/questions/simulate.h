@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-// During a step (counted from 1, of the training, not of attempts) a rank is lost, once.
+// A rank is lost once, during this step of the training (counted from 1; a step that is repeated counts once).
 struct GivenFailure {
   int64_t rank = 0;
   int64_t step = 1;
@@ -39,13 +39,13 @@ struct SimulatedRun {
   double goodput() const { return total_s > 0 ? training_s / total_s : 1; }
 };
 
-// Ranks start again from the last checkpoint that was saved whole; nobody fails while the job starts. Throws
-// kInvalidArgument for conditions that are not as above, and where failures come so fast that the run does not get
-// beyond a checkpoint in a hundred thousand of them.
+// Ranks start again from the last checkpoint that was saved completely; no rank fails while the job starts. Throws
+// kInvalidArgument for conditions other than those above, and if failures come so fast that a hundred thousand of them
+// do not let the run reach its next checkpoint.
 SimulatedRun simulate_run(const RunConditions& run);
 
-// The steps between checkpoints that lose the least time: sqrt(2 checkpoint_s M), M the mean time between failures of
-// the job (Young, 1974). 0 where nobody fails by chance.
+// The steps between checkpoints that lose the least time: sqrt(2 checkpoint_s M), where M is the mean time between
+// failures of the job (Young, 1974). 0 if no rank fails at random.
 int64_t best_checkpoint_every(const RunConditions& run);
 
 }  // namespace trireme

@@ -27,8 +27,8 @@ ComparedWay compared(const ExactWay& way);
 std::optional<ComparedWay> best_of(const JobPlan& plan);
 std::optional<ComparedWay> best_of(const ExactPlan& plan);
 
-// The best way that keeps the rule beside the chosen one, item by item; or why none does. `kept` is planned with
-// PlanRequest::is_asked of the rule.
+// The best way that follows the rule beside the chosen one, item by item; or why there is none. `kept` is planned with
+// the rule as PlanRequest::is_asked.
 std::string why_not_text(const JobPlan& chosen, const JobPlan& kept, const WayRule& rule);
 std::string why_not_text(const ExactPlan& chosen, const ExactPlan& kept, const WayRule& rule);
 
@@ -37,8 +37,9 @@ struct Sensitivity {
   std::optional<ComparedWay> best;  // nothing fits
 };
 
-// Links, memory and arithmetic half and twice what they are, each planned by `plan_again`. The machine and its memory
-// are those of the plan. Throws kInvalidArgument where the job names no machine, whose figures could be changed.
+// Machines with half or twice the link rates, half or twice the memory, and twice the arithmetic, each planned for by
+// `plan_again`. `machine` and its memory are those of the plan. Throws kInvalidArgument if the job names no machine
+// whose figures could be changed.
 std::vector<Sensitivity> sensitivities(const PlanRequest& request, const Machine& machine, int64_t memory_bytes,
                                        const std::function<std::optional<ComparedWay>(const PlanRequest&)>& plan_again);
 // Beside the plan's best.

@@ -19,12 +19,12 @@ struct WayRule {
   std::string text() const;
 };
 
-// What a rule may ask of a way, "tp" and "4". Of a searched way only that it is one, and what it computes again: the
-// others are found for each op.
+// What a rule may ask of a way: name and value, "tp" and "4". Of a way that `--auto` cuts, only that it is one, and
+// what it recomputes: the other terms are chosen for each op.
 std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way);
 
-// Terms apart by spaces or commas. Throws kInvalidArgument for names that there are not and values that none of these
-// ways has, saying which there are.
+// Parses terms separated by spaces or commas. Throws kInvalidArgument, listing what exists, for unknown names and for
+// values that none of these ways has.
 WayRule parse_way_rule(std::string_view text, std::span<const Way> ways);
 
 }  // namespace trireme

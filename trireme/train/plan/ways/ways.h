@@ -41,48 +41,50 @@ struct Way {
   friend bool operator==(const Way&, const Way&) = default;
 };
 
-// The keys by which the optimizer's state lies and updates run there; none for the device.
+// The keys that say where the optimizer's state lies and where updates run; none for the device.
 std::vector<std::string> place_keys(const UpdatePlace& place);
-// The key by which what is kept lies in slices, or does not.
+// The key that says whether what is kept lies in slices.
 std::string kept_slices_key(bool kept_slices);
 
-// The key by which what is kept lies there; none for the device.
+// The key that says in which tier what is kept lies; none for the device.
 std::vector<std::string> keep_keys(Tier keep);
 
-// What a way may have beside how it is cut: it takes fewer bytes of the device, and nothing is faster with it.
+// A measure that a way may take in addition to its cuts: it takes fewer bytes of the device, and makes nothing faster.
 struct WayVariant {
   bool kept_slices = false;
   Tier keep = Tier::kDevice;
   UpdatePlace place = {};
   friend bool operator==(const WayVariant&, const WayVariant&) = default;
 };
-// Of ways over `tp` ranks, with the optimizer's state and updates on the device or in one of `places`, and what is kept
-// on the device or in one of `keeps`: each after those that have less of it. The first has nothing.
+// The variants of ways over `tp` ranks, with the optimizer's state and updates on the device or in one of `places`, and
+// what is kept on the device or in one of `keeps`. Each comes after those that have less of this. The first has
+// nothing.
 std::vector<WayVariant> variants_of(int64_t tp, const std::vector<UpdatePlace>& places,
                                     const std::vector<Tier>& keeps = {});
-// Which of these have just one thing less than the one at `at`: what is kept whole, or the next nearer place of what is
-// kept, or of the same updates, and of updates on the host with their state there that is all on the device. With what
-// is kept elsewhere slices have fewer bytes to move, so that it is after none for them.
+// Which of these have exactly one measure less than the one at `at`: what is kept is whole; or lies in the next nearer
+// place; or the state lies in the next nearer place with the same updates; or, for updates on the host with their state
+// there, everything is on the device. If what is kept lies elsewhere, slices leave fewer bytes to move, so that variant
+// does not come after one without slices.
 std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, size_t at);
 
-// Throws kInvalidArgument naming the key where the job says how it is cut by rules, a mesh or a strategy: what is
-// planned would not be what they ask. `cure` is what to do about it.
+// Throws kInvalidArgument, naming the key, if the job says by rules, a mesh or a strategy how it is cut: a plan would
+// not follow them. `cure` says what to do about it.
 void refuse_rules(const JobConfig& job, std::string_view cure);
 
-// The job without what a way says. Throws where it has rules.
+// The job without the keys that a way sets. Throws if it has rules.
 JobConfig without_cuts(const JobConfig& job);
-// What the job says of that, "parallel.tp = 4", which no plan keeps; its mode aside.
+// Which of these keys the job sets, as "parallel.tp = 4", apart from its mode. No plan keeps them.
 std::vector<std::string> cuts_left_out(const JobConfig& job);
 
-// What may be computed again, as train.recompute says it: nothing, activation functions and norms, all modules.
+// What may be recomputed, as values of train.recompute: nothing; activation functions and norms; all modules.
 std::vector<std::string> recompute_choices();
-// The axes of a crew of so many ranks, of `pp` crews.
+// The ways to divide a crew of `ranks` ranks into axes, for `pp` crews.
 std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks);
 std::vector<int64_t> divisors_of(int64_t number);
 
-// All of them for so many ranks: stages, axes for what the model can be cut by, micro-batches, schedules, slices of
-// state, recomputation. Whether they go together with the batch and the model is seen when they are compiled. Of each
-// all variants follow each other.
+// All ways for `ranks` ranks: stages, axes along which the model can be cut, micro-batches, schedules, slices of state,
+// recomputation. Whether they fit the batch and the model is seen when they are compiled. The variants of a way follow
+// each other.
 std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places = {},
                          const std::vector<Tier>& keeps = {});
 
