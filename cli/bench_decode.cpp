@@ -106,11 +106,11 @@ int decode(const DecodeArgs& args) {
 
 void add_bench_decode(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<DecodeArgs>();
-  CLI::App* command =
-      bench.add_subcommand("decode", "Time a token that a language model writes, with what it keeps of those before");
+  CLI::App* command = bench.add_subcommand(
+      "decode", "Time a token that a language model writes, with the keys and values that it keeps of earlier tokens");
   add_shape_flags(*command, args->model);
   command->add_option("--threads", args->threads, "Compute threads")->capture_default_str();
-  command->add_option("--before", args->before, "Tokens before the first one that is timed; as many as fit unless said")
+  command->add_option("--before", args->before, "Tokens before the first one that is timed; by default as many as fit")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
   command->add_option("--tokens", args->tokens, "To time")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))

@@ -102,7 +102,7 @@ void add_calibrate(CLI::App& app, Action& chosen) {
       app.add_subcommand("calibrate", "Measure ops, memory and links of this machine and write its file, for plans");
   command
       ->add_option("-n,--ranks", args->ranks,
-                   "Ranks that measure at the same time, and the links between them; as many as jobs will have")
+                   "Ranks that measure at the same time, and whose links are measured; as many as jobs will have")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
@@ -113,10 +113,9 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command->add_option("--transport", args->transport, "How ranks exchange tensors")
       ->check(CLI::IsMember({"auto", "shm", "ucx", "mpi"}))
       ->capture_default_str();
-  command->add_option(
-      "--disk", args->disk,
-      "Directory on the disk that ranks may have values on; 512 MiB of each rank are written there, and "
-      "nothing stays. Not given: the disk is not measured");
+  command->add_option("--disk", args->disk,
+                      "Directory on the disk on which ranks may keep values; each rank writes 512 MiB there, which are "
+                      "removed. By default the disk is not measured");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

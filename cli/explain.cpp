@@ -375,12 +375,13 @@ void add_explain(CLI::App& app, Action& chosen) {
           "it; actions: the execution plan")
       ->capture_default_str();
   command
-      ->add_option("--slow", args->unlike.slow,
-                   "With --stage time: RANK=FACTOR, a rank that computes so many times as long; may be given again")
+      ->add_option(
+          "--slow", args->unlike.slow,
+          "With --stage time: RANK=FACTOR, this rank takes FACTOR times as long to compute; may be given again")
       ->allow_extra_args(false);
   command
       ->add_option("--late", args->unlike.late,
-                   "With --stage time: RANK=SECONDS, a rank that begins so much later; may be given again")
+                   "With --stage time: RANK=SECONDS, this rank begins SECONDS later; may be given again")
       ->allow_extra_args(false);
   command->add_option("--value", args->value,
                       "Print instead why a tensor lies as it does. A parameter, an input or a part of the model, like "

@@ -102,7 +102,7 @@ void add_generate(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--tp", args->tp, "Ranks that each layer's weights are cut over; by default all that --pp leaves")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--pp", args->pp, "Parts of the ranks that have the layers one after the other")
+  command->add_option("--pp", args->pp, "Parts into which the ranks are divided, each with some of the layers")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command

@@ -75,7 +75,7 @@ void add_node_flags(CLI::App& command, NodeFlags& flags) {
       "Nodes of the job; run this same command on each. 2:4: up to 4, and with 2 it goes on when others are lost");
   command.add_option(
       "--node-rank", node.node_rank,
-      "Place of this node among them; 0 runs the scheduler. Without it the node with the master's address does");
+      "Number of this node among them; node 0 runs the scheduler. Without it the node with the master's address does");
   command.add_option("--master", node.master,
                      "HOST[:PORT] of the scheduler, the same on every node; port 8118 unless given. "
                      "Without --nnodes a 'trireme scheduler' is running there");

@@ -384,15 +384,17 @@ void add_questions(CLI::App& command, PlanArgs& args) {
       "");
   command
       .add_option("--why-not", args.why_not,
-                  "A rule, like \"tp=4 zero=1\": the best way that keeps it, beside the best of all, or why none does")
+                  "A rule, like \"tp=4 zero=1\": shows the best way that follows it beside the best of all, or why "
+                  "there is none")
       ->check(is_rule);
-  command.add_option("--only", args.only, "A rule, like \"tp=4 schedule=1f1b\": of all ways only those that keep it")
+  command
+      .add_option("--only", args.only, "A rule, like \"tp=4 schedule=1f1b\": only ways that follow it are looked at")
       ->check(is_rule);
-  command.add_flag(
-      "--sensitivities", args.sensitivities,
-      "Plan again with links, memory and arithmetic half and twice what they are; takes some times as long");
+  command.add_flag("--sensitivities", args.sensitivities,
+                   "Plan again for machines with half or twice the link rates and memory, and twice the arithmetic; "
+                   "each takes as long as the plan");
   command.add_flag("--advise", args.advise,
-                   "Say in words which kinds of parallelism to use and which not, with what each would take");
+                   "Say in words which kinds of parallelism to use and which not, and what each would take");
 }
 
 // What is written of the plan, and for whom.
@@ -401,26 +403,26 @@ void add_files(CLI::App& command, PlanArgs& args) {
       [](std::string& name) { return std::string(name.empty() ? "it is empty; name a file" : ""); }, "");
   std::vector<std::string> systems;
   for (const ExportSystem& each : export_systems()) systems.emplace_back(each.name);
-  command.add_option("--export", args.export_to, "Also print the best as flags or configuration of another system")
+  command.add_option("--export", args.export_to, "Also print the plan as flags or configuration of another system")
       ->check(CLI::IsMember(systems));
-  command.add_option("--out-export", args.export_file, "File to write these to, instead of printing them")
+  command
+      .add_option("--out-export", args.export_file, "File to write the output of --export to, instead of printing it")
       ->check(is_named);
   command
       .add_option("--out", args.out,
-                  "File to write the best to, for `trireme train --plan`; that of the exact search has its proof "
-                  "beside it, FILE.certificate")
+                  "File to write the plan to, for `trireme train --plan`; the exact search writes its proof beside it, "
+                  "FILE.certificate")
       ->check(is_named);
-  command.add_flag(
-      "--compile", args.compile,
-      "Of the exact search: compile the ways shown (--top) as training does; the plan is the fastest of them "
-      "in virtual time that fits. Up to 32 ranks without being asked");
+  command.add_flag("--compile", args.compile,
+                   "For the exact search: compile the ways shown (--top) as training does; the plan is the fastest of "
+                   "them in virtual time that fits. Always done up to 32 ranks");
   command
       .add_option("--certificate", args.certificate,
-                  "File to write the proof of the exact search to, also where nothing fits")
+                  "File to write the proof of the exact search to, even if nothing fits")
       ->check(is_named);
   command
       .add_option("--html", args.html,
-                  "File to draw the best to, for a browser: where time and memory go, and how each layer is cut")
+                  "File to draw the plan to, for a browser: where time and memory go, and how each layer is cut")
       ->check(is_named);
 }
 
@@ -436,22 +438,21 @@ void add_plan(CLI::App& app, Action& chosen) {
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
   add_memory_flag(*command, args->memory_bytes,
-                  "Memory of a rank, like 80GB, or in MiB; without it what the machine has");
-  command->add_option("--top", args->top, "How many ways are shown")->check(CLI::Range(1, 1000))->capture_default_str();
+                  "Memory of a rank, like 80GB, or a number of MiB; by default that of the machine");
+  command->add_option("--top", args->top, "Number of ways to show")->check(CLI::Range(1, 1000))->capture_default_str();
   command
-      ->add_option(
-          "--most-jobs", args->most_jobs,
-          "Of the exact search: jobs of a block that it compiles before it is stopped, at once where so many would not "
-          "price each way to cut a stage; then it prices the ways that are likely the fastest, and shows the best of "
-          "them with what is proven so far; 0: it goes on until all is proven. With --advise of each of its searches")
+      ->add_option("--most-jobs", args->most_jobs,
+                   "For the exact search: how many jobs of one block it compiles before it stops; it stops at once if "
+                   "so many would not price each way to cut a stage. Then it prices the ways that are likely the "
+                   "fastest, and shows the best of them with what is proven so far. 0: it goes on until everything is "
+                   "proven. With --advise this applies to each of its searches")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   add_questions(*command, *args);
   command
-      ->add_option(
-          "--search", args->search,
-          "compiled: every way is compiled; exact: parts are, and all ways follow from their prices; auto: exact "
-          "for more than 8 ranks, where the model's blocks are alike")
+      ->add_option("--search", args->search,
+                   "compiled: every way is compiled; exact: only parts of the model are, and all ways follow from "
+                   "their prices; auto: exact for more than 8 ranks if the model's blocks are alike")
       ->check(CLI::IsMember({"auto", "compiled", "exact"}))
       ->capture_default_str();
   add_files(*command, *args);

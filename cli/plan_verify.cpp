@@ -88,17 +88,17 @@ void add_plan_verify(CLI::App& plan, std::function<int()>& chosen) {
                       "again. Give it the flags that it was planned with");
   add_planned_job_flags(*command, args->job);
   command->add_option("--certificate", args->certificate, "The plan's certificate; without it FILE.certificate");
-  command->add_option("-n,--ranks", args->ranks, "Ranks that it has to be for")->check(CLI::Range(1, 65536));
-  command->add_option("--threads", args->threads, "Compute threads of each rank; without it those of the certificate")
+  command->add_option("-n,--ranks", args->ranks, "The number of ranks that it must be for")
+      ->check(CLI::Range(1, 65536));
+  command->add_option("--threads", args->threads, "Compute threads of each rank; by default those of the certificate")
       ->check(CLI::Range(1, 1024));
   add_memory_flag(*command, args->memory_bytes,
                   "Memory of a rank, like 80GB, or in MiB, where the plan was made with it");
   command->footer(
-      "The checker counts all ways again, prices the plan and rules out each other way by its own arithmetic; the\n"
-      "search has no part in it. It says what is proven and ends with 0, or says what does not follow and ends with "
-      "2.\n\n"
-      "Example:\n  trireme plan examples/gpt_text.toml -n 4 --search exact --out plan.trp\n"
-      "  trireme plan verify plan.trp examples/gpt_text.toml");
+      "The checker counts all ways again, prices the plan and rules out every other way with its own arithmetic, "
+      "without\nthe search. It prints what is proven and exits with 0, or what does not follow and exits with "
+      "2.\n\nExample:\n  trireme plan examples/gpt_text.toml -n 4 --search exact --out plan.trp\n  trireme plan verify "
+      "plan.trp examples/gpt_text.toml");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

@@ -49,7 +49,7 @@ JobConfig read_job_or_model(const std::string& name, const std::vector<std::stri
 
 void add_planned_job_flags(CLI::App& command, PlannedJob& job) {
   command.add_option("--machine", job.machine,
-                     "File of the machine to plan for, like machines/h100x8.toml; without it this host");
+                     "File of the machine to plan for, like machines/h100x8.toml; by default this host");
   command.add_option("--batch", job.batch, "Samples of a step over all ranks (train.batch)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   command.add_option("--seq", job.seq, "Tokens of a sample (data.seq)")

@@ -207,31 +207,32 @@ void add_simulate(CLI::App& app, Action& chosen) {
   leave_run_out_of_help(*command);
   command->get_option("--steps")->group(command->get_option("--ranks")->get_group());  // how long the run is
   command->add_option("--machine", args->machine,
-                      "File of the machine to run on, like machines/h100x8.toml; without it this host");
+                      "File of the machine to run on, like machines/h100x8.toml; by default this host");
   command
       ->add_option("--straggler", args->stragglers,
-                   "rank=RANK,x=FACTOR: a rank that computes so many times as long; may be given again")
+                   "rank=RANK,x=FACTOR: this rank takes FACTOR times as long to compute; may be given again")
       ->allow_extra_args(false);
   command
       ->add_option("--fail", args->failures,
-                   "rank=RANK,step=STEP: a rank that is lost in this step, once; may be given again")
+                   "rank=RANK,step=STEP: this rank is lost once, in this step; may be given again")
       ->allow_extra_args(false);
   command
       ->add_option("--mtbf", args->mtbf_hours,
-                   "Hours between failures of one rank, on average; ranks fail at random moments. 0: none does")
+                   "Average hours between failures of one rank; ranks fail at random moments. 0: none fails")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   args->job.keys.add(*command, "--checkpoint-every", "train.save_every", static_cast<int64_t*>(nullptr),
                      "Steps between checkpoints; 0: at the end only (train.save_every)");
   command
-      ->add_option("--checkpoint-seconds", args->checkpoint_s,
-                   "How long saving a checkpoint takes; by default as long as a rank's parameters and state take at 1 "
-                   "GB/s")
+      ->add_option(
+          "--checkpoint-seconds", args->checkpoint_s,
+          "How long saving a checkpoint takes; by default the time to write a rank's parameters and state at 1 GB/s")
       ->check(CLI::Range(0.0, 1e9));
-  command->add_option("--restart-seconds", args->restart_s, "From the loss of a rank to the first step after it")
+  command
+      ->add_option("--restart-seconds", args->restart_s, "Seconds from the loss of a rank to the first step after it")
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
-  command->add_option("--failure-seed", args->seed, "Of the moments of failures by --mtbf")->capture_default_str();
+  command->add_option("--failure-seed", args->seed, "Seed of the random failures of --mtbf")->capture_default_str();
   command->footer(
       "The job is compiled for all its ranks as training compiles it, and none is started. The actions of every rank\n"
       "are given times by the machine's rates; --trace writes what the first rank of each stage does when, and the\n"

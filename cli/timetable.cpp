@@ -114,20 +114,19 @@ void add_timetable(CLI::App& app, Action& chosen) {
       app.add_subcommand("timetable", "Show the order of work, bubble and memory of a pipeline's schedule");
   command->add_option("schedule", args->schedule,
                       "A schedule's name, or a file with a timetable; without it the schedules are listed");
-  command->add_option("--pp", args->request.crews, "Crews: groups of ranks with stages of their own")
+  command->add_option("--pp", args->request.crews, "Crews: groups of ranks, each with its own stages")
       ->capture_default_str();
   command->add_option("--virtual-stages", args->request.stages_per_crew,
-                      "Stages of each crew; the least that the schedule takes unless given");
+                      "Stages of each crew; by default the fewest that the schedule takes");
   command->add_option("--micro-batches", args->request.micro_batches, "Micro-batches of a step")->capture_default_str();
   command->add_option("--seq-chunks", args->request.seq_chunks,
-                      "Chunks of a micro-batch's positions (seq-1f1b); 2 there unless given");
-  command
-      ->add_option("--costs", args->costs, "What a forward pass, input gradients and weight gradients of a stage take")
+                      "Chunks of a micro-batch's positions, for seq-1f1b; by default 2");
+  command->add_option("--costs", args->costs, "Times of a stage's forward pass, input gradients and weight gradients")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--transfer", args->transfer, "What a message between crews takes")->capture_default_str();
-  command->add_flag("--units", args->units, "Print the order alone, in the form that a file has");
-  command->add_option("--columns", args->width, "Of the picture; as many as slots, up to 60, unless given");
+  command->add_option("--transfer", args->transfer, "Time of a message between crews")->capture_default_str();
+  command->add_flag("--units", args->units, "Print only the order, in the form of a timetable file");
+  command->add_option("--columns", args->width, "Columns of the picture; by default one per slot, up to 60");
   command->callback([=, &chosen] {
     for (const char* flag : {"--pp", "--virtual-stages", "--micro-batches", "--seq-chunks"}) {
       if (command->count(flag) > 0) args->of_schedule.emplace_back(flag);
