@@ -1,24 +1,26 @@
-// The code blocks of a document (Markdown) and what the comment before each says is to be tested of it. The comments:
+// The code blocks of a document (Markdown), and how each is tested, which the comment before it says:
 //
-//   <!-- test: run -->                 the block is a shell script; where lines begin with "$ ", these are the commands
-//                                      and what follows each is what it prints
+//   <!-- test: run -->                 the block is a shell script; if lines begin with "$ ", these are the commands,
+//                                      and what follows each is its output
 //   <!-- test: printed by COMMAND -->  the block is what the command prints
 //   <!-- test: table printed by COMMAND -->
-//                                      the table is what the command prints, but for cells that it prints as "..."
+//                                      the table is what the command prints, except for cells that it prints as "..."
 //   <!-- test: more of it -->          the block is what the last command printed
 //   <!-- test: file NAME -->           the block is a file that later commands read
-//   <!-- test: part of FILE -->        the block stands so in a file of the repository, which has tests of its own
-//   <!-- test: not run: REASON -->     nobody runs it; its options and files are looked at all the same
-//   <!-- test: setup                   lines of a shell that no reader sees, up to the comment's end
+//   <!-- test: part of FILE -->        the block is a part of a file of the repository, which has its own tests
+//   <!-- test: not run: REASON -->     the block is not run; its options and files are checked all the same
+//   <!-- test: setup                   lines of a shell script that no reader sees, up to the end of the comment
 //
 // and after a semicolon:
 //
 //   ; numbers vary                     numbers are compared as if they were all the same
-//   ; some lines                       the block leaves out lines; else a line "..." stands for any number of lines
+//   ; some lines                       the block leaves out lines; without this, a line "..." stands for any lines
 //   ; shortened: COMMAND: OPTIONS      the options are added to each `trireme COMMAND ...` of the block; may be given
-//   again ; at once                          each line is a command of its own, and all run at the same time ; needs
-//   PROGRAM                    is not run where there is no such program; of an address: where no interface has it ;
-//   after FILE                       of a file: it begins with the text of that one
+//                                      again
+//   ; at once                          each line is a command of its own, and all run at the same time
+//   ; needs PROGRAM                    the block is not run if there is no such program, or, for an address, if no
+//                                      interface has it
+//   ; after FILE                       for a file: it begins with the text of that one
 #pragma once
 
 #include <string>
