@@ -14,13 +14,14 @@ namespace trireme {
 // The graph, the mesh and the conditions must outlive it.
 class AxisSearch {
  public:
-  // Throws kUnsupported where what is asked for is not kept by these searches.
+  // Throws kUnsupported if the user asks for something that these searches do not follow.
   AxisSearch(const Graph& graph, const Mesh& mesh, const SearchOptions& options, const SearchConditions& conditions);
 
-  // The best strategy that cuts over `axes`, with what `base` cuts over others. Throws kInvalidArgument where none fits
-  // in the memory, saying how much the smallest needs, and kUnsupported where there are too many choices.
+  // The best strategy that cuts over `axes`, keeping what `base` cuts over other axes. Throws kInvalidArgument if none
+  // fits in the memory, saying how much the smallest needs, and kUnsupported if there are too many choices.
   SearchResult over(const Strategy& base, const std::vector<AxisGroup>& axes);
-  // The same where not all axes have been taken, so that nothing is cut as far as it will be: all fit.
+  // The same while some axes have not been assigned yet. Nothing is cut as far as it will be then, so memory is not
+  // checked.
   SearchResult over_without_limit(const Strategy& base, const std::vector<AxisGroup>& axes);
 
   // Nothing is cut but what is asked.

@@ -13,8 +13,8 @@
 namespace trireme {
 
 struct CandidateOptions {
-  // Whether partial sums may flow through linear ops. They do so only where the results are no larger than the sums
-  // are: else it is cheaper to take them before.
+  // Whether partial sums may flow through linear ops. They do so only if the results are no larger than the sums;
+  // otherwise it is cheaper to take the sums before.
   bool sums_flow = true;
   // Cuts of a node of the graph, and pieces of a program that bring a value to its readers, that are taken; none: all
   // are.

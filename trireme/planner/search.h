@@ -23,8 +23,8 @@ struct TooManyChoices : Error {
   explicit TooManyChoices(const std::string& why) : Error(ErrorKind::kUnsupported, why) {}
 };
 
-// Throws kInvalidArgument where no strategy fits in the memory, saying how much the smallest needs; kUnsupported where
-// what is asked for is not kept by searches; and TooManyChoices, which sharding_propagation does not.
+// Throws kInvalidArgument if no strategy fits in the memory, saying how much the smallest needs; kUnsupported if
+// searches do not follow something that is asked for; and TooManyChoices, except for sharding_propagation.
 SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
                              const SearchConditions& conditions);
 

@@ -26,7 +26,7 @@ struct StrategySpace {
   // Nodes and inputs, by index, that keep what `base` says and get no more.
   std::set<NodeId> fixed_nodes = {};
   std::set<size_t> fixed_inputs = {};
-  // Layouts that readers must find values in, those of them that can.
+  // Layouts in which readers must find values, for those readers that can.
   std::map<ValueId, Layout> seen_as = {};
   CandidateOptions candidates = {};
   double most_rows = 1 << 14;  // of the table of one value, before its readers are taken in turn

@@ -21,8 +21,8 @@ class Units {
   // In the order of the graph; the first is the one that the others follow.
   const std::vector<NodeId>& nodes(size_t unit) const { return nodes_[unit]; }
 
-  // The cuts of its nodes where the first is cut so, which must be legal. `sums_flow`: whether partial sums may flow
-  // through linear ops.
+  // The cuts of the unit's nodes if the first is cut as `first` says, which must be legal. `sums_flow`: whether partial
+  // sums may flow through linear ops.
   std::vector<FactorCuts> cuts(size_t unit, const FactorCuts& first, const Mesh& mesh, bool sums_flow) const;
 
   // Two units with the same text have the same cuts and do the same work.

@@ -16,11 +16,12 @@
 
 namespace trireme {
 
-// What a part of the model takes of a rank: times in picoseconds, of one micro-batch unless said, and bytes.
+// What a part of the model takes of a rank: times in picoseconds, of one micro-batch unless stated otherwise, and
+// bytes.
 struct CertifiedPart {
   int64_t forward = 0, input_grad = 0, weight_grad = 0, again = 0;  // computing
   int64_t moving_forward = 0, moving_backward = 0;                  // collectives
-  // Of what is kept on the host or the disk: moves beside the forward pass, and beside the input gradients.
+  // If what is kept lies on the host or the disk: its moves beside the forward pass, and beside the input gradients.
   int64_t leaving = 0, returning = 0;
   int64_t update = 0, sync = 0;           // computing and collectives, once a step
   int64_t persistent = 0, gradients = 0;  // bytes
@@ -28,8 +29,8 @@ struct CertifiedPart {
   int64_t kept = 0;                       // bytes of each micro-batch in flight
   int64_t waiting = 0;  // bytes of each whose weight gradients alone are still to be computed, instead of `kept`
   int64_t work = 0;     // bytes beside these, of one part at a time
-  // Of what lies on the host or the disk: times once a step to the device, back, and of updates on the host, and its
-  // bytes there.
+  // For what lies on the host or the disk: the times, once a step, to the device, back, and of updates on the host; and
+  // its bytes there.
   int64_t coming = 0, going = 0, updating = 0;
   int64_t host = 0, disk = 0;
   int64_t kept_host = 0, kept_disk = 0;  // bytes there of each micro-batch in flight, instead of on the device

@@ -18,26 +18,26 @@ CertifiedCut certified_all_kept(CertifiedCut cut);
 CertifiedCut certified_whole_vocabulary(CertifiedCut cut);
 CertifiedTable certified_blocks_of(const CertifiedTable& table, const CertifiedCut& cut);
 
-// Of tp (and sp) alone, with the most rows and all kept, where cp, ep or the vocabulary cut as
-// well.
+// The cut by tp (and sp) alone, with the most rows and everything kept, if cp, ep or the vocabulary cut as well.
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
 // The same of tp and ep, of a cut with ep that cp or the vocabulary cut as well.
 std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
-// What the passes of blocks take at least by the table of one of these: moving as much of each position, computing no
-// less where experts lie alike.
+// The least that the passes of blocks take, by the table of one of these: they move as much for each position, and
+// compute no less if experts lie in the same way.
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);
 
-// Of eight data parallel ranks with state and updates on the device, where the cut has a multiple of them: they
-// exchange no more.
+// The cut with eight data parallel ranks and with state and updates on the device, if the cut has a multiple of them:
+// they exchange no more.
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut);
 // `table` with at least what `few` moves.
 CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);
 
-// That without slices, of one row, its vocabulary whole and all kept, where the cut has slices.
+// The cut without slices, with one row, its vocabulary whole and everything kept, if the cut has slices.
 std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut);
-// What blocks exchange at least whose state is in slices (zero), on top of `alone`, the table of one data parallel
-// rank: the sums of `summed`, without slices, which with `unsummed` of one data parallel rank differ by them. With zero
-// 1 the whole of them once, with 2 and 3 15 of 32 of them for each micro-batch.
+// The least that blocks exchange whose state is in slices (zero), on top of `alone`, the table of one data parallel
+// rank. It follows from the sums of gradients without slices, which are the difference between `summed` and `unsummed`,
+// the latter for one data parallel rank: with zero 1 all of them once, with 2 and 3 15 of 32 of them for each
+// micro-batch.
 struct CertifiedSums {
   const CertifiedTable &alone, &summed, &unsummed;
 };

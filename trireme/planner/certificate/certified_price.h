@@ -21,8 +21,8 @@ int64_t certified_once_of(const CertifiedPart& part);
 
 class CertifiedPrice {
  public:
-  // The parts are what stands before, the blocks of these runs, and what stands after. `table` and `runs` have to
-  // outlive it.
+  // The parts are what stands before the blocks, the blocks of these runs, and what stands after them. `table` and
+  // `runs` must outlive it.
   CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, const std::vector<CertifiedRun>& runs,
                  const CertifiedRoom& room);
 
@@ -31,17 +31,17 @@ class CertifiedPrice {
     std::vector<int64_t> crew_bytes;  // of the device
     bool has_room_beside = true;      // the host's memory and the disk hold what lies there
   };
-  // Throws where these are no stages: not ascending from 0 on, or of several stages a crew no even cut.
+  // Throws if these are not valid stages: they must ascend from 0 on and, with several stages per crew, be an even cut.
   Cut of_cut(const std::vector<int64_t>& begins) const;
 
-  // Whether every cut takes longer than `limit`, whatever memory there is: by the slowest crew of each, and the crews'
-  // share of what they do once.
+  // Whether every cut takes longer than `limit`, ignoring memory: by the slowest crew of each cut, and the crews' share
+  // of what they do once.
   bool every_cut_exceeds(int64_t limit) const;
   // The same for every table whose passes are these or longer; what crews do once takes `more` in all on top of this
   // table's.
   bool longer_passes_exceed(int64_t limit, int64_t more = 0) const;
 
-  // Of all passes of a micro-batch, what a crew takes on average.
+  // The average of a crew over all passes of a micro-batch.
   int64_t share_of_passes() const;
 
   // Whether some cut fits in the memory.

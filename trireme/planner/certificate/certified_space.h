@@ -14,18 +14,18 @@ struct CertifiedTiers {
   std::vector<CertifiedPlace> places;
   std::vector<Tier> keeps;
 };
-// Those that there are, each in the order in which they are looked at.
+// The tiers that exist, each in the order in which they are tried.
 CertifiedTiers certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes);
 
-// Calls `look` with each group of ways that differ in `kept_slices`, `keep` and `place` alone: the first has none of
-// them, and each comes after those that have less of them. What they are depends on whether there is tp alone. Of the
-// ways whose batch does not divide there is one group for each choice of axes and pp, of 0 micro-batches. With `like`
-// those that have its pp and tp alone.
+// Calls `look` with each group of ways that differ only in `kept_slices`, `keep` and `place`. The first of a group has
+// none of these measures, and each comes after those that have less of them. Which there are depends only on whether
+// there is tp. Ways whose batch does not divide form one group, of 0 micro-batches, for each choice of axes and pp.
+// With `like`, only ways with its pp and tp are looked at.
 using CertifiedGroup = std::span<const CertifiedWay>;
 void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
                     const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like = nullptr);
-// Whether the second has just one thing more than the first, of a group. What is kept elsewhere is no slower in slices,
-// so that these are no more there.
+// Whether the second, of the same group, has exactly one measure more than the first. What is kept elsewhere is no
+// slower in slices, so slices are not one measure more there.
 bool is_next_in_group(const CertifiedCut& less, const CertifiedCut& more, const CertifiedTiers& tiers);
 // Whether the first takes no longer than the second, of a group.
 bool is_no_slower_in_group(const CertifiedCut& less, const CertifiedCut& more);

@@ -6,8 +6,8 @@
 
 namespace trireme {
 
-// Of what is known none is less than what bounds say of it, wherever the tables are there that these follow from.
-// Throws kInvalidArgument, naming the cut.
+// Checks that no table is below the bounds that follow for it from other tables, wherever these exist. Throws
+// kInvalidArgument, naming the cut.
 void check_table_bounds(const Certificate& certificate, const CertifiedTiers& tiers);
 
 }  // namespace trireme

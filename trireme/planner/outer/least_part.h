@@ -24,23 +24,24 @@ struct LeastPartOf {
   friend auto operator<=>(const LeastPartOf&, const LeastPartOf&) = default;
 };
 
-// A row takes no less among fewer rows: passes but for what adding gradients takes of them, which is the same, and
-// bytes of a micro-batch in flight. Persistent bytes may be sliced: state with zero 1 and 2, all with zero 3; and state
-// may lie elsewhere. By its own table, and without slices, all else is no less either; where state lies elsewhere that
-// is so of times, but for updates on the host. Their parameters are on the device while a step lasts, in a narrower
-// type, where they are not in slices of the state alone (zero 1 and 2). Sums of gradients are whole with zero 1, too,
-// whatever the rows and wherever the state lies.
+// The bounds. With fewer rows, each row takes no less: this holds for passes, except for adding gradients, which takes
+// as long whatever the rows, and for the bytes of a micro-batch in flight. Persistent bytes may be sliced (state with
+// zero 1 and 2, everything with zero 3), and state may lie elsewhere. By the way's own table, and without slices,
+// everything else is no less either; if state lies elsewhere, this holds for times, except those of updates on the
+// host. With these, parameters are on the device while a step lasts, in a narrower type, unless only the state is in
+// slices (zero 1 and 2). Sums of gradients are whole with zero 1 as well, whatever the rows and wherever the state
+// lies.
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
-// What a block of so much takes at least where cp cuts it as well, and ep where `more_ep`: collectives move as much of
-// each position, and of a block whose experts lie as before all that is computed is no faster in cp pieces, and
-// gradients are added whole. Passes alone.
+// The least that a block takes if cp cuts it as well, and ep if `more_ep`, given what `uncut` takes. Collectives move
+// as much for each position. If experts lie as before, computing is no faster in cp pieces, and gradients are added
+// whole. Passes only.
 PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep);
 
-// What a block exchanges at least whose state is in slices, by the tables of the same ranks without slices: `summed`,
-// and `unsummed` of one data parallel rank, whose difference is sums of gradients that all ranks get. With zero 1 that
-// is what comes before the update, at least; with 2 and 3 a sum that is scattered, half of it, is of each micro-batch,
-// on top of what `alone` moves, the way's own table of one data parallel rank.
+// The least that a block exchanges whose state is in slices, by the tables of the same ranks without slices: `summed`,
+// and `unsummed` for one data parallel rank. Their difference is the sums of gradients that all ranks get. With zero 1
+// it is the least that is exchanged before the update. With 2 and 3 a scattered sum, half of it, is exchanged for each
+// micro-batch, on top of what `alone` moves, the way's own table for one data parallel rank.
 struct ExchangedBy {
   const PartPrice &alone, &summed, &unsummed;
   int64_t zero = 1;

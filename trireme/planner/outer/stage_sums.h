@@ -21,7 +21,7 @@ struct StageSum {
   int64_t kept_host = 0, kept_disk = 0;  // of each micro-batch that is held, whatever of it is
 
   void add(const PartPrice& part);
-  // Of a crew that has this stage alone.
+  // The bytes of a crew that has only this stage.
   int64_t bytes(const std::vector<HeldMoment>& held) const;
   bool fits_elsewhere(const std::vector<HeldMoment>& held, const RankRoom& room) const;
 };
@@ -30,16 +30,16 @@ class StageSums {
  public:
   StageSums() : before_(1) {}
   explicit StageSums(const std::vector<PartPrice>& parts);
-  // The next parts, of which there are so many. Throws kInvalidArgument where all take more than check_bytes lets any
-  // rank, or as much time.
+  // Appends `count` equal parts. Throws kInvalidArgument if all parts together take more bytes than check_bytes allows
+  // any rank, or as much time.
   void add(const PartPrice& part, int64_t count);
 
   size_t parts() const { return before_.size() - 1; }
   // Of the parts from `begin` up to but not `end`.
   StageSum of(size_t begin, size_t end) const;
 
-  // Throws kInvalidArgument where a rank may hold 2^61 bytes or more, of a schedule whose crews hold so many
-  // micro-batches at most.
+  // Throws kInvalidArgument if a rank may hold 2^61 bytes or more under a schedule whose crews hold at most so many
+  // micro-batches.
   void check_bytes(int64_t most_held) const;
 
  private:

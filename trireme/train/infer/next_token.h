@@ -24,8 +24,8 @@ namespace trireme {
 // Gives the memory of a whole parameter by its name.
 using ParametersByName = std::function<View(std::string_view)>;
 
-// Throws kInvalidArgument where ranks that are cut as the section [parallel] says would have parts of a sequence, or a
-// sequence each: one alone is predicted by all of them together.
+// Throws kInvalidArgument if, with the cuts of the section [parallel], ranks would have parts of a sequence, or a
+// sequence each: all of them predict a single sequence together.
 void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks);
 
 // The model without a batch's other samples, whatever trained it. It computes in f32, as parameters are: one that was

@@ -16,9 +16,9 @@ namespace trireme {
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
                                                const data::Source* held_out);
 
-// Throws kInvalidArgument where the checkpoint is of another model, optimizer or division of the data, naming the key
-// and both values. Returns in words what else has changed: other rates or another text are a choice, but not one to
-// make unseen.
+// Throws kInvalidArgument if the checkpoint belongs to another model, optimizer or division of the data, naming the key
+// and both values. Returns in words what else has changed: different rates or another text are a choice, but should not
+// go unnoticed.
 std::vector<std::string> check_same_job(const std::map<std::string, std::string>& saved,
                                         const std::map<std::string, std::string>& now, const std::string& checkpoint);
 
@@ -26,8 +26,8 @@ std::vector<std::string> check_same_job(const std::map<std::string, std::string>
 // other keys of the section [model], or another meaning of what it makes. Other data are fine.
 void check_same_model(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint);
 
-// Whether the samples that `now` holds out are those that the run held out: not where it holds out none, or has other
-// data. Throws kInvalidArgument, naming the key, where they are others of the same data, since the run was trained on
+// Whether the samples that `now` holds out are those that the run held out: no if it holds out none, or has other data.
+// Throws kInvalidArgument, naming the key, if they are different samples of the same data, since the run was trained on
 // some of them.
 bool holds_out_the_same(const JobConfig& trained, const JobConfig& now, const std::string& checkpoint);
 

@@ -7,9 +7,9 @@
 
 namespace trireme {
 
-// Bytes a second of the slower way, by one value that lies there, which is read twice and written once, with the bytes
-// that it has: the smallest of 4 MiB and more, or else the largest. Nothing where none lies there, or where a machine
-// is named, whose rates are known. It is logged.
+// Bytes per second of reading or writing, whichever is slower. One value that lies there is read twice and written once
+// with its own bytes: the smallest of 4 MiB and more, or else the largest. Nothing if no value lies there, or if a
+// machine is named, whose rates are known. It is logged.
 std::optional<double> measured_disk(Session& session);
 
 }  // namespace trireme

@@ -11,10 +11,11 @@
 
 namespace trireme {
 
-// The best way itemised, the next ones beside it, what became of all the others; or what is missing where none fits.
+// The best way item by item, the next ones beside it, and what became of all the others; or what is missing if none
+// fits.
 std::string plan_text(const JobPlan& plan, int64_t ranks, int64_t tokens_per_step, std::string_view unit);
 
-// A line of what goes between the device, the host and the disk, and what lies there; "" where nothing does.
+// A line about what moves between the device, the host and the disk, and what lies there; "" if nothing does.
 std::string tiers_text(const WayCost& cost);
 
 // What a file says.
@@ -26,7 +27,7 @@ struct PlanFile {
   int64_t step_ps = 0;
   int64_t arena_bytes = 0;  // of the rank with the most
   int64_t bound_ps = 0;
-  // Of a plan that is predicted by tables and was compiled as well: what that says, and the arena to the byte.
+  // For a plan that was predicted by tables and then compiled: the compiled time, and the arena to the byte.
   struct Compiled {
     int64_t step_ps = 0, arena_bytes = 0;
   };
@@ -35,7 +36,7 @@ struct PlanFile {
 };
 
 PlanFile plan_file(const JobPlan& plan, const PlanRequest& request);
-// What the job itself says of where values lie and under what budget, as far as no way says it: it is a part of what
+// What the job itself says about where values lie and under what budget, as far as no way says it; this is part of what
 // was planned. "parallel.home=[...]".
 std::vector<std::string> keys_of_places(const JobConfig& job);
 std::string to_string(const PlanFile& file);

@@ -21,10 +21,10 @@ struct MeasuredSteps {
   std::optional<double> disk_bytes_per_s = {};  // of the slower way, where the run has measured it
 };
 
-// In one line, where steps took more than 15 % longer than the modelled one; "": they did not, or nothing moves between
-// tiers. The modelled one goes by the machine that is named or measured. Without one it is of what computing took, and
-// of moves by the usual rates and the disk's; 10 ms a step and less are not said then (and nothing for stages of a
-// pipeline, of which a rank knows its own alone).
+// One line if steps took more than 15 % longer than the modelled one; "" if they did not, or if nothing moves between
+// tiers. The modelled step uses the rates of the machine that is named or measured. Without one it uses the measured
+// compute times, and for moves the usual rates and the disk's; then 10 ms a step and less are not reported (and nothing
+// for stages of a pipeline, since a rank knows only its own).
 std::string missed_prediction(const Compiled& compiled, const MeasuredSteps& steps);
 
 }  // namespace trireme

@@ -8,11 +8,11 @@
 
 namespace trireme {
 
-// Of the request that the plan answers.
+// `request` is the one that the plan answers.
 Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request);
 
-// Which of the certificate's best ways the file is, but for keys that are the job's own (keys_of_places). Throws
-// kInvalidArgument, naming what differs, where it is none.
+// Which of the certificate's best ways the file has, apart from keys that are the job's own (keys_of_places). Throws
+// kInvalidArgument, naming what differs, if it has none of them.
 size_t check_certified_plan(const Certificate& certificate, const PlanFile& plan,
                             const std::vector<std::string>& of_job = {});
 
@@ -21,8 +21,8 @@ class CertifiedJob {
  public:
   explicit CertifiedJob(const PlanRequest& request);
 
-  // Throws kInvalidArgument, naming what differs, where the job's step, machine or ranks are others than the
-  // certificate's, or where one of its tables is not what compiling it gives: all are compiled again.
+  // Throws kInvalidArgument, naming what differs, if the job's step, machine or ranks are not those of the certificate,
+  // or if one of its tables differs from what compiling gives. All tables are compiled again.
   void check(const Certificate& certificate);
 
  private:

@@ -19,11 +19,11 @@ class WayGuesses {
   // All of these must outlive this.
   WayGuesses(const ExactSetting& setting, PartPricer& pricer, const OuterWays& ways, ShapeOf shape);
 
-  // The one that is the fastest by all guesses and fits by them, and that was not said before; one that is no variant
-  // stands for its variants. Nothing where none would be faster than the best so far (ps).
+  // The fastest way by all guesses that fits by them and was not returned before; a way without variants stands for its
+  // variants. Nothing if none would be faster than the best so far (ps).
   std::optional<size_t> next(int64_t best_ps);
-  // What a step of the way takes by its own tables, or that no cut of it fits: guesses of ways that are cut alike go by
-  // that.
+  // Tells what a step of the way takes by its own tables, or that no cut of it fits. This corrects the guesses for ways
+  // with the same cuts.
   void learn_time(const OuterWay& way, int64_t step_ps);
   void learn_too_large(const OuterWay& way);
 

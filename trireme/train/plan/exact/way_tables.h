@@ -20,17 +20,17 @@ class WayTables {
   // `setting` must outlive this.
   WayTables(const ExactSetting& setting, int threads);
 
-  // Its tables, with the memory of a rank. Nothing where the compiler refuses the way.
+  // The way's tables, with the memory of a rank. Nothing if the compiler refuses the way.
   std::optional<StageProblem> problem_of(const OuterWay& way);
-  // The best `top` of these, by all that is known of them.
+  // The best `top` of these ways, by everything that is known about them.
   using OnProgress = std::function<void(const ExactProgress&)>;
-  // With `most_jobs` it is stopped when so many jobs were compiled, at once where they would not price each cut of a
-  // stage; then it looks at ways that are likely the fastest, with half as many more.
+  // With `most_jobs` it stops after compiling so many jobs, or at once if they would not price each cut of a stage.
+  // Then it looks at ways that are likely the fastest, with half as many jobs more.
   OuterResult search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell = {},
                      int64_t most_jobs = 0);
 
-  // The first that is found of ways whose fullest rank, cut so that it does, takes the fewest bytes; nothing where none
-  // takes `limit` or less.
+  // The first way found whose fullest rank takes the fewest bytes, with the cut into stages for which it does; nothing
+  // if none takes `limit` or less.
   struct Fewest {
     size_t way = 0;
     int64_t bytes = 0;

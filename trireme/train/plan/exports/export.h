@@ -30,8 +30,8 @@ struct ExportSystem {
 };
 std::span<const ExportSystem> export_systems();
 
-// Throws kInvalidArgument for a system that there is not, kUnsupported for what it cannot say. `layers_of_stages`:
-// where the plan says how many each has; else they are alike.
+// Throws kInvalidArgument for an unknown system, and kUnsupported for what it cannot express. `layers_of_stages`: given
+// if the plan says how many layers each stage has; otherwise the stages are equal.
 std::string export_way(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks,
                        const std::vector<int64_t>& layers_of_stages = {});
 

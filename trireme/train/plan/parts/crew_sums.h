@@ -11,7 +11,8 @@ namespace trireme {
 inline constexpr int kMicroBatches = 2;  // of the job; what the second one takes is what each more takes
 
 struct CrewSums {
-  // What the last micro-batch takes; bytes that each keeps and that wait; without what is of the step.
+  // What the last micro-batch takes; the bytes that each micro-batch keeps, and those that wait for weight gradients;
+  // without what belongs to the step.
   PartPrice last;
   // Passes and moves of the step; bytes: persistent, held, gradients, host, disk, and as `work` the arena.
   PartPrice all;
@@ -19,9 +20,9 @@ struct CrewSums {
   int in_flight = kMicroBatches;            // micro-batches that it keeps at once
 };
 
-// Of a crew of a job with kMicroBatches that runs all their forward passes first, `is_joined`: they depend on each
-// other. Of one with a single micro-batch the passes of `all` alone say something. `keep`: where what is kept lies; if
-// that is elsewhere they are not joined, and a crew may run one after the other.
+// The sums for a crew of a job with kMicroBatches that runs all forward passes first. `is_joined`: the micro-batches
+// depend on each other. For a job with a single micro-batch only the passes of `all` are meaningful. `keep`: where what
+// is kept lies; if that is elsewhere, micro-batches are not joined, and a crew may run one after the other.
 CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined, Tier keep);
 
 }  // namespace trireme

@@ -20,12 +20,12 @@ struct ModelParts {
   int64_t layers() const { return static_cast<int64_t>(kinds.size()); }
   int64_t count() const { return layers() + 2; }
   int64_t kind_count() const { return static_cast<int64_t>(signatures.size()); }
-  // What each part is, of what stands before (0), a block of each kind (1 and on), and what stands after.
+  // The kind of each part: what stands before the blocks (0), a block of a kind (1 and on), or what stands after.
   std::vector<int64_t> chain() const;
-  // The same, those that are alike and follow each other as one, with how many there are.
+  // The same, with equal parts in a row as one entry and their number.
   std::vector<std::pair<size_t, int64_t>> runs() const;
-  // parallel.stages, for stages that begin with these parts: part 0 is what stands before, part i the block i - 1.
-  // Empty for one stage.
+  // The value of parallel.stages for stages that begin with these parts: part 0 is what stands before the blocks, part
+  // i the block i - 1. Empty for one stage.
   std::string stages_key(const std::vector<int64_t>& begins) const;
 };
 

@@ -22,13 +22,13 @@ struct OuterWay {
   friend bool operator==(const OuterWay&, const OuterWay&) = default;
 };
 
-// Cuts of a model, and of each all variants that it has (ways.h) or some of them. The way of cut c that is variant v
+// Cuts of a model, and for each cut all variants that it has (ways.h), or some of them. The way of cut c and variant v
 // has the number c * variants + v, as in the outer search.
 class OuterWays {
  public:
   explicit OuterWays(const std::vector<UpdatePlace>& places = {}, const std::vector<Tier>& keeps = {});
 
-  // One that is no variant: with all of them. `has`: with those that it says.
+  // Adds a way that is no variant, together with all its variants. `has`: only those for which it returns true.
   void add(const OuterWay& cut);
   OuterWays kept_by(const std::function<bool(const OuterWay&)>& has) const;
 
@@ -36,7 +36,7 @@ class OuterWays {
   bool has(size_t number) const { return (has_[number / variants_.size()] >> number % variants_.size() & 1) != 0; }
   OuterWay at(size_t number) const;
   std::vector<OuterWay> all() const;
-  // Some of them, so that each value that a rule can name (way_rule.h) is that of one.
+  // A few ways such that each value that a rule can name (way_rule.h) occurs in one of them.
   std::vector<Way> examples() const;
   int64_t count() const;
 

@@ -37,7 +37,7 @@ struct InnerWayHash {
 
 inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
 
-// Of the whole model; what all bounds follow from.
+// Figures of the whole model, from which all bounds follow.
 struct StepFigures {
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can

@@ -23,7 +23,7 @@ struct NearestCompiled {
 
 inline constexpr int kMostCompiledDoublings = 4;
 
-// Of a plan in which nothing fits; nothing where it has no smallest way.
+// For a plan in which nothing fits; nothing if it has no smallest way.
 std::optional<NearestCompiled> nearest_compiled(const PlanRequest& request, const JobPlan& plan);
 
 // Lines that say it.
