@@ -10,17 +10,16 @@ std::string deepspeed_json(const ExportedWay& plan) {
   const std::pair<const char*, int64_t> in_programs[] = {
       {"pp", way.pp}, {"tp", way.tp}, {"cp", way.cp}, {"ep", way.ep}};
   for (const auto& [name, value] : in_programs)
-    require_sayable(value == 1, "deepspeed", fmt::format("--{} {} stands in its program, not in its file", name, value),
+    require_sayable(value == 1, "deepspeed", fmt::format("--{} {} is set in its program, not in its file", name, value),
                     fmt::format("plan with --only {}=1", name));
-  require_sayable(way.recompute == "none", "deepspeed", "what is recomputed stands in its program, not in its file",
+  require_sayable(way.recompute == "none", "deepspeed", "recomputation is set in its program, not in its file",
                   "plan with --only recompute=none");
   // What it calls so has the state on the CPU, and updates it there.
   const bool is_offloaded = way.place != UpdatePlace();
-  require_sayable(
-      !is_offloaded || (way.place == UpdatePlace{Tier::kHost, Tier::kHost} && way.zero > 0), "deepspeed",
-      "it has state elsewhere than on the device only with ZeRO, updated there, and on a disk by a path that "
-      "no plan says",
-      "plan with --only state=device, or with \"update=host state=host zero=1\"");
+  require_sayable(!is_offloaded || (way.place == UpdatePlace{Tier::kHost, Tier::kHost} && way.zero > 0), "deepspeed",
+                  "it moves state off the device only with ZeRO and with updates there, and for a disk needs a path "
+                  "that plans do not have",
+                  "plan with --only state=device, or with \"update=host state=host zero=1\"");
   return fmt::format(
       "{{\n  \"train_batch_size\": {},\n  \"train_micro_batch_size_per_gpu\": {},\n"
       "  \"gradient_accumulation_steps\": {},\n  \"gradient_clipping\": {},\n"

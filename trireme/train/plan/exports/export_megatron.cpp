@@ -26,20 +26,20 @@ void check_megatron_way(const ExportedWay& plan) {
   require_sayable(way.pp == 1 || way.schedule == "1f1b" || way.schedule == "interleaved", kMegatron,
                   fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
   require_sayable(way.recompute == "none" || way.recompute == "full", kMegatron,
-                  "its selective recomputation is of attention, and the plan's of activation functions and norms",
+                  "its selective recomputation is for attention, and the plan's for activation functions and norms",
                   "plan with --only recompute=none or recompute=full");
-  require_sayable(
-      !way.kept_slices || (way.recompute == "full" && !way.sp), kMegatron,
-      "it keeps slices of what recomputed layers begin with, without --sequence-parallel, and the plan of more",
-      "plan with --only kept_slices=false");
+  require_sayable(!way.kept_slices || (way.recompute == "full" && !way.sp), kMegatron,
+                  "it keeps only the inputs of recomputed layers in slices, and only without --sequence-parallel; the "
+                  "plan keeps more",
+                  "plan with --only kept_slices=false");
   const int64_t stages = way.pp * way.virtual_stages;
   require_sayable(size_of(plan, "layers") % stages == 0, kMegatron,
                   fmt::format("{} layers do not divide over {} stages", size_of(plan, "layers"), stages),
                   "plan with another --only pp=N");
-  require_sayable(!plan.has_unlike_stages, kMegatron, "stages of the plan have unlike numbers of layers",
+  require_sayable(!plan.has_unlike_stages, kMegatron, "the plan's stages have different numbers of layers",
                   "plan with --search compiled, or with another --only pp=N");
   require_sayable(size_of(plan, "experts") == 0 || way.tp == 1 || way.sp, kMegatron,
-                  "a mixture of experts takes --tp only beside --sp", "plan with --only tp=1 or sp=true");
+                  "a mixture of experts with --tp needs --sp as well", "plan with --only tp=1 or sp=true");
 }
 
 // A decoder of tokens of which every size is known here; another kind has keys that are not.

@@ -91,7 +91,7 @@ TEST(ExportErrors, name_what_a_system_cannot_say_and_what_to_plan_instead) {
   EXPECT_THAT(refused("torchtitan", gpt, {.tp = 2, .sp = true}, 4), testing::HasSubstr("whole copies of a model"));
   EXPECT_THAT(refused("torchtitan", gpt, {.cp = 2}, 2), testing::HasSubstr("over the ranks of context"));
   EXPECT_EQ(refused("deepspeed", gpt, {.tp = 2}, 2),
-            "export to deepspeed: --tp 2 stands in its program, not in its file; plan with --only tp=1");
+            "export to deepspeed: --tp 2 is set in its program, not in its file; plan with --only tp=1");
   EXPECT_THAT(refused("deepspeed", gpt, {.recompute = "full"}, 2), testing::HasSubstr("recompute=none"));
   EXPECT_EQ(refused("deepspeed", gpt, {}, 5),
             "export: a batch of 32 samples does not divide over 5 copies of the model and 1 micro-batch");

@@ -22,16 +22,16 @@ void check_torchtitan_way(const ExportedWay& plan) {
                   "it keeps whole copies of a model (DDP) only without tensor and pipeline parallelism",
                   "plan with --only zero=2");
   require_sayable(way.zero >= 2 || (way.cp == 1 && way.ep == 1), kTorchtitan,
-                  "it slices parameters over the ranks of context and expert parallelism",
+                  "it always slices parameters over the ranks of context and expert parallelism, and the plan does not",
                   "plan with --only zero=2 or zero=3");
   require_sayable(way.pp == 1 || way.schedule == "1f1b", kTorchtitan,
                   fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
-  require_sayable(!plan.has_unlike_stages, kTorchtitan, "stages of the plan have unlike numbers of layers",
+  require_sayable(!plan.has_unlike_stages, kTorchtitan, "the plan's stages have different numbers of layers",
                   "plan with --search compiled, or with another --only pp=N");
-  require_sayable(way.recompute == "none" || way.recompute == "full", kTorchtitan,
-                  "its selective recomputation chooses other ops than the plan's, which is of activation functions and "
-                  "norms",
-                  "plan with --only recompute=none or recompute=full");
+  require_sayable(
+      way.recompute == "none" || way.recompute == "full", kTorchtitan,
+      "its selective recomputation chooses different ops from the plan's, which is for activation functions and norms",
+      "plan with --only recompute=none or recompute=full");
 }
 
 }  // namespace
