@@ -265,7 +265,8 @@ TEST(PlanKeep, a_certificate_edited_by_hand_is_refused) {
   EXPECT_EQ(edited([](Certificate&) {}), "verified");
   EXPECT_NE(edited([](Certificate& c) { c.best.front().way.cut.keep = Tier::kDevice; }), "verified");
   EXPECT_NE(edited([](Certificate& c) { c.best.front().way.cut.keep = Tier::kDisk; }), "verified");
-  EXPECT_THAT(edited([](Certificate& c) { c.host = 1000; }), HasSubstr("more on the host or the disk than a rank has"));
+  EXPECT_THAT(edited([](Certificate& c) { c.host = 1000; }),
+              HasSubstr("more of the host's memory or the disk than a rank has"));
   for (const auto field : {&CertifiedPart::leaving, &CertifiedPart::returning, &CertifiedPart::kept_host}) {
     for (const int64_t by : {-1, 1}) {
       EXPECT_NE(edited([&](Certificate& c) {

@@ -376,11 +376,12 @@ TEST(PlanTiers, a_certificate_is_verified_against_the_job_and_edited_by_hand_is_
   EXPECT_EQ(edited([](Certificate&) {}), "verified");
   EXPECT_NE(edited([&](Certificate& c) { state_of(c) = Tier::kDevice; }), "verified");
   EXPECT_NE(edited([&](Certificate& c) { state_of(c) = Tier::kDisk; }), "verified");
-  EXPECT_THAT(edited([](Certificate& c) { c.host = 1000; }), HasSubstr("more on the host or the disk than a rank has"));
+  EXPECT_THAT(edited([](Certificate& c) { c.host = 1000; }),
+              HasSubstr("more of the host's memory or the disk than a rank has"));
   EXPECT_NE(edited([](Certificate& c) { c.host = 0; }), "verified");
   EXPECT_THAT(edited([](Certificate& c) { ++c.host; }), HasSubstr("host memory"));
   EXPECT_THAT(edited([](Certificate& c) { ++c.disk; }), HasSubstr("disk"));
-  EXPECT_THAT(edited([](Certificate& c) { --c.ledger.needless, ++c.ledger.memory; }), HasSubstr("of the ledger"));
+  EXPECT_THAT(edited([](Certificate& c) { --c.ledger.needless, ++c.ledger.memory; }), HasSubstr("the ledger has "));
   for (const auto field : {&CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::host}) {
     for (const int64_t by : {-1, 1}) {
       EXPECT_NE(edited([&](Certificate& c) {
@@ -440,7 +441,7 @@ TEST(PlanTiers, a_certificate_with_updates_on_the_host_edited_by_hand_is_refused
                 }
               }),
               testing::AnyOf(HasSubstr("takes less once a step"), HasSubstr("below their bounds"),
-                             HasSubstr("less than its bytes take")));
+                             HasSubstr("less than its bytes need")));
 }
 
 TEST(PlanTiers, compiled_ways_have_the_state_elsewhere_only_where_it_is_needed) {
