@@ -4,14 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 
 namespace trireme::export_test {
 namespace {
 
 JobConfig named(std::string_view model, std::vector<std::string> keys = {}) {
   JobConfig job;
-  set_named_model(job, model);
+  set_published_model(job, model);
   keys.insert(keys.begin(), {"train.batch=32", "train.dtype=bf16"});
   set_keys(job, keys);
   return job;

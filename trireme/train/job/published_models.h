@@ -1,4 +1,4 @@
-// Named models: published models as settings of the kinds that there are (nn/model_spec.h), with the parameter counts
+// Published models as settings of the kinds that there are (nn/model_spec.h), by name, with the parameter counts
 // that their authors give.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-struct NamedModel {
+struct PublishedModel {
   std::string_view name;               // "gpt3-175b"
   std::vector<std::string_view> keys;  // of [model] and of the shape of [data]: "model.kind=gpt"
   int64_t published = 0;               // parameters; rounded as its authors rounded them where `is_rounded`
@@ -21,12 +21,12 @@ struct NamedModel {
 };
 
 // By family, from small to large.
-std::span<const NamedModel> named_models();
+std::span<const PublishedModel> published_models();
 // Null: there is none of that name.
-const NamedModel* find_named_model(std::string_view name);
+const PublishedModel* find_published_model(std::string_view name);
 
 // The model on made-up data of its shape. Throws kInvalidArgument with the likely name for one that there is not.
-void set_named_model(JobConfig& config, std::string_view name);
+void set_published_model(JobConfig& config, std::string_view name);
 
 struct ModelCounts {
   int64_t parameters = 0;    // that are trained, and running statistics are not

@@ -1,4 +1,4 @@
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 
 #include <algorithm>
 
@@ -25,8 +25,8 @@ constexpr std::string_view kResNet = "He et al., 2015; counts of torchvision's w
 constexpr std::string_view kWide = "Zagoruyko and Komodakis, 2016; counts of torchvision's weights";
 constexpr std::string_view kVit = "Dosovitskiy et al., 2020; counts of the released weights";
 
-NamedModel gpt2(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-                int64_t published) {
+PublishedModel gpt2(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                    int64_t published) {
   return {name,
           {"model.kind=gpt", layers, width, heads, "model.vocabulary=50257", "data.seq=1024"},
           published,
@@ -34,8 +34,8 @@ NamedModel gpt2(std::string_view name, std::string_view layers, std::string_view
           kGpt2};
 }
 
-NamedModel gpt3(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-                int64_t published) {
+PublishedModel gpt3(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                    int64_t published) {
   return {name,
           {"model.kind=gpt", layers, width, heads, "model.vocabulary=50257", "data.seq=2048"},
           published,
@@ -43,8 +43,8 @@ NamedModel gpt3(std::string_view name, std::string_view layers, std::string_view
           kGpt3};
 }
 
-NamedModel llama2(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-                  std::string_view kv_heads, std::string_view mlp_width, int64_t published) {
+PublishedModel llama2(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                      std::string_view kv_heads, std::string_view mlp_width, int64_t published) {
   return {name,
           {"model.kind=llama", layers, width, heads, kv_heads, mlp_width, "model.vocabulary=32000", "data.seq=4096"},
           published,
@@ -52,8 +52,8 @@ NamedModel llama2(std::string_view name, std::string_view layers, std::string_vi
           kLlama2};
 }
 
-NamedModel llama3(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-                  std::string_view mlp_width, std::string_view tied, int64_t published) {
+PublishedModel llama3(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                      std::string_view mlp_width, std::string_view tied, int64_t published) {
   return {name,
           {"model.kind=llama", layers, width, heads, "model.kv_heads=8", mlp_width, tied, "model.vocabulary=128256",
            "model.rope_theta=500000", "data.seq=8192"},
@@ -62,8 +62,8 @@ NamedModel llama3(std::string_view name, std::string_view layers, std::string_vi
           kLlama3};
 }
 
-NamedModel mixtral(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-                   std::string_view mlp_width, std::string_view vocabulary, int64_t published) {
+PublishedModel mixtral(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                       std::string_view mlp_width, std::string_view vocabulary, int64_t published) {
   return {name,
           {"model.kind=llama", layers, width, heads, "model.kv_heads=8", mlp_width, "model.experts=8", "model.top_k=2",
            vocabulary, "model.rope_theta=1000000", "data.seq=4096"},
@@ -73,14 +73,14 @@ NamedModel mixtral(std::string_view name, std::string_view layers, std::string_v
 }
 
 // Their attention is the same but for the heads and the rank of the queries.
-NamedModel deepseek(std::string_view name, std::vector<std::string_view> sizes, int64_t published) {
+PublishedModel deepseek(std::string_view name, std::vector<std::string_view> sizes, int64_t published) {
   sizes.insert(sizes.begin(), {"model.kind=deepseek", "model.key_rank=512", "model.head_size=128",
                                "model.rotary_size=64", "model.value_size=128", "data.seq=4096"});
   return {name, std::move(sizes), published, false, kDeepSeek};
 }
 
-NamedModel bert(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-                int64_t published) {
+PublishedModel bert(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                    int64_t published) {
   return {name,
           {"model.kind=bert", layers, width, heads, "model.mlp_width=0", "model.vocabulary=30522", "data.seq=512"},
           published,
@@ -89,13 +89,13 @@ NamedModel bert(std::string_view name, std::string_view layers, std::string_view
 }
 
 // As many tokens to read as to write.
-NamedModel t5(std::string_view name, std::vector<std::string_view> sizes, int64_t published) {
+PublishedModel t5(std::string_view name, std::vector<std::string_view> sizes, int64_t published) {
   sizes.insert(sizes.begin(),
                {"model.kind=t5", "model.gated=false", "model.tied=true", "model.vocabulary=32128", "data.seq=512"});
   return {name, std::move(sizes), published, false, kT5};
 }
 
-NamedModel resnet(std::string_view name, std::string_view depth, std::string_view inner_factor, int64_t published) {
+PublishedModel resnet(std::string_view name, std::string_view depth, std::string_view inner_factor, int64_t published) {
   return {name,
           {"model.kind=resnet", depth, inner_factor, "model.classes=1000", "data.image=[224,224,3]"},
           published,
@@ -103,8 +103,8 @@ NamedModel resnet(std::string_view name, std::string_view depth, std::string_vie
           inner_factor.ends_with('1') ? kResNet : kWide};
 }
 
-NamedModel vit(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
-               std::string_view patch, int64_t published) {
+PublishedModel vit(std::string_view name, std::string_view layers, std::string_view width, std::string_view heads,
+                   std::string_view patch, int64_t published) {
   return {name,
           {"model.kind=vit", layers, width, heads, patch, "model.mlp_width=0", "model.classes=1000",
            "data.image=[224,224,3]"},
@@ -114,7 +114,7 @@ NamedModel vit(std::string_view name, std::string_view layers, std::string_view 
 }
 
 // That tell the next token.
-std::vector<NamedModel> language_models() {
+std::vector<PublishedModel> language_models() {
   return {gpt2("gpt2", "model.layers=12", "model.width=768", "model.heads=12", 124'439'808),
           gpt2("gpt2-medium", "model.layers=24", "model.width=1024", "model.heads=16", 354'823'168),
           gpt2("gpt2-large", "model.layers=36", "model.width=1280", "model.heads=20", 774'030'080),
@@ -162,7 +162,7 @@ std::vector<NamedModel> language_models() {
 }
 
 // Encoders, what reads them, and those of images.
-std::vector<NamedModel> other_models() {
+std::vector<PublishedModel> other_models() {
   return {
       bert("bert-base", "model.layers=12", "model.width=768", "model.heads=12", 109'514'298),
       bert("bert-large", "model.layers=24", "model.width=1024", "model.heads=16", 335'174'458),
@@ -192,10 +192,10 @@ std::vector<NamedModel> other_models() {
   };
 }
 
-const std::vector<NamedModel>& all_models() {
-  static const std::vector<NamedModel> models = [] {
-    std::vector<NamedModel> out = language_models();
-    for (NamedModel& model : other_models()) out.push_back(std::move(model));
+const std::vector<PublishedModel>& all_models() {
+  static const std::vector<PublishedModel> models = [] {
+    std::vector<PublishedModel> out = language_models();
+    for (PublishedModel& model : other_models()) out.push_back(std::move(model));
     return out;
   }();
   return models;
@@ -203,19 +203,19 @@ const std::vector<NamedModel>& all_models() {
 
 }  // namespace
 
-std::span<const NamedModel> named_models() {
+std::span<const PublishedModel> published_models() {
   return all_models();
 }
 
-const NamedModel* find_named_model(std::string_view name) {
-  const auto found = std::ranges::find(all_models(), name, &NamedModel::name);
+const PublishedModel* find_published_model(std::string_view name) {
+  const auto found = std::ranges::find(all_models(), name, &PublishedModel::name);
   return found == all_models().end() ? nullptr : &*found;
 }
 
-void set_named_model(JobConfig& config, std::string_view name) {
-  const NamedModel* model = find_named_model(name);
+void set_published_model(JobConfig& config, std::string_view name) {
+  const PublishedModel* model = find_published_model(name);
   std::vector<std::string> names;
-  for (const NamedModel& each : all_models()) names.emplace_back(each.name);
+  for (const PublishedModel& each : all_models()) names.emplace_back(each.name);
   require(model != nullptr, "there is no model '{}'.{} `trireme models` lists them", name, suggestion(name, names));
   std::vector<std::string> keys{"data.kind=synthetic"};
   keys.insert(keys.end(), model->keys.begin(), model->keys.end());
