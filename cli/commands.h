@@ -40,7 +40,7 @@ void add_help(CLI::App& app, Action& chosen);
 struct RelaunchOptions {
   int ranks = 1;
   int min_ranks = 0;  // as in launch::LaunchOptions, as is `fits`
-  std::function<bool(int ranks)> fits = {};
+  std::function<bool(int ranks)> can_run = {};
   int threads = 0;
   std::string log_dir;
   int restarts = 0;

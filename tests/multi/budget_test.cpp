@@ -6,7 +6,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 
 namespace trireme::budget_test {
 namespace {

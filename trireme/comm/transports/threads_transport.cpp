@@ -130,7 +130,7 @@ class ThreadsTransport final : public Transport {
   void receive(Transfer& transfer) override {
     transfer.state = Transfer::State::kPending;
     const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                    [&](const auto& envelope) { return fits(*envelope, transfer); });
+                                    [&](const auto& envelope) { return matches(*envelope, transfer); });
     if (found == unexpected_.end()) {
       expected_.push_back(&transfer);
       return;
@@ -180,13 +180,13 @@ class ThreadsTransport final : public Transport {
     Transfer* transfer;
   };
 
-  static bool fits(const Envelope& envelope, const Transfer& transfer) {
+  static bool matches(const Envelope& envelope, const Transfer& transfer) {
     return envelope.from == transfer.peer && envelope.channel == transfer.channel && envelope.tag == transfer.tag;
   }
 
   void accept(const std::shared_ptr<Envelope>& envelope) {
     const auto found = std::find_if(expected_.begin(), expected_.end(),
-                                    [&](const Transfer* transfer) { return fits(*envelope, *transfer); });
+                                    [&](const Transfer* transfer) { return matches(*envelope, *transfer); });
     if (found == expected_.end()) {
       unexpected_.push_back(envelope);
       return;

@@ -54,7 +54,7 @@ bool may_help_to_restart(const LaunchResult& result) {
 int ranks_after(const LaunchOptions& options, const LaunchResult& result) {
   if (options.min_ranks == 0) return options.ranks;
   int ranks = std::max(options.min_ranks, options.ranks - result.killed_ranks);
-  while (options.fits && ranks >= options.min_ranks && !options.fits(ranks)) --ranks;
+  while (options.can_run && ranks >= options.min_ranks && !options.can_run(ranks)) --ranks;
   return ranks >= options.min_ranks ? ranks : 0;
 }
 

@@ -9,7 +9,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/run/agree.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 #include "trireme/train/step/session/initialise.h"
 #include "trireme/train/step/session/measure_rates.h"
 #include "trireme/train/step/session/tune.h"

@@ -1,4 +1,4 @@
-// A value made to fit, so that a random graph can go on from any value it has.
+// A value brought to a shape, so that a random graph can go on from any value it has.
 #pragma once
 
 #include "tests/equivalence/draw.h"
@@ -7,6 +7,6 @@
 namespace trireme::equivalence {
 
 // x by random ops that give it this shape: reshaped, repeated, averaged, sliced or padded.
-Tensor fitted(const Tensor& x, const Shape& shape, Draw& draw);
+Tensor with_shape(const Tensor& x, const Shape& shape, Draw& draw);
 
 }  // namespace trireme::equivalence

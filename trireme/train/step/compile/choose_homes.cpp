@@ -1,4 +1,4 @@
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 
 #include <algorithm>
 #include <array>
@@ -28,9 +28,9 @@ Program run_if_asked(std::string_view name, Program program, const PassOptions& 
   return out;
 }
 
-class FitTiers {
+class ChooseHomes {
  public:
-  FitTiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways)
+  ChooseHomes(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways)
       : passes_(passes),
         sizes_(sizes),
         ways_(ways),
@@ -43,8 +43,8 @@ class FitTiers {
     may_leave_ = candidates_.size() - others.size();
   }
 
-  FittedHomes run() {
-    FittedHomes best = with(0);
+  ChosenHomes run() {
+    ChosenHomes best = with(0);
     const bool may_go_on = uses_disk() && std::ranges::any_of(candidates_, &HomeCandidate::on_host);
     if (fits(best) && (!may_go_on || (best.chosen.empty() && taken(best, Tier::kHost) <= host_limit()))) return best;
     size_t count = fits(best) ? 0 : fewest(best);
@@ -56,26 +56,24 @@ class FitTiers {
   }
 
  private:
-  static int64_t taken(const FittedHomes& fitted, Tier tier) { return fitted.plan.arena(tier).bytes; }
+  static int64_t taken(const ChosenHomes& made, Tier tier) { return made.plan.arena(tier).bytes; }
   int64_t host_limit() const { return limit_of(sizes_.of(Tier::kHost)); }
-  bool fits(const FittedHomes& fitted) const {
-    return taken(fitted, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice));
-  }
+  bool fits(const ChosenHomes& made) const { return taken(made, Tier::kDevice) <= limit_of(sizes_.of(Tier::kDevice)); }
 
   template <class... Args>
-  static void require_of(Tier tier, const FittedHomes& fitted, bool ok, fmt::format_string<Args...> text,
+  static void require_of(Tier tier, const ChosenHomes& made, bool ok, fmt::format_string<Args...> text,
                          Args&&... args) {
-    if (!ok) throw TooLittleMemory(tier, taken(fitted, tier), fmt::format(text, std::forward<Args>(args)...));
+    if (!ok) throw TooLittleMemory(tier, taken(made, tier), fmt::format(text, std::forward<Args>(args)...));
   }
 
   // So many of the candidates must leave for the device's memory to have room; `best` is the plan then. How early
   // something comes depends on where from, so that the device may have room with all on the disk alone.
-  size_t fewest(FittedHomes& best) {
+  size_t fewest(ChosenHomes& best) {
     size_t too_few = 0, enough = may_leave_;
     best = with(enough);
     if (!fits(best) && uses_disk() && room_ > 0) {
       const int64_t room = std::exchange(room_, 0);
-      FittedHomes other = with(enough);
+      ChosenHomes other = with(enough);
       if (taken(other, Tier::kDevice) < taken(best, Tier::kDevice)) {
         best = std::move(other);
       } else {
@@ -89,7 +87,7 @@ class FitTiers {
                taken(best, Tier::kDevice));
     while (enough - too_few > 1) {
       const size_t middle = too_few + (enough - too_few) / 2;
-      FittedHomes other = with(middle);
+      ChosenHomes other = with(middle);
       if (fits(other)) {
         enough = middle;
         best = std::move(other);
@@ -103,7 +101,7 @@ class FitTiers {
   // Staging of what goes to the disk takes room on the host as well, which the plan alone knows: what is beyond the
   // room goes, then half of what is left, and at last all that can: what a refusal says would fit does then, as these
   // homes follow from the device's memory alone.
-  FittedHomes within_host(size_t count, FittedHomes best) {
+  ChosenHomes within_host(size_t count, ChosenHomes best) {
     constexpr int kRounds = 8;
     for (int round = 0; uses_disk() && room_ > 0 && taken(best, Tier::kHost) > host_limit(); ++round) {
       const int64_t beyond = taken(best, Tier::kHost) - host_limit();
@@ -129,9 +127,9 @@ class FitTiers {
 
   // The first `count` candidates leave; of these and of what lies on the host anyway, those that are away for the
   // shortest time lie on the host, as far as the room goes.
-  FittedHomes with(size_t count) const {
+  ChosenHomes with(size_t count) const {
     int64_t room = room_;
-    FittedHomes out;
+    ChosenHomes out;
     out.passes = passes_;
     std::vector<const HomeCandidate*> nearest;
     for (size_t i = 0; i < candidates_.size(); ++i) {
@@ -208,8 +206,8 @@ void throw_largest(const std::vector<std::optional<TooLittleMemory>>& refused) {
   if (largest != nullptr) throw *largest;
 }
 
-FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways) {
-  return FitTiers(passes, sizes, ways).run();
+ChosenHomes choose_homes(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways) {
+  return ChooseHomes(passes, sizes, ways).run();
 }
 
 void require_fits(const ExecutionPlan& plan, const Device& device, const TierSizes& sizes) {

@@ -1,4 +1,4 @@
-#include "tests/equivalence/fitted.h"
+#include "tests/equivalence/with_shape.h"
 
 #include <algorithm>
 
@@ -21,7 +21,7 @@ Tensor boxed(Tensor x, const Shape& shape, Draw& draw) {
 
 }  // namespace
 
-Tensor fitted(const Tensor& x, const Shape& shape, Draw& draw) {
+Tensor with_shape(const Tensor& x, const Shape& shape, Draw& draw) {
   if (x.shape() == shape) return x;
   const int64_t have = x.shape().elements();
   const int64_t want = shape.elements();

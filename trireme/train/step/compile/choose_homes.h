@@ -17,7 +17,7 @@
 namespace trireme {
 
 // A program with moves, its plan, and what was chosen for them besides the rules that were given.
-struct FittedHomes {
+struct ChosenHomes {
   Program program;
   ExecutionPlan plan;
   PassOptions passes;
@@ -51,7 +51,7 @@ void throw_largest(const std::vector<std::optional<TooLittleMemory>>& refused);
 // what is kept for the backward pass is computed again instead, where that takes less than waiting for it. What lies on
 // the host because ops run there shares its room with these, and goes on to the disk likewise. Where the plan fits
 // without, nothing is chosen. Throws TooLittleMemory where no choice does.
-FittedHomes fit_tiers(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways);
+ChosenHomes choose_homes(const PassOptions& passes, const TierSizes& sizes, const WaysToPlan& ways);
 
 // Throws kInvalidArgument, with both, when a rank's memory on the device, or of this host where the device names none,
 // does not hold what the plan takes, or `sizes` allows less of a tier.
