@@ -11,7 +11,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 
 namespace trireme::equivalence {
 namespace {

@@ -6,7 +6,7 @@
 #include "trireme/nn/optimizer.h"
 #include "trireme/nn/parameter_rules.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 
 namespace trireme::equivalence {
 namespace {

@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 32> kBorders{
     "trireme/mesh/tuning.cpp",
     "trireme/layout/named_layout.cpp",
     "trireme/layout/cuts.cpp",
-    "trireme/ir/text.cpp",
+    "trireme/ir/graph_text.cpp",
     "trireme/ir/attrs.cpp",
     "trireme/op/move.cpp",  // the attributes of a move
     "trireme/exec/plan/execution_plan_text.cpp",
@@ -42,7 +42,7 @@ constexpr std::array<std::string_view, 32> kBorders{
     "trireme/parallel/strategy/strategy_text.cpp",
     "trireme/parallel/strategy/strategy_json.cpp",
     "trireme/parallel/asked/asked.cpp",
-    "trireme/parallel/asked/homes.cpp",
+    "trireme/parallel/asked/home_rules.cpp",
     "trireme/parallel/timetable/"};
 
 // Text that an op holds: its sharding rule, which is read once for each kind of call (op/computed_rule.h), the steps of

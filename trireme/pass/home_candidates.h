@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 #include "trireme/pass/passes.h"
 
 namespace trireme {

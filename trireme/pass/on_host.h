@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 #include "trireme/parallel/asked/op_homes.h"
 
 namespace trireme {

@@ -10,10 +10,10 @@
 #include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/asked/fusion.h"
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 #include "trireme/parallel/asked/op_homes.h"
 #include "trireme/parallel/asked/tier_ways.h"
-#include "trireme/pass/remarks.h"
+#include "trireme/pass/pass_remark.h"
 #include "trireme/pass/step_times.h"
 
 namespace trireme {

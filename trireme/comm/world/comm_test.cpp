@@ -8,7 +8,7 @@
 
 #include "trireme/comm/reduce.h"
 #include "trireme/comm/stores/memory_store.h"
-#include "trireme/comm/world/bench.h"
+#include "trireme/comm/world/time_collective.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::comm::comm_test {

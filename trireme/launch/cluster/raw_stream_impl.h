@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "trireme/launch/cluster/grpc_impl.h"
-#include "trireme/launch/cluster/session.h"
+#include "trireme/launch/cluster/handshake.h"
 
 namespace trireme::launch {
 

@@ -1,4 +1,4 @@
-#include "trireme/train/loop/evaluate.h"
+#include "trireme/train/loop/evaluator.h"
 
 #include <charconv>
 #include <cmath>

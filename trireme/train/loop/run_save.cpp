@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
-#include "trireme/ckpt/export.h"
+#include "trireme/ckpt/export_weights.h"
 #include "trireme/ckpt/retention.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
@@ -91,7 +91,7 @@ void Run::save() {
 
 void Run::write_merged() const {
   const ckpt::Reader reader(result_.checkpoint);
-  ckpt::write_weights(reader, join_path(options_.out, kMergedName), {.metadata = ckpt::metadata_of(reader)});
+  ckpt::export_weights(reader, join_path(options_.out, kMergedName), {.metadata = ckpt::metadata_of(reader)});
 }
 
 void Run::prune() {

@@ -11,7 +11,7 @@
 #include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 #include "trireme/train/plan/questions/what_if.h"
 #include "trireme/train/plan/ways/way_rule.h"
 

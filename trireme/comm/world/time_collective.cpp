@@ -1,4 +1,4 @@
-#include "trireme/comm/world/bench.h"
+#include "trireme/comm/world/time_collective.h"
 
 #include <algorithm>
 #include <string>

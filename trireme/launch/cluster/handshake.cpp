@@ -1,4 +1,4 @@
-#include "trireme/launch/cluster/session.h"
+#include "trireme/launch/cluster/handshake.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -35,8 +35,8 @@ struct Exported {
 // order of their names and a tensor above the limit in a file of its own. Each file is written beside its place and
 // renamed, the index last; files of a folder's earlier export that this one does not have are removed then. One tensor
 // is in memory at a time. Throws as select() does, and kInvalidArgument for max_file_bytes with a single file.
-Exported write_weights(const TensorSource& source, const std::string& path, const ExportOptions& options = {},
-                       Disk& disk = trireme::disk());
+Exported export_weights(const TensorSource& source, const std::string& path, const ExportOptions& options = {},
+                        Disk& disk = trireme::disk());
 
 // What a file made of a checkpoint says of it: the step ("trireme_step") and what the index says, but for the job's
 // configuration.

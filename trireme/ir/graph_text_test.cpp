@@ -4,7 +4,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ir/graph.h"
 
-namespace trireme::text_test {
+namespace trireme::graph_text_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST(GraphText, NamesLineAndPlaceOfWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace trireme::text_test
+}  // namespace trireme::graph_text_test

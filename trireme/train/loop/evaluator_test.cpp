@@ -1,4 +1,4 @@
-#include "trireme/train/loop/evaluate.h"
+#include "trireme/train/loop/evaluator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 #include "trireme/ops/ops.h"
 #include "trireme/train/loop/feed.h"
 #include "trireme/train/loop/trainer.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 #include "trireme/train/step/session/session.h"
 
-namespace trireme::evaluate_test {
+namespace trireme::evaluator_test {
 namespace {
 
 LossFn class_loss() {
@@ -195,4 +195,4 @@ TEST(Evaluator, a_scalar_that_is_no_mean_over_samples_is_told_of_where_batches_a
 }
 
 }  // namespace
-}  // namespace trireme::evaluate_test
+}  // namespace trireme::evaluator_test

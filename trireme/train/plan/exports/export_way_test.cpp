@@ -1,4 +1,4 @@
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "trireme/base/error.h"
 #include "trireme/train/job/published_models.h"
 
-namespace trireme::export_test {
+namespace trireme::export_way_test {
 namespace {
 
 JobConfig named(std::string_view model, std::vector<std::string> keys = {}) {
@@ -106,4 +106,4 @@ TEST(ExportErrors, megatron_refuses_models_that_its_flags_do_not_say) {
 }
 
 }  // namespace
-}  // namespace trireme::export_test
+}  // namespace trireme::export_way_test

@@ -1,4 +1,4 @@
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"

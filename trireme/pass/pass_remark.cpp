@@ -1,4 +1,4 @@
-#include "trireme/pass/remarks.h"
+#include "trireme/pass/pass_remark.h"
 
 #include <fmt/format.h>
 

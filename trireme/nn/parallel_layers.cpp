@@ -1,4 +1,4 @@
-#include "trireme/nn/parallel.h"
+#include "trireme/nn/parallel_layers.h"
 
 #include <algorithm>
 

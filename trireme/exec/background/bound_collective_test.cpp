@@ -1,5 +1,5 @@
 // Gathers and scatters of several operands at once.
-#include "trireme/exec/background/collective.h"
+#include "trireme/exec/background/bound_collective.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "trireme/exec/run/executor.h"
 #include "trireme/ops/ops.h"
 
-namespace trireme::collective_test {
+namespace trireme::bound_collective_test {
 namespace {
 
 using testing::IsEmpty;
@@ -110,4 +110,4 @@ TEST(Several, operands_of_other_element_types_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme::collective_test
+}  // namespace trireme::bound_collective_test

@@ -10,7 +10,7 @@
 
 #include "trireme/comm/comm.h"
 #include "trireme/exec/background/background.h"
-#include "trireme/exec/background/exchange.h"
+#include "trireme/exec/background/bound_exchange.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/op/op_def.h"
 

@@ -1,4 +1,4 @@
-#include "trireme/exec/background/exchange.h"
+#include "trireme/exec/background/bound_exchange.h"
 
 #include <algorithm>
 

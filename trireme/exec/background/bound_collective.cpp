@@ -1,4 +1,4 @@
-#include "trireme/exec/background/collective.h"
+#include "trireme/exec/background/bound_collective.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // Exports: a planned way as flags or configuration of other systems, as far as these can say it. Each system has a
-// file, export_<system>.cpp, and a line in the list of export.cpp. What a system cannot say is refused, by name: a
+// file, export_<system>.cpp, and a line in the list of export_way.cpp. What a system cannot say is refused, by name: a
 // configuration that trains in another way than the plan is none of it.
 #pragma once
 

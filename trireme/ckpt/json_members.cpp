@@ -1,4 +1,4 @@
-#include "trireme/ckpt/strict_json_impl.h"
+#include "trireme/ckpt/json_members_impl.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>

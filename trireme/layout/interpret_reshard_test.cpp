@@ -1,10 +1,10 @@
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
 
-namespace trireme::simulate_test {
+namespace trireme::interpret_reshard_test {
 namespace {
 
 HostTensor counting(const TensorType& type) {
@@ -164,4 +164,4 @@ TEST(Apply, moves_the_elements_of_each_step_as_defined) {
 }
 
 }  // namespace
-}  // namespace trireme::simulate_test
+}  // namespace trireme::interpret_reshard_test

@@ -1,4 +1,4 @@
-#include "trireme/train/plan/questions/simulate.h"
+#include "trireme/train/plan/questions/simulate_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::simulate_test {
+namespace trireme::simulate_run_test {
 namespace {
 
 using testing::HasSubstr;
@@ -124,4 +124,4 @@ TEST(SimulateRun, conditions_that_cannot_be_are_refused) {
 }
 
 }  // namespace
-}  // namespace trireme::simulate_test
+}  // namespace trireme::simulate_run_test

@@ -1,4 +1,4 @@
-#include "trireme/launch/supervise/report.h"
+#include "trireme/launch/supervise/outcome.h"
 
 #include <algorithm>
 #include <csignal>
@@ -79,7 +79,7 @@ void tell_interruption(const std::vector<Worker>& workers, int passed_on, Launch
 
 }  // namespace
 
-LaunchResult report_on(const std::vector<Worker>& workers, int interrupted, int tail_lines) {
+LaunchResult outcome_of(const std::vector<Worker>& workers, int interrupted, int tail_lines) {
   std::vector<std::pair<const Worker*, Story>> failures;
   const auto ended_by_us = [&](const Worker& worker) {
     const bool by_signal = worker.signal == SIGTERM || worker.signal == SIGKILL;

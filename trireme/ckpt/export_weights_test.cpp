@@ -1,4 +1,4 @@
-#include "trireme/ckpt/export.h"
+#include "trireme/ckpt/export_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "trireme/ckpt/test_support_impl.h"
 #include "trireme/tensor/convert.h"
 
-namespace trireme::ckpt::export_test {
+namespace trireme::ckpt::export_weights_test {
 namespace {
 
 using testing::ElementsAre;
@@ -45,7 +45,7 @@ std::vector<std::string> names_of(const TensorFile& file) {
 TEST(Export, OfACheckpointHasParametersAndBuffersWholeAndNoMoments) {
   const TempDirectory dir;
   const Reader reader(save_one(dir.path()));
-  const Exported written = write_weights(reader, dir / "model.safetensors", {.metadata = metadata_of(reader)});
+  const Exported written = export_weights(reader, dir / "model.safetensors", {.metadata = metadata_of(reader)});
   EXPECT_THAT(written.files, ElementsAre(dir / "model.safetensors"));
   EXPECT_EQ(written.tensors, 2);
   EXPECT_EQ(written.bytes, 4 * (12 + 5));
@@ -58,7 +58,7 @@ TEST(Export, OfACheckpointHasParametersAndBuffersWholeAndNoMoments) {
 TEST(Export, WithStateHasAllAndTheFileKnowsItForState) {
   const TempDirectory dir;
   const Reader reader(save_one(dir.path()));
-  write_weights(reader, dir / "all.safetensors", {.selection = {.state = true}});
+  export_weights(reader, dir / "all.safetensors", {.selection = {.state = true}});
   const Weights all = Weights::open(dir / "all.safetensors");
   EXPECT_THAT(all.names(), ElementsAre("bn.running_mean", "fc.weight", "fc.weight.m"));
   EXPECT_TRUE(all.is_state_of_parameter("fc.weight.m"));
@@ -86,7 +86,7 @@ TEST(Export, SeveralFilesWithAnIndexAreReadAsOne) {
     const auto limit = static_cast<int64_t>(1 + random(3000));
     std::vector<std::pair<int64_t, int64_t>> told;
     const auto tell = [&](int64_t bytes, int64_t of) { told.emplace_back(bytes, of); };
-    const Exported written = write_weights(in, dir / "out", {.max_file_bytes = limit, .on_tensor = tell});
+    const Exported written = export_weights(in, dir / "out", {.max_file_bytes = limit, .on_tensor = tell});
     EXPECT_EQ(told.size(), in.names().size());
     EXPECT_TRUE(std::ranges::is_sorted(told));
     EXPECT_EQ(told.back(), std::pair(written.bytes, written.bytes));
@@ -118,12 +118,12 @@ TEST(Export, SeveralFilesWithAnIndexAreReadAsOne) {
 TEST(Export, AnEarlierExportOfMoreFilesLeavesNothingAndOtherFilesStay) {
   const TempDirectory dir;
   const Reader reader(save_one(dir / "checkpoints"));
-  write_weights(reader, dir / "out", {.max_file_bytes = 1});
+  export_weights(reader, dir / "out", {.max_file_bytes = 1});
   atomic_write(dir / "out/tokenizer.json", "{}");
   EXPECT_THAT(list_directory(dir / "out"),
               ElementsAre("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
                           "model.safetensors.index.json", "tokenizer.json"));
-  write_weights(reader, dir / "out");
+  export_weights(reader, dir / "out");
   EXPECT_THAT(list_directory(dir / "out"), ElementsAre("model.safetensors", "tokenizer.json"));
 }
 
@@ -134,7 +134,7 @@ TEST(Export, AnotherTypeIsRoundedAndWhatItDoesNotReachIsCounted) {
   const HostTensor ids = HostTensor::of<int64_t>({2}, std::vector<int64_t>{1, -2});
   write_safetensors(dir / "in.safetensors", std::vector<NamedView>{{"x", x.view()}, {"ids", ids.view()}});
   const Weights in = Weights::open(dir / "in.safetensors");
-  const Exported half = write_weights(in, dir / "half.safetensors", {.dtype = DType::kF16});
+  const Exported half = export_weights(in, dir / "half.safetensors", {.dtype = DType::kF16});
   EXPECT_THAT(half.overflowed, ElementsAre(Pair("x", 1)));
   const Weights out = Weights::open(dir / "half.safetensors");
   EXPECT_EQ(out.type("x"), (TensorType{DType::kF16, {3}}));
@@ -142,15 +142,15 @@ TEST(Export, AnotherTypeIsRoundedAndWhatItDoesNotReachIsCounted) {
   const HostTensor back(x.type());
   convert(out.read("x").view(), back.view());
   EXPECT_EQ(back.as<float>()[0], from_f16(to_f16(1.0F / 3)));
-  EXPECT_THAT(write_weights(in, dir / "bf16.safetensors", {.dtype = DType::kBF16}).overflowed, ElementsAre());
+  EXPECT_THAT(export_weights(in, dir / "bf16.safetensors", {.dtype = DType::kBF16}).overflowed, ElementsAre());
 }
 
 TEST(Export, ASingleFileHasNoLimit) {
   const TempDirectory dir;
   const Reader reader(save_one(dir / "checkpoints"));
-  EXPECT_THAT(caught([&] { write_weights(reader, dir / "out.safetensors", {.max_file_bytes = 100}); }).text,
+  EXPECT_THAT(caught([&] { export_weights(reader, dir / "out.safetensors", {.max_file_bytes = 100}); }).text,
               HasSubstr("is one file, so its size has no limit; name a folder"));
 }
 
 }  // namespace
-}  // namespace trireme::ckpt::export_test
+}  // namespace trireme::ckpt::export_weights_test

@@ -1,4 +1,4 @@
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 
 #include <algorithm>
 #include <array>

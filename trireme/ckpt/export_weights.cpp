@@ -1,4 +1,4 @@
-#include "trireme/ckpt/export.h"
+#include "trireme/ckpt/export_weights.h"
 
 #include <algorithm>
 #include <charconv>
@@ -141,7 +141,7 @@ class Export {
 
 }  // namespace
 
-Exported write_weights(const TensorSource& source, const std::string& path, const ExportOptions& options, Disk& disk) {
+Exported export_weights(const TensorSource& source, const std::string& path, const ExportOptions& options, Disk& disk) {
   Export work(source, options, disk);
   return path.ends_with(kExtension) ? work.to_file(path) : work.to_folder(path);
 }

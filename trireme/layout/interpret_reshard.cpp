@@ -1,4 +1,4 @@
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "trireme/train/plan/questions/simulate.h"
+#include "trireme/train/plan/questions/simulate_run.h"
 
 #include <algorithm>
 #include <cmath>
