@@ -73,6 +73,10 @@ TEST(House, headers_have_a_guard_and_a_first_sentence) {
   EXPECT_EQ(report("headers", check_headers(tree())), "");
 }
 
+TEST(House, headers_of_sources_and_of_tests_are_included_by_these_alone) {
+  EXPECT_EQ(report("private_headers", check_private_headers(tree())), "");
+}
+
 TEST(House, files_stay_within_their_budget_of_lines) {
   EXPECT_EQ(report("sizes", check_sizes(tree())), "");
 }
@@ -224,6 +228,22 @@ TEST(HouseChecks, headers_without_guard_or_sentence_are_found) {
 
   EXPECT_THAT(check_headers(files), ElementsAre(HasSubstr("bare.h:1: no '#pragma once'"),
                                                 HasSubstr("bare.h:1: no sentence"), HasSubstr("bare.h:2:")));
+}
+
+TEST(HouseChecks, private_headers_that_others_include_are_found) {
+  const std::string both = "#include \"trireme/a/b_impl.h\"\n#include \"trireme/a/c_for_tests.h\"\n";
+  const std::vector<SourceFile> files{{"trireme/a/a.h", "#ifdef X\n#include \"trireme/a/b_impl.h\"\n#endif\n" + both},
+                                      {"trireme/a/a.cpp", both},
+                                      {"trireme/a/d_impl.h", both},
+                                      {"trireme/a/d_for_tests.h", both},
+                                      {"trireme/a/a_test.cpp", both},
+                                      {"tests/multi/a.h", both}};
+
+  EXPECT_THAT(check_private_headers(files),
+              ElementsAre("trireme/a/a.h:4: 'trireme/a/b_impl.h' is not installed, and this header is",
+                          "trireme/a/a.h:5: 'trireme/a/c_for_tests.h' is for tests",
+                          "trireme/a/a.cpp:2: 'trireme/a/c_for_tests.h' is for tests",
+                          "trireme/a/d_impl.h:2: 'trireme/a/c_for_tests.h' is for tests"));
 }
 
 TEST(HouseChecks, a_line_too_many_is_found) {

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/ckpt/test_support_impl.h"
+#include "trireme/ckpt/checkpoints_for_tests.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::ckpt::export_weights_test {
