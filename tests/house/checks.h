@@ -71,6 +71,9 @@ std::vector<std::string> check_headers(std::span<const SourceFile> files);
 // the library alone, nor x_for_tests.h, and only tests include the latter. (What stands under an #if is for one
 // source.)
 std::vector<std::string> check_private_headers(std::span<const SourceFile> files);
+// What the tables of README.md in a folder of the library name is there, and "May include: base, tensor." is the
+// folder's row of tools/layers.txt.
+std::vector<std::string> check_readmes(const LayerTable& table, std::span<const SourceFile> files);
 // Lines of a source file and of a header.
 std::vector<std::string> check_sizes(std::span<const SourceFile> files);
 // Lines of a function, from the line that opens its body; functions inside classes are short by

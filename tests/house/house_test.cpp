@@ -77,6 +77,10 @@ TEST(House, headers_of_sources_and_of_tests_are_included_by_these_alone) {
   EXPECT_EQ(report("private_headers", check_private_headers(tree())), "");
 }
 
+TEST(House, readmes_name_what_is_there) {
+  EXPECT_EQ(report("readmes", check_readmes(parse_layers(text_of("tools/layers.txt")), tree())), "");
+}
+
 TEST(House, files_stay_within_their_budget_of_lines) {
   EXPECT_EQ(report("sizes", check_sizes(tree())), "");
 }
@@ -244,6 +248,23 @@ TEST(HouseChecks, private_headers_that_others_include_are_found) {
                           "trireme/a/a.h:5: 'trireme/a/c_for_tests.h' is for tests",
                           "trireme/a/a.cpp:2: 'trireme/a/c_for_tests.h' is for tests",
                           "trireme/a/d_impl.h:2: 'trireme/a/c_for_tests.h' is for tests"));
+}
+
+TEST(HouseChecks, what_a_readme_names_and_is_not_there_is_found) {
+  const LayerTable table = parse_layers("base:\nir: base\nop: base ir\n");
+  const std::vector<SourceFile> files{
+      {"trireme/ir/a/README.md", "May include: everything.\n"},
+      {"trireme/ir/README.md", "# `gone`\n\nMay include: base.\n\n| `a/` | `b`, `c.def`, `a/b` | `Graph`, `op/x` |\n"},
+      {"trireme/ir/a/b_impl.h", ""},
+      {"trireme/ir/c.def", ""},
+      {"trireme/op/README.md", "May include: base.\n| `x`, `y` | `b` | `ir/b` |\n"},
+      {"trireme/op/x.cpp", ""}};
+
+  EXPECT_THAT(check_readmes(table, files),
+              ElementsAre("trireme/op/README.md:1: by tools/layers.txt it may include: every folder before it",
+                          "trireme/op/README.md:2: 'y' is no file and no room of the folder",
+                          "trireme/op/README.md:2: 'b' is no file and no room of the folder",
+                          "trireme/op/README.md:2: 'ir/b' is no file and no room of the folder"));
 }
 
 TEST(HouseChecks, a_line_too_many_is_found) {
