@@ -74,6 +74,8 @@ std::vector<std::string> check_private_headers(std::span<const SourceFile> files
 // What the tables of README.md in a folder of the library name is there, and "May include: base, tensor." is the
 // folder's row of tools/layers.txt.
 std::vector<std::string> check_readmes(const LayerTable& table, std::span<const SourceFile> files);
+// The components of log lines are those that trireme/base/log.cpp knows, and each of these has a line.
+std::vector<std::string> check_log_components(std::span<const SourceFile> files);
 // Lines of a source file and of a header.
 std::vector<std::string> check_sizes(std::span<const SourceFile> files);
 // Lines of a function, from the line that opens its body; functions inside classes are short by

@@ -77,6 +77,10 @@ TEST(House, headers_of_sources_and_of_tests_are_included_by_these_alone) {
   EXPECT_EQ(report("private_headers", check_private_headers(tree())), "");
 }
 
+TEST(House, components_of_the_log_have_lines) {
+  EXPECT_EQ(report("log_components", check_log_components(tree())), "");
+}
+
 TEST(House, readmes_name_what_is_there) {
   EXPECT_EQ(report("readmes", check_readmes(parse_layers(text_of("tools/layers.txt")), tree())), "");
 }
@@ -248,6 +252,18 @@ TEST(HouseChecks, private_headers_that_others_include_are_found) {
                           "trireme/a/a.h:5: 'trireme/a/c_for_tests.h' is for tests",
                           "trireme/a/a.cpp:2: 'trireme/a/c_for_tests.h' is for tests",
                           "trireme/a/d_impl.h:2: 'trireme/a/c_for_tests.h' is for tests"));
+}
+
+TEST(HouseChecks, components_of_the_log_that_are_not_listed_or_have_no_line_are_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/base/log.cpp", "const char* level[]{\"warn\"};\nstd::array<2> kComponents{\"comm\", \"plan\"};\n"},
+      {"trireme/ir/a.cpp",
+       "TRIREME_LOG(\n    kWarn, \"plan\",\n    \"x\");\nif (log_on(kDebug, \"graph\")) f(\"y\");\n"},
+      {"trireme/ir/a_test.cpp", "TRIREME_LOG(kWarn, \"comm\", \"x\");\n"}};
+
+  EXPECT_THAT(check_log_components(files),
+              ElementsAre("trireme/ir/a.cpp:4: 'graph' is no component of trireme/base/log.cpp",
+                          "trireme/base/log.cpp:1: no line of the log is of component 'comm'"));
 }
 
 TEST(HouseChecks, what_a_readme_names_and_is_not_there_is_found) {
