@@ -12,6 +12,7 @@
 #include "trireme/parallel/asked/fusion.h"
 #include "trireme/parallel/asked/home_rules.h"
 #include "trireme/parallel/asked/op_homes.h"
+#include "trireme/parallel/asked/op_names.h"
 #include "trireme/parallel/asked/tier_ways.h"
 #include "trireme/pass/pass_remark.h"
 #include "trireme/pass/step_times.h"
@@ -27,7 +28,7 @@ struct Recompute {
   struct Rule {
     // kMemory: in the device's, whatever else says; kHost, kDisk: in that tier (homes.cpp).
     enum class Keep { kAgain, kMemory, kSlice, kHost, kDisk };
-    std::string pattern;
+    OpPattern pattern;
     Keep keep = Keep::kAgain;
     // Of a module that is computed again, as below.
     bool communication = true;

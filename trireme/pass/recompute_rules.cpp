@@ -35,25 +35,15 @@ std::pair<std::string_view, int64_t> block_of(std::string_view scope) {
   return {{}, -1};
 }
 
-// "h.*/gelu": the pattern of a scope, and of which op in it; of none: of all.
-struct PatternParts {
-  std::string_view scope, op;
-};
-PatternParts parts_of(std::string_view pattern) {
-  const size_t slash = pattern.rfind('/');
-  if (slash == std::string_view::npos) return {pattern, {}};
-  return {pattern.substr(0, slash), pattern.substr(slash + 1)};
-}
-
 bool is_of(std::string_view pattern, std::string_view scope) {
   return !matched_scope(pattern, scope).empty() || matches(pattern, scope);
 }
 
 void apply(const Recompute::Rule& rule, std::string_view op, std::string_view scope, RecomputeAsked& out) {
-  const PatternParts parts = parts_of(rule.pattern);
-  const bool of_op = !parts.op.empty();
-  if ((of_op && parts.op != op) || !is_of(parts.scope, scope)) return;
-  const std::string_view found = matched_scope(parts.scope, scope);
+  const OpPattern& pattern = rule.pattern;
+  const bool of_op = !pattern.op.empty();
+  if ((of_op && pattern.op != op) || !is_of(pattern.scope, scope)) return;
+  const std::string_view found = matched_scope(pattern.scope, scope);
   using Keep = Recompute::Rule::Keep;
   const bool is_elsewhere = rule.keep == Keep::kHost || rule.keep == Keep::kDisk;
   if (rule.keep == Keep::kMemory) out.home = Tier::kDevice;
@@ -119,22 +109,25 @@ std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute&
 
 void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules) {
   for (const Recompute::Rule& rule : rules) {
-    const PatternParts parts = parts_of(rule.pattern);
+    const OpPattern& pattern = rule.pattern;
+    require(pattern.occurrence < 0,
+            "parallel.keep '{}' names one op of several; it is of all of a name: leave '#{}' out", to_string(pattern),
+            pattern.occurrence);
     std::vector<std::string> scopes, ops;
     bool any = false;
     for (const Node& node : graph.nodes()) {
       if (node.phase != Phase::kForward) continue;
       const std::string_view scope = graph.scope_of(node);
       if (!scope.empty()) scopes.emplace_back(scope);
-      if (!is_of(parts.scope, scope)) continue;
+      if (!is_of(pattern.scope, scope)) continue;
       ops.emplace_back(node.op->name);
-      any = any || parts.op.empty() || parts.op == node.op->name;
+      any = any || pattern.op.empty() || pattern.op == node.op->name;
     }
     if (any) continue;
-    require(!ops.empty(), "parallel.keep '{}' matches no part of the model.{}", rule.pattern,
-            suggestion(parts.scope, distinct(std::move(scopes))));
-    fail(ErrorKind::kInvalidArgument, "parallel.keep '{}' matches no op of the forward pass.{}", rule.pattern,
-         suggestion(parts.op, distinct(std::move(ops))));
+    require(!ops.empty(), "parallel.keep '{}' matches no part of the model.{}", to_string(pattern),
+            suggestion(pattern.scope, distinct(std::move(scopes))));
+    fail(ErrorKind::kInvalidArgument, "parallel.keep '{}' matches no op of the forward pass.{}", to_string(pattern),
+         suggestion(pattern.op, distinct(std::move(ops))));
   }
 }
 
