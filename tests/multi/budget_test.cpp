@@ -212,6 +212,19 @@ TEST(Budget, of_updates_on_the_host_what_is_said_to_fit_does_and_changes_no_bits
   }
 }
 
+TEST(Budget, a_pass_that_is_left_out_runs_for_no_choice) {
+  PassOptions passes = keeping_small();
+  passes.disabled = {"on_host"};
+  Parallel parallel = updating_on_host();
+  const auto made = [&] { return compile(deep_step(), {.parallel = parallel, .passes = passes}); };
+  const Compiled usual = made();
+  EXPECT_EQ(host_ops_text(usual.plan()), "");
+  parallel.tiers.device = MemorySize(planned(usual, Tier::kDevice) * 8 / 10);
+  const Compiled within = made();
+  EXPECT_THAT(chosen_of(within), testing::Not(IsEmpty()));
+  EXPECT_EQ(host_ops_text(within.plan()), "");
+}
+
 TEST(Budget, contracts_14_2_3_shares_of_what_there_is_are_kept) {
   const int64_t whole = planned(compiled_within({}), Tier::kDevice);
   const Compiled made = compiled_within({.device = MemorySize(whole), .device_ratio = 0.5});

@@ -479,6 +479,7 @@ extern const Pass homes{
         [](const PassOptions& o) {
           return !o.homes.empty() || o.recompute.keeps_elsewhere() || o.on_host.is_asked_for();
         },
+    .by_homes = true,
     .run =
         [](Program program, const PassOptions& o) {
           Homes moving(program, o);

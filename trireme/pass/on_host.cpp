@@ -330,6 +330,7 @@ extern const Pass on_host{
     .name = "on_host",
     .doc = "ops that are asked for there run on the host, and what they read and make is moved",
     .asked_for = [](const PassOptions& o) { return o.on_host.is_asked_for(); },
+    .by_homes = true,
     .run =
         [](Program program, const PassOptions& o) {
           Placing placing(program, o);

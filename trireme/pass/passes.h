@@ -79,7 +79,10 @@ struct Pass {
   std::string_view name;
   std::string_view doc;
   bool (*asked_for)(const PassOptions&) = nullptr;  // whether it runs; null: always
-  Program (*run)(Program, const PassOptions&);      // what it does not change is not copied
+  // It goes by what lies where. Under a budget it runs again for each choice of that
+  // (train/step/compile/choose_homes.h).
+  bool by_homes = false;
+  Program (*run)(Program, const PassOptions&);  // what it does not change is not copied
 };
 
 // In the order they run.

@@ -250,6 +250,7 @@ extern const Pass updates_in_parts{
     .name = "updates_in_parts",
     .doc = "large tensors with other homes than the device are updated a few rows at a time",
     .asked_for = [](const PassOptions& o) { return !o.homes.empty() || o.on_host.is_asked_for(); },
+    .by_homes = true,
     .run =
         [](Program program, const PassOptions& o) {
           UpdatesInParts updates(program, o);

@@ -19,12 +19,11 @@ int64_t limit_of(const MemorySize& size) {
   return size.is_given() ? size.bytes() : kNoLimit;
 }
 
-Program run_if_asked(std::string_view name, Program program, const PassOptions& passes) {
-  const Pass& pass = find_pass(name);
-  if (!pass.asked_for(passes)) return program;
+Program run_if_asked(const Pass& pass, Program program, const PassOptions& passes) {
+  if (!pass.asked_for(passes) || std::ranges::count(passes.disabled, pass.name) > 0) return program;
   Program out = pass.run(std::move(program), passes);
   const std::vector<std::string> wrong = verify(out);
-  invariant(wrong.empty(), "pass '{}' broke the program: {}", name, wrong.empty() ? "" : wrong.front());
+  invariant(wrong.empty(), "pass '{}' broke the program: {}", pass.name, wrong.empty() ? "" : wrong.front());
   return out;
 }
 
@@ -37,7 +36,7 @@ class ChooseHomes {
         program_(ways.program_of(passes)),
         step_s_(start_times(program_, passes.rates).back()),
         machine_(passes.rates.machine ? *passes.rates.machine : Machine::this_host()),
-        candidates_(home_candidates(run_if_asked("on_host", program_, passes), passes)) {
+        candidates_(home_candidates(run_if_asked(find_pass("on_host"), program_, passes), passes)) {
     // What the device's memory never has counts for the host's alone.
     const auto others = std::ranges::stable_partition(candidates_, &HomeCandidate::is_on_device);
     may_leave_ = candidates_.size() - others.size();
@@ -157,8 +156,9 @@ class ChooseHomes {
     }
     const bool runs_all = any_again || (runs_all_passes_ && !leaving.empty());
     out.program = runs_all ? ways_.program_of(out.passes) : program_;
-    for (const char* const pass : {"updates_in_parts", "on_host", "homes"})
-      out.program = run_if_asked(pass, std::move(out.program), out.passes);
+    for (const Pass* pass : passes()) {
+      if (pass->by_homes) out.program = run_if_asked(*pass, std::move(out.program), out.passes);
+    }
     out.plan = ways_.plan_of(out.program);
     return out;
   }

@@ -25,7 +25,7 @@ struct ChosenHomes {
 };
 
 struct WaysToPlan {
-  std::function<Program(const PassOptions&)> program_of;  // after all passes before `updates_in_parts`
+  std::function<Program(const PassOptions&)> program_of;  // after all passes that do not go by homes
   std::function<ExecutionPlan(const Program&)> plan_of;
 };
 

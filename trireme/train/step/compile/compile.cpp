@@ -227,7 +227,9 @@ std::vector<CompiledCrew> compiled_crews(std::vector<std::pair<size_t, Program>>
       return;
     }
     const auto program_of = [&](PassOptions of) {
-      of.disabled.insert(of.disabled.end(), {"updates_in_parts", "on_host", "homes"});
+      for (const Pass* pass : trireme::passes()) {
+        if (pass->by_homes) of.disabled.emplace_back(pass->name);
+      }
       of.dump_name = own.dump_name;
       of.remarks = &remarks;
       remarks.clear();  // of another trial
