@@ -1,3 +1,4 @@
+// A command line that starts itself again as the ranks of a job (commands.h).
 #include <cstdio>
 #include <filesystem>
 #include <fstream>

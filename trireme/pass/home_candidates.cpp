@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/step_times.h"
 

@@ -11,7 +11,7 @@
 // readers (homes.cpp); where a rule has them elsewhere they leave the host when they are made. What the disk has for
 // updates comes with their gradients; where all gradients are there first (clipping) only so many updates ahead as
 // parallel.prefetch says, and goes back as it is made, so that the host never has all of it.
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 
 #include <algorithm>
 #include <deque>

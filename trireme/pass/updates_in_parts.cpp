@@ -17,7 +17,7 @@
 #include "trireme/op/overwrites.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 

@@ -1,3 +1,4 @@
+// Validation in a run: whether it got better, and whether it is over (run_impl.h).
 #include "trireme/train/loop/evaluator.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// The end of a run: its figures over all ranks, and its report (run_impl.h).
 #include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 

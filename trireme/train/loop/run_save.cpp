@@ -1,3 +1,4 @@
+// The checkpoints of a run, and which of them stay (run_impl.h).
 #include "trireme/train/loop/run_impl.h"
 
 #include <algorithm>
