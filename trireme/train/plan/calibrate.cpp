@@ -1,4 +1,4 @@
-#include "trireme/train/job/calibrate.h"
+#include "trireme/train/plan/calibrate.h"
 
 #include <algorithm>
 
