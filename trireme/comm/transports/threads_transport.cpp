@@ -101,6 +101,7 @@ class ThreadsTransport final : public Transport {
   }
 
   std::string_view name() const override { return "threads"; }
+  bool is_in_memory() const override { return true; }
   std::string describe(int peer) const override { return fmt::format("thread {}", peer); }
 
   int open(const std::vector<int>& world_ranks, int number) override {

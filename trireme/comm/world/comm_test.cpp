@@ -139,7 +139,10 @@ TEST(Connect, OneRankNeedsNoStoreOnAnyTransport) {
 }
 
 TEST(Connect, AutoTakesSharedMemoryOnOneHost) {
-  spawn_ranks(2, "auto", [](World& world) { EXPECT_EQ(world.transport(), "shm"); });
+  spawn_ranks(2, "auto", [](World& world) {
+    EXPECT_EQ(world.transport(), "shm");
+    EXPECT_TRUE(world.is_in_memory());
+  });
 }
 
 TEST(Connect, TwoWorldsOfOneStoreAreApart) {

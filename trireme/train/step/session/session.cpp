@@ -20,8 +20,7 @@ namespace {
 
 bool sends_messages(const Session::Options& options) {
   const comm::World* world = options.world;
-  return world != nullptr && options.pool != nullptr && world->size() > 1 && world->transport() != "shm" &&
-         world->transport() != "threads";
+  return world != nullptr && options.pool != nullptr && world->size() > 1 && !world->is_in_memory();
 }
 
 CompileOptions compile_options(const Session::Options& options) {
