@@ -15,12 +15,12 @@ namespace {
 constexpr std::string_view kName = "/README.md";
 constexpr std::string_view kIncludes = "May include: ";
 
-using Names = std::set<std::string, std::less<>>;
+using FolderNames = std::set<std::string, std::less<>>;
 
 // Of a folder and all inside it: the names of files, with and without what ends them, and of rooms, "engine" and
 // "engine/"; each also with the rooms around it, "engine/group".
-Names names_in(std::string_view folder, std::span<const SourceFile> files) {
-  Names out;
+FolderNames names_in(std::string_view folder, std::span<const SourceFile> files) {
+  FolderNames out;
   for (const SourceFile& file : files) {
     if (!file.path.starts_with(folder)) continue;
     const std::string path = file.path.substr(folder.size());
@@ -60,12 +60,12 @@ std::string row_text(const LayerTable& table, size_t at) {
 }  // namespace
 
 std::vector<std::string> check_readmes(const LayerTable& table, std::span<const SourceFile> files) {
-  const Names all = names_in("trireme/", files);
+  const FolderNames all = names_in("trireme/", files);
   std::vector<std::string> findings;
   for (const SourceFile& file : files) {
     if (!file.path.starts_with("trireme/") || !file.path.ends_with(kName)) continue;
     const std::string folder = file.path.substr(0, file.path.size() - kName.size() + 1);
-    const Names own = names_in(folder, files);
+    const FolderNames own = names_in(folder, files);
     int number = 0;
     for (std::string_view text = file.text; !text.empty();) {
       const std::string_view line = text.substr(0, text.find('\n'));
