@@ -1,13 +1,13 @@
 #include "trireme/pass/recompute_rules.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/op/message.h"
 #include "trireme/op/structural.h"
+#include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
 namespace {
@@ -21,18 +21,6 @@ std::string_view matched_scope(std::string_view pattern, std::string_view scope)
     if (matches(pattern, scope.substr(0, end))) return scope.substr(0, end);
   }
   return {};
-}
-
-// The path up to its first number, "h.3", and that number.
-std::pair<std::string_view, int64_t> block_of(std::string_view scope) {
-  for (size_t begin = 0; begin < scope.size();) {
-    const size_t end = std::min(scope.find('.', begin), scope.size());
-    int64_t number = 0;
-    const auto [last, error] = std::from_chars(scope.data() + begin, scope.data() + end, number);
-    if (error == std::errc() && last == scope.data() + end) return {scope.substr(0, end), number};
-    begin = end + 1;
-  }
-  return {{}, -1};
 }
 
 bool is_of(std::string_view pattern, std::string_view scope) {
@@ -96,8 +84,8 @@ std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute&
                          .optimizer_communication = options.optimizer_communication,
                          .slice = options.slice};
     const std::string_view scope = graph.scope_of(node);
-    const auto [block, number] = block_of(scope);
-    if (number >= 0 && (options.blocks < 0 || number < options.blocks)) asked.module = block;
+    const NumberedModule block = numbered_module(scope);
+    if (block.number >= 0 && (options.blocks < 0 || block.number < options.blocks)) asked.module = block.path;
     for (const Recompute::Rule& rule : options.rules) apply(rule, node.op->name, scope, asked);
     if (asked.home != Tier::kDevice && of_batch[out.size()] == 0) asked.home = Tier::kDevice;
     asked.communication = asked.communication && options.communication;
@@ -136,8 +124,8 @@ void check_blocks(const Graph& graph, int64_t blocks) {
   int64_t there = 0;
   std::string_view last;
   for (const Node& node : graph.nodes()) {
-    const auto [block, number] = block_of(graph.scope_of(node));
-    if (number >= there) there = number + 1, last = block;
+    const NumberedModule block = numbered_module(graph.scope_of(node));
+    if (block.number >= there) there = block.number + 1, last = block.path;
   }
   require(there > 0,
           "train.recompute = {}: no module of the model has a number, as 'h.0' has, so that there are no first blocks; "
