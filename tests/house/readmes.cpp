@@ -45,11 +45,12 @@ bool is_file_name(std::string_view word) {
   });
 }
 
-// "base, tensor" of a row of tools/layers.txt.
-std::string row_text(const LayerTable& table, size_t at) {
+// "base, tensor" of a row of tools/layers.txt; of one with all folders before it that may be said instead.
+std::string row_text(const LayerTable& table, size_t at, std::string_view said) {
+  constexpr std::string_view kAll = "every folder before it";
   const std::set<std::string>& may = table.rows[at].may_include;
   if (may.empty()) return "nothing";
-  if (at > 0 && may.size() == at) return at == 1 ? *may.begin() : "every folder before it";
+  if (may.size() == at && said == kAll) return std::string(kAll);
   std::vector<std::string> in_order;
   for (const LayerRow& row : table.rows) {
     if (may.contains(row.folder)) in_order.push_back(row.folder);
@@ -82,8 +83,10 @@ std::vector<std::string> check_readmes(const LayerTable& table, std::span<const 
       if (!line.starts_with(kIncludes)) continue;
       const auto row = std::ranges::find(table.rows, folder.substr(8, folder.size() - 9), &LayerRow::folder);
       if (row == table.rows.end()) continue;
-      const std::string may = row_text(table, static_cast<size_t>(row - table.rows.begin()));
-      if (line != fmt::format("{}{}.", kIncludes, may))
+      std::string_view said = line.substr(kIncludes.size());
+      if (said.ends_with('.')) said.remove_suffix(1);
+      const std::string may = row_text(table, static_cast<size_t>(row - table.rows.begin()), said);
+      if (said != may)
         findings.push_back(fmt::format("{}:{}: by tools/layers.txt it may include: {}", file.path, number, may));
     }
   }
