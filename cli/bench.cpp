@@ -22,7 +22,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/rng.h"
-#include "trireme/comm/world/bench.h"
+#include "trireme/comm/world/time_collective.h"
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/analysis/step_bytes.h"
 #include "trireme/exec/analysis/traffic.h"

@@ -11,8 +11,8 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/cost/op_seconds.h"
-#include "trireme/train/job/calibrate.h"
 #include "trireme/train/job/job.h"
+#include "trireme/train/plan/calibrate.h"
 
 namespace trireme::cli {
 namespace {

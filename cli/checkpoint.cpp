@@ -16,7 +16,7 @@
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/ckpt/difference.h"
-#include "trireme/ckpt/export.h"
+#include "trireme/ckpt/export_weights.h"
 #include "trireme/ckpt/open_tensors.h"
 #include "trireme/parallel/asked/tier_sizes.h"
 
@@ -125,7 +125,7 @@ int export_weights(const ExportArgs& args) {
       if (progress.is_due()) progress.show(fmt::format("{} of {} are written", text(bytes), text(of)));
     };
   }
-  const ckpt::Exported written = ckpt::write_weights(*source, args.target, options);
+  const ckpt::Exported written = ckpt::export_weights(*source, args.target, options);
   progress.clear();
   for (const auto& [name, count] : written.overflowed) {
     TRIREME_LOG(kWarn, "ckpt", "'{}': {} too large for {}; written as infinity", name, counted(count, "element"),

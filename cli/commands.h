@@ -39,8 +39,8 @@ void add_help(CLI::App& app, Action& chosen);
 // Runs this same command line as `ranks` worker processes and returns the job's exit code.
 struct RelaunchOptions {
   int ranks = 1;
-  int min_ranks = 0;  // as in launch::LaunchOptions, as is `fits`
-  std::function<bool(int ranks)> fits = {};
+  int min_ranks = 0;  // as in launch::LaunchOptions, as is `can_run`
+  std::function<bool(int ranks)> can_run = {};
   int threads = 0;
   std::string log_dir;
   int restarts = 0;

@@ -24,7 +24,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/report/memory_chart.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 #include "trireme/train/step/compile/remarks.h"
 
 namespace trireme::cli {

@@ -23,7 +23,7 @@ void log_remarks(const Compiled& compiled, const Parallel& parallel, int64_t ran
 
 struct JobFlags {
   std::string config;
-  bool takes_models = false;  // config may be a model's name (train/job/named_models.h)
+  bool takes_models = false;  // config may be a model's name (train/job/published_models.h)
   int ranks = 1;
   int min_ranks = 0;
   int threads = 0;

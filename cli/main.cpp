@@ -1,3 +1,4 @@
+// The program `trireme`: its commands, its help, and the exit code of an error.
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 

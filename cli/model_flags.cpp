@@ -8,8 +8,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
 #include "trireme/train/job/parallel_settings.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/step/graphs/compute_type.h"
 
 namespace trireme::cli {
@@ -37,7 +37,7 @@ void add_keys_of_models(CLI::App& command, KeyFlags& flags) {
 
 std::vector<std::string> models_of_bench() {
   std::vector<std::string> out = nn::model_kinds();
-  for (const NamedModel& model : named_models()) out.emplace_back(model.name);
+  for (const PublishedModel& model : published_models()) out.emplace_back(model.name);
   return out;
 }
 
@@ -68,7 +68,7 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   add_shape_flags(command, flags);
   command.add_option("--batch", flags.batch, "Samples of a data parallel rank in a step")->capture_default_str();
   command.add_option("--image", flags.image, "For models of images: height and width")
-      ->default_str("224 for named models, else 28");
+      ->default_str("224 for published models, else 28");
   add_flags_of_keys(command, keys, FlagsOf::kBench);
   command.get_option("--clip")->default_str("0");  // of these commands
 }
@@ -83,8 +83,8 @@ JobConfig config_of(const ModelFlags& flags, int64_t ranks, std::string_view com
   require(flags.batch >= 1, "{}: --batch {}; it must be 1 or more", command, flags.batch);
   JobConfig config;
   config.name = flags.model;
-  if (find_named_model(flags.model) != nullptr) {
-    set_named_model(config, flags.model);
+  if (find_published_model(flags.model) != nullptr) {
+    set_published_model(config, flags.model);
   } else {
     set_keys(config, {"model.kind=" + flags.model, "data.kind=synthetic"});
   }

@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 
 namespace trireme::cli {
 namespace {
@@ -30,13 +30,13 @@ std::string arithmetic_text(double flops) {
 
 JobConfig config_of(std::string_view name) {
   JobConfig config;
-  set_named_model(config, name);
+  set_published_model(config, name);
   return config;
 }
 
 void list() {
   std::printf("%-15s %-7s %19s %19s  %s\n", "model", "kind", "parameters", "published", "one forward pass");
-  for (const NamedModel& model : named_models()) {
+  for (const PublishedModel& model : published_models()) {
     const JobConfig config = config_of(model.name);
     const ModelCounts counts = count(config);
     const bool is_tokens = counts.positions > 1;
@@ -60,7 +60,7 @@ int show(const std::string& name) {
   }
   JobConfig config = config_of(name);
   config.train.fit.steps = 100;
-  const NamedModel& model = *find_named_model(name);
+  const PublishedModel& model = *find_published_model(name);
   std::printf("# %s: %s parameters (%s).\n%s", name.c_str(), grouped(count(config).parameters).c_str(),
               std::string(model.source).c_str(), to_toml(config).c_str());
   return 0;

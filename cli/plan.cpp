@@ -23,7 +23,7 @@
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 #include "trireme/train/plan/exact/exact_plan.h"
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 #include "trireme/train/plan/pages/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/plan/questions/advice.h"

@@ -7,7 +7,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/parallel/asked/tier_sizes.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme::cli {
@@ -32,16 +32,16 @@ JobConfig read_job(const std::string& path, const std::vector<std::string>& keys
 }
 
 JobConfig read_job_or_model(const std::string& name, const std::vector<std::string>& keys) {
-  if (is_file(name) || find_named_model(name) == nullptr) {
+  if (is_file(name) || find_published_model(name) == nullptr) {
     std::vector<std::string> models;
-    for (const NamedModel& model : named_models()) models.emplace_back(model.name);
+    for (const PublishedModel& model : published_models()) models.emplace_back(model.name);
     const std::string near = is_file(name) ? "" : closest(name, models);
     if (!near.empty())
       fail(ErrorKind::kNotFound, "there is no file '{}', and no model of this name. Did you mean '{}'?", name, near);
     return read_job(name, keys);
   }
   JobConfig job;
-  set_named_model(job, name);
+  set_published_model(job, name);
   job.train.fit.steps = 1;
   override_keys(job, keys);
   return job;

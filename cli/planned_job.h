@@ -1,4 +1,4 @@
-// The job that `trireme plan` and `trireme plan verify` are about: a job's file or a named model, and what flags
+// The job that `trireme plan` and `trireme plan verify` are about: a job's file or a published model, and what flags
 // change.
 #pragma once
 

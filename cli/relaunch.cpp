@@ -1,3 +1,4 @@
+// A command line that starts itself again as the ranks of a job (commands.h).
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -77,7 +78,7 @@ int relaunch(const RelaunchOptions& options) {
                                     .log_dir = options.log_dir,
                                     .restarts = options.restarts,
                                     .min_ranks = options.min_ranks,
-                                    .fits = options.fits};
+                                    .can_run = options.can_run};
   if (options.node == nullptr) return tell(launch::supervise(local));
   launch::NodeOptions node = *options.node;
   node.local = local;

@@ -19,8 +19,8 @@
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/questions/simulate.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/plan/questions/simulate_run.h"
+#include "trireme/train/step/compile/choose_homes.h"
 
 namespace trireme::cli {
 namespace {

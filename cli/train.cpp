@@ -153,7 +153,7 @@ std::string sizes_that_divide(int64_t batch, int64_t parts) {
 
 // The configuration and its batch, over so many ranks. The schedule comes first: a batch is for micro-batches that it
 // takes.
-void check_fits(const JobConfig& config, int ranks) {
+void check_batches_divide(const JobConfig& config, int ranks) {
   const Parallel parallel = parallel_of(config, ranks);
   const int64_t micro_batches = micro_batches_of(parallel) * config.parallel.interleave;
   if (parallel.pipeline.crews > 1) timetable_of(parallel.pipeline, micro_batches_of(parallel));
@@ -172,9 +172,9 @@ void check_fits(const JobConfig& config, int ranks) {
   check("an evaluation batch", "train.eval_batch", config.train.fit.eval_batch);  // 0 is the training batch
 }
 
-bool fits(const JobConfig& config, int ranks) {
+bool can_run(const JobConfig& config, int ranks) {
   try {
-    check_fits(config, ranks);
+    check_batches_divide(config, ranks);
     const Parallel parallel = parallel_of(config, ranks);
     mesh_of_ranks(parallel, ranks_of_crew(parallel.pipeline, ranks));
     return true;
@@ -187,7 +187,7 @@ int work(const JobFlags& args) {
   ignore_save_signal();
   const JobConfig config = args.read();
   check_memory(config, ranks_of_job(), 1);
-  check_fits(config, ranks_of_job());
+  check_batches_divide(config, ranks_of_job());
   const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
   if (job.rank() == 0) {
     log_remarks(config, job.size());
@@ -245,7 +245,7 @@ int train(JobFlags args) {
   const int ranks = of_nodes ? args.ranks_in_all() : args.ranks;
   const JobConfig config = args.read();  // a mistake here is reported before ranks start
   check_memory(config, ranks, args.ranks);
-  check_fits(config, ranks);
+  check_batches_divide(config, ranks);
   if (!of_nodes)
     RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
   if (!config.train.fit.init_from.empty()) warm_start_source(config.train.fit.init_from);
@@ -268,7 +268,7 @@ int train(JobFlags args) {
           args.min_ranks, args.ranks);
   return relaunch({.ranks = args.ranks,
                    .min_ranks = args.min_ranks,
-                   .fits = [&](int count) { return fits(config, count); },
+                   .can_run = [&](int count) { return can_run(config, count); },
                    .threads = args.threads,
                    .log_dir = args.out + "/logs",
                    .restarts = args.restarts,

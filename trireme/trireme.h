@@ -24,7 +24,7 @@
 #include "trireme/nn/models/wide_deep.h"
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
-#include "trireme/nn/parallel.h"
+#include "trireme/nn/parallel_layers.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/collectives/tile_borders.h"
 #include "trireme/ops/collectives/uneven_exchange.h"

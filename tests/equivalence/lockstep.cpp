@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 #include "trireme/layout/window_cut.h"
 #include "trireme/op/interpret.h"
 #include "trireme/op/rank_groups.h"

@@ -7,7 +7,7 @@
 
 #include "tests/equivalence/draw.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 #include "trireme/op/conformance.h"
 #include "trireme/op/structural.h"
 

@@ -4,14 +4,14 @@
 #include <map>
 #include <numeric>
 
-#include "tests/equivalence/fitted.h"
 #include "tests/equivalence/random_collective.h"
 #include "tests/equivalence/random_updates.h"
+#include "tests/equivalence/with_shape.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 
 namespace trireme::equivalence {
 namespace {
@@ -95,7 +95,7 @@ class RandomGraph {
     if (from < 3) return parameter(shape);
     if (from < 4 || made_.empty()) return data(real_, shape);
     const Tensor x = draw_.chance(60) ? made_.back() : draw_.of(made_);
-    const Tensor y = cast(fitted(x, shape, draw_), real_);
+    const Tensor y = cast(with_shape(x, shape, draw_), real_);
     return draw_.chance(30) ? tanh(y) : y;
   }
 

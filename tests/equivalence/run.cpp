@@ -19,7 +19,7 @@
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/lowering/plan_execution.h"
 #include "trireme/exec/run/executor.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 #include "trireme/op/build.h"
 #include "trireme/op/conformance.h"
 #include "trireme/parallel/parallel.h"

@@ -37,11 +37,8 @@ bool is_header(const SourceFile& file) {
 bool is_cpp(const SourceFile& file) {
   return is_header(file) || file.path.ends_with(".cpp");
 }
-bool is_test(const SourceFile& file) {
-  return file.path.ends_with("_test.cpp") || file.path.starts_with("tests/");
-}
 bool is_library(const SourceFile& file) {
-  return file.path.starts_with("trireme/") && !is_test(file);
+  return file.path.starts_with("trireme/") && !is_test(file.path);
 }
 
 // Calls fn(line number, line) for each line.
@@ -117,7 +114,7 @@ std::vector<std::string> check_layers(const LayerTable& table, std::span<const S
       continue;
     }
     // A unit test may stand on anything that is linked into the library.
-    if (is_test(file)) continue;
+    if (is_test(file.path)) continue;
     each_line(file.text, [&](int number, std::string_view line) {
       const std::string other = folder_of(included(line));
       if (other.empty() || other == folder || row->may_include.contains(other)) return;
@@ -142,7 +139,7 @@ std::vector<std::string> check_op_list(std::span<const SourceFile> files) {
   }
   std::vector<std::string> findings;
   for (const SourceFile& file : files) {
-    if (!file.path.starts_with("trireme/ops/") || is_test(file) || file.path.ends_with("/op_list.cpp")) continue;
+    if (!file.path.starts_with("trireme/ops/") || is_test(file.path) || file.path.ends_with("/op_list.cpp")) continue;
     each_line(without_comments_and_literals(file.text), [&](int number, std::string_view line) {
       constexpr std::string_view kStart = "extern const OpDef ";
       if (!line.starts_with(kStart)) return;
@@ -289,7 +286,7 @@ std::vector<std::string> check_functions(std::span<const SourceFile> files) {
 std::vector<std::string> check_worst(std::span<const SourceFile> files) {
   std::vector<std::string> findings;
   for (const SourceFile& file : files) {
-    if (!is_test(file) || !is_cpp(file)) continue;
+    if (!is_test(file.path) || !is_cpp(file)) continue;
     std::string open;  // a statement with a maximum that has not ended
     each_line(without_comments_and_literals(file.text), [&](int number, std::string_view line) {
       const size_t at = line.find("std::max(");

@@ -20,7 +20,8 @@ struct SourceFile {
 // All text files of the repository; build trees and version control are left out. Sorted by path.
 std::vector<SourceFile> read_tree(const std::string& root);
 
-bool is_word(char c);  // a letter, a digit or _
+bool is_word(char c);                 // a letter, a digit or _
+bool is_test(std::string_view path);  // x_test.cpp, x_for_tests.h, and all of tests/
 
 // Source text with the contents of comments and literals blanked; lines and columns stay.
 std::string without_comments_and_literals(std::string_view text);
@@ -66,6 +67,15 @@ std::vector<std::string> check_words(std::span<const SourceFile> files);
 std::vector<std::string> check_own_includes(std::span<const SourceFile> files);
 // #pragma once at the head of each header, and no `using namespace` in it.
 std::vector<std::string> check_headers(std::span<const SourceFile> files);
+// What is included stays within those who have it: installed headers include neither x_impl.h, a header for sources of
+// the library alone, nor x_for_tests.h, and only tests include the latter. (What stands under an #if is for one
+// source.)
+std::vector<std::string> check_private_headers(std::span<const SourceFile> files);
+// What the tables of README.md in a folder of the library name is there, and "May include: base, tensor." is the
+// folder's row of tools/layers.txt.
+std::vector<std::string> check_readmes(const LayerTable& table, std::span<const SourceFile> files);
+// The components of log lines are those that trireme/base/log.cpp knows, and each of these has a line.
+std::vector<std::string> check_log_components(std::span<const SourceFile> files);
 // Lines of a source file and of a header.
 std::vector<std::string> check_sizes(std::span<const SourceFile> files);
 // Lines of a function, from the line that opens its body; functions inside classes are short by

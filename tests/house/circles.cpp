@@ -17,7 +17,7 @@ using Includes = std::map<std::string, std::set<std::string>>;
 
 // "trireme/layout/reshard" of a file, its header, and the header of its pieces; "" of what is not looked at.
 std::string unit_of(std::string_view path) {
-  if (!path.starts_with("trireme/") || path.ends_with("_test.cpp")) return "";
+  if (!path.starts_with("trireme/") || is_test(path)) return "";
   for (const std::string_view end : {"_impl.h", ".h", ".cpp"}) {
     if (path.ends_with(end)) return std::string(path.substr(0, path.size() - end.size()));
   }

@@ -73,6 +73,18 @@ TEST(House, headers_have_a_guard_and_a_first_sentence) {
   EXPECT_EQ(report("headers", check_headers(tree())), "");
 }
 
+TEST(House, headers_of_sources_and_of_tests_are_included_by_these_alone) {
+  EXPECT_EQ(report("private_headers", check_private_headers(tree())), "");
+}
+
+TEST(House, components_of_the_log_have_lines) {
+  EXPECT_EQ(report("log_components", check_log_components(tree())), "");
+}
+
+TEST(House, readmes_name_what_is_there) {
+  EXPECT_EQ(report("readmes", check_readmes(parse_layers(text_of("tools/layers.txt")), tree())), "");
+}
+
 TEST(House, files_stay_within_their_budget_of_lines) {
   EXPECT_EQ(report("sizes", check_sizes(tree())), "");
 }
@@ -224,6 +236,51 @@ TEST(HouseChecks, headers_without_guard_or_sentence_are_found) {
 
   EXPECT_THAT(check_headers(files), ElementsAre(HasSubstr("bare.h:1: no '#pragma once'"),
                                                 HasSubstr("bare.h:1: no sentence"), HasSubstr("bare.h:2:")));
+}
+
+TEST(HouseChecks, private_headers_that_others_include_are_found) {
+  const std::string both = "#include \"trireme/a/b_impl.h\"\n#include \"trireme/a/c_for_tests.h\"\n";
+  const std::vector<SourceFile> files{{"trireme/a/a.h", "#ifdef X\n#include \"trireme/a/b_impl.h\"\n#endif\n" + both},
+                                      {"trireme/a/a.cpp", both},
+                                      {"trireme/a/d_impl.h", both},
+                                      {"trireme/a/d_for_tests.h", both},
+                                      {"trireme/a/a_test.cpp", both},
+                                      {"tests/multi/a.h", both}};
+
+  EXPECT_THAT(check_private_headers(files),
+              ElementsAre("trireme/a/a.h:4: 'trireme/a/b_impl.h' is not installed, and this header is",
+                          "trireme/a/a.h:5: 'trireme/a/c_for_tests.h' is for tests",
+                          "trireme/a/a.cpp:2: 'trireme/a/c_for_tests.h' is for tests",
+                          "trireme/a/d_impl.h:2: 'trireme/a/c_for_tests.h' is for tests"));
+}
+
+TEST(HouseChecks, components_of_the_log_that_are_not_listed_or_have_no_line_are_found) {
+  const std::vector<SourceFile> files{
+      {"trireme/base/log.cpp", "const char* level[]{\"warn\"};\nstd::array<2> kComponents{\"comm\", \"plan\"};\n"},
+      {"trireme/ir/a.cpp",
+       "TRIREME_LOG(\n    kWarn, \"plan\",\n    \"x\");\nif (log_on(kDebug, \"graph\")) f(\"y\");\n"},
+      {"trireme/ir/a_test.cpp", "TRIREME_LOG(kWarn, \"comm\", \"x\");\n"}};
+
+  EXPECT_THAT(check_log_components(files),
+              ElementsAre("trireme/ir/a.cpp:4: 'graph' is no component of trireme/base/log.cpp",
+                          "trireme/base/log.cpp:1: no line of the log is of component 'comm'"));
+}
+
+TEST(HouseChecks, what_a_readme_names_and_is_not_there_is_found) {
+  const LayerTable table = parse_layers("base:\nir: base\nop: base ir\n");
+  const std::vector<SourceFile> files{
+      {"trireme/ir/a/README.md", "May include: everything.\n"},
+      {"trireme/ir/README.md", "# `gone`\n\nMay include: base.\n\n| `a/` | `b`, `c.def`, `a/b` | `Graph`, `op/x` |\n"},
+      {"trireme/ir/a/b_impl.h", ""},
+      {"trireme/ir/c.def", ""},
+      {"trireme/op/README.md", "May include: base.\n| `x`, `y` | `b` | `ir/b` |\n"},
+      {"trireme/op/x.cpp", ""}};
+
+  EXPECT_THAT(check_readmes(table, files),
+              ElementsAre("trireme/op/README.md:1: by tools/layers.txt it may include: base, ir",
+                          "trireme/op/README.md:2: 'y' is no file and no room of the folder",
+                          "trireme/op/README.md:2: 'b' is no file and no room of the folder",
+                          "trireme/op/README.md:2: 'ir/b' is no file and no room of the folder"));
 }
 
 TEST(HouseChecks, a_line_too_many_is_found) {

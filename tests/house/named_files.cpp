@@ -10,7 +10,8 @@ namespace house {
 namespace {
 
 constexpr std::array<std::string_view, 3> kEnds{".cpp", ".def", ".h"};
-constexpr std::array<std::string_view, 3> kAnyFile{"x.cpp", "x_test.cpp", "NAME.cpp"};  // of no file, but of any
+// Of no file, but of any.
+constexpr std::array<std::string_view, 5> kAnyFile{"x.cpp", "x_test.cpp", "x_impl.h", "x_for_tests.h", "NAME.cpp"};
 
 bool is_of_path(char c) {
   return is_word(c) || c == '/' || c == '.' || c == '-';

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 6> kMayName{
 bool may_name_ops(std::string_view path) {
   if (!path.starts_with("trireme/") && !path.starts_with("cli/")) return true;
   if (!path.ends_with(".cpp") && !path.ends_with(".h")) return true;
-  if (path.ends_with("_test.cpp")) return true;
+  if (is_test(path)) return true;
   return std::ranges::any_of(kMayName, [&](std::string_view place) { return path.starts_with(place); });
 }
 

@@ -76,6 +76,10 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
+bool is_test(std::string_view path) {
+  return path.ends_with("_test.cpp") || path.ends_with("_for_tests.h") || path.starts_with("tests/");
+}
+
 std::vector<SourceFile> read_tree(const std::string& root) {
   std::vector<SourceFile> files;
   const auto add = [&](const fs::path& path) {

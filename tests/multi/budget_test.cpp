@@ -6,7 +6,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 
 namespace trireme::budget_test {
 namespace {
@@ -210,6 +210,19 @@ TEST(Budget, of_updates_on_the_host_what_is_said_to_fit_does_and_changes_no_bits
     parallel.tiers = {.host = MemorySize(whole * 8 / 10), .disk = DiskSpace(":1GB")};
     EXPECT_EQ(other_bits(usual, train_curves(graph, ranks, parallel, 0.1F, keeping_small())), "");
   }
+}
+
+TEST(Budget, a_pass_that_is_left_out_runs_for_no_choice) {
+  PassOptions passes = keeping_small();
+  passes.disabled = {"on_host"};
+  Parallel parallel = updating_on_host();
+  const auto made = [&] { return compile(deep_step(), {.parallel = parallel, .passes = passes}); };
+  const Compiled usual = made();
+  EXPECT_EQ(host_ops_text(usual.plan()), "");
+  parallel.tiers.device = MemorySize(planned(usual, Tier::kDevice) * 8 / 10);
+  const Compiled within = made();
+  EXPECT_THAT(chosen_of(within), testing::Not(IsEmpty()));
+  EXPECT_EQ(host_ops_text(within.plan()), "");
 }
 
 TEST(Budget, contracts_14_2_3_shares_of_what_there_is_are_kept) {

@@ -8,7 +8,7 @@
 #include "trireme/base/log.h"
 #include "trireme/data/source.h"
 #include "trireme/grad/gradients.h"
-#include "trireme/nn/parallel.h"
+#include "trireme/nn/parallel_layers.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/loop/trainer.h"
 

@@ -10,7 +10,7 @@
 #include "trireme/exec/memory/memory_plan.h"
 #include "trireme/op/registry.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 
 namespace trireme::homes_test {
 namespace {

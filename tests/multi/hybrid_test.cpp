@@ -13,7 +13,7 @@
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/parallel_settings.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 
 namespace trireme::hybrid_test {
 namespace {

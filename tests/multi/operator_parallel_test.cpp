@@ -7,7 +7,7 @@
 #include "tests/worst.h"
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
-#include "trireme/nn/parallel.h"
+#include "trireme/nn/parallel_layers.h"
 #include "trireme/op/registry.h"
 
 namespace trireme::operator_parallel_test {

@@ -6,7 +6,7 @@
 
 #include "tests/multi/loss_curve.h"
 #include "trireme/nn/models/resnet.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 
 namespace trireme::resnet_test {
 namespace {

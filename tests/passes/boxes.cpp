@@ -20,7 +20,7 @@
 #include "trireme/pass/passes.h"
 #include "trireme/pass/slice_crossings.h"
 #include "trireme/planner/search.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 
 namespace trireme::boxes {
 namespace {
@@ -292,17 +292,17 @@ Result actions_box(Case& test) {
 }
 
 // "device_memory = 2KB", and as much of the host's as is wanted.
-Result fit_tiers_box(Case& test) {
+Result choose_homes_box(Case& test) {
   const Program program = program_of(test);
   TierSizes sizes;
   sizes.device = MemorySize(test.take("device_memory"));
   PassOptions options;
   options.rates = fixed_rates(test);
-  const FittedHomes fitted = fit_tiers(options, sizes, {[&](const PassOptions&) { return program; }, plan_of});
+  const ChosenHomes chosen = choose_homes(options, sizes, {[&](const PassOptions&) { return program; }, plan_of});
   std::string out;
-  for (const std::string& rules : as_keys(fitted.chosen)) out += fmt::format("chosen: {}\n", rules);
-  return {to_string(program), out + fmt::format("the device's memory holds {} bytes\n", fitted.plan.arena().bytes) +
-                                  to_string(fitted.program)};
+  for (const std::string& rules : as_keys(chosen.chosen)) out += fmt::format("chosen: {}\n", rules);
+  return {to_string(program), out + fmt::format("the device's memory holds {} bytes\n", chosen.plan.arena().bytes) +
+                                  to_string(chosen.program)};
 }
 
 }  // namespace
@@ -348,7 +348,7 @@ const std::vector<Box>& all() {
     for (const Pass* pass : passes()) {
       out.push_back({std::string(pass->name), [pass](Case& test) { return pass_box(*pass, test); }});
     }
-    out.push_back({"fit_tiers", fit_tiers_box});
+    out.push_back({"choose_homes", choose_homes_box});
     out.push_back({"actions", actions_box});
     return out;
   }();

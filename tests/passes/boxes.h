@@ -1,6 +1,6 @@
 // The boxes that a step goes through on its way (docs/design/architecture.md), each as a function from text to text, so
 // that a pair of files shows what it does: gradients, propagate, search, partition, micro_batches, slice_crossings,
-// crews, each pass of pass/passes, fit_tiers, and actions, which is the plan.
+// crews, each pass of pass/passes, choose_homes, and actions, which is the plan.
 //
 // The text that goes in begins with lines of "# " that say what the pair shows, and lines "name = value" of what is
 // asked. Then comes the graph, or from micro_batches on the program.

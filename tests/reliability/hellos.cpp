@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "trireme/comm/stores/tcp_store_wire.h"
-#include "trireme/launch/cluster/raw_stream_impl.h"
+#include "trireme/launch/cluster/raw_stream_for_tests.h"
 
 namespace trireme::cli {
 namespace {

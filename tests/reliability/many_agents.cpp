@@ -11,8 +11,8 @@
 
 #include "trireme/base/clock.h"
 #include "trireme/launch/cluster/grpc_impl.h"
+#include "trireme/launch/cluster/handshake.h"
 #include "trireme/launch/cluster/message.h"
-#include "trireme/launch/cluster/session.h"
 
 namespace trireme::cli {
 namespace {

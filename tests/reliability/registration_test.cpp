@@ -18,10 +18,10 @@
 #include "tests/reliability/many_agents.h"
 #include "tests/reliability/sizes.h"
 #include "trireme/base/clock.h"
+#include "trireme/launch/cluster/handshake.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/message.h"
 #include "trireme/launch/cluster/scheduler.h"
-#include "trireme/launch/cluster/session.h"
 #include "trireme/launch/rank/rank_info.h"
 
 namespace trireme::cli::registration_test {

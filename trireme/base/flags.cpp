@@ -14,9 +14,10 @@ namespace trireme {
 namespace {
 
 constexpr std::array kFlags{
-    Flag{"TRIREME_LOG", "warn,plan=debug",
-         "Log level for all components, then per component: error, warn, info or debug. Default "
-         "warn."},
+    Flag{
+        "TRIREME_LOG", "warn,plan=debug",
+        "Log level for all components, then per component: error, warn, info or debug. Components are ckpt, cli, comm, "
+        "dispatch, exec, launch, pass, plan and train. Default warn."},
     Flag{"TRIREME_THREADS", "1..1024",
          "Compute threads of each rank. Default: the machine's cores divided by the ranks on it."},
     Flag{"TRIREME_PIN", "0|1",

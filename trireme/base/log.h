@@ -13,7 +13,7 @@ namespace trireme {
 
 enum class LogLevel { kError, kWarn, kInfo, kDebug };
 
-// Grammar of TRIREME_LOG and --log: "warn,plan=debug,comm=info". A level alone sets all components,
+// Grammar of TRIREME_LOG: "warn,plan=debug,comm=info". A level alone sets all components,
 // so it comes first. Throws on unknown words and then changes nothing. Until it is called, levels
 // come from the environment, warn without.
 void set_log_levels(std::string_view levels);

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "trireme/ckpt/checkpoints_for_tests.h"
 #include "trireme/ckpt/safetensors.h"
-#include "trireme/ckpt/test_support_impl.h"
 
 namespace trireme::ckpt::checkpoint_test {
 namespace {

@@ -7,9 +7,9 @@
 #include <limits>
 
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/checkpoints_for_tests.h"
 #include "trireme/ckpt/open_tensors.h"
 #include "trireme/ckpt/safetensors.h"
-#include "trireme/ckpt/test_support_impl.h"
 
 namespace trireme::ckpt::difference_test {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/ckpt/checkpoint.h"
-#include "trireme/ckpt/test_support_impl.h"
+#include "trireme/ckpt/checkpoints_for_tests.h"
 
 namespace trireme::ckpt::layouts_test {
 namespace {

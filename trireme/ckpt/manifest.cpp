@@ -7,7 +7,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
-#include "trireme/ckpt/strict_json_impl.h"
+#include "trireme/ckpt/json_members_impl.h"
 
 namespace trireme::ckpt {
 namespace {

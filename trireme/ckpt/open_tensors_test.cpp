@@ -5,8 +5,8 @@
 
 #include "trireme/base/file.h"
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/ckpt/checkpoints_for_tests.h"
 #include "trireme/ckpt/safetensors.h"
-#include "trireme/ckpt/test_support_impl.h"
 
 namespace trireme::ckpt::open_tensors_test {
 namespace {

@@ -1,3 +1,4 @@
+// Checkpoints found and read (checkpoint.h).
 #include <algorithm>
 #include <array>
 

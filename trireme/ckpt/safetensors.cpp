@@ -7,8 +7,8 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/ckpt/json_members_impl.h"
 #include "trireme/ckpt/range_read_impl.h"
-#include "trireme/ckpt/strict_json_impl.h"
 
 namespace trireme::ckpt {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "trireme/base/error.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 #include "trireme/base/rng.h"
 
 namespace trireme::ckpt::safetensors_test {

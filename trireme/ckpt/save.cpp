@@ -1,3 +1,4 @@
+// A checkpoint written by all ranks (checkpoint.h).
 #include <algorithm>
 #include <charconv>
 #include <numeric>

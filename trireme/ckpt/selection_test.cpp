@@ -6,7 +6,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
-#include "trireme/ckpt/test_support_impl.h"
+#include "trireme/ckpt/checkpoints_for_tests.h"
 
 namespace trireme::ckpt::selection_test {
 namespace {

@@ -110,6 +110,8 @@ class World {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string_view transport() const = 0;  // the one in use: "shm", "ucx", ...
+  // Whether all ranks are on one host and pass what they send through its memory.
+  virtual bool is_in_memory() const = 0;
   virtual Group& all() = 0;
   // The group of these world ranks, which include this one; collective over its members. Equal lists return the same
   // group. A channel makes another group of the same ranks: what runs on one of them does not wait for its turn on

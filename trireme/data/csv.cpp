@@ -1,3 +1,4 @@
+// Tables in CSV files, a sample a row: the source (source.h) and its spec for jobs.
 #include <algorithm>
 #include <charconv>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 #include "trireme/base/rng.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"

@@ -1,3 +1,4 @@
+// Made-up samples, functions of a seed and their number: the sources (source.h) and their spec for jobs.
 #include <algorithm>
 
 #include "trireme/base/error.h"

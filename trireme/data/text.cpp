@@ -1,3 +1,4 @@
+// The bytes of text files in order, a sample so many of them: the source (source.h) and its spec for jobs.
 #include <fmt/ranges.h>
 
 #include <algorithm>

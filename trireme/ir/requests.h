@@ -54,7 +54,7 @@ struct HostRequest {
 };
 
 // What the model's code asks: where parameters, the optimizer's state of them or their gradients lie while nothing
-// reads them. A rule as parallel.home has it, "h.0/state = disk" (parallel/asked/homes.h).
+// reads them. A rule as parallel.home has it, "h.0/state = disk" (parallel/asked/home_rules.h).
 struct HomeRequest {
   std::string rule;
   friend bool operator==(const HomeRequest&, const HomeRequest&) = default;

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "trireme/base/error.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 
 namespace trireme::reshard_test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/layout/box.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 
 namespace trireme {
 namespace {

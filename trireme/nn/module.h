@@ -126,7 +126,7 @@ class Module {
   void freeze(std::string pattern = "*") { frozen_.push_back(std::move(pattern)); }
 
   // The parameters of the module, and of the modules inside it, lie there while nothing reads them: in the tier of
-  // memory "host", "disk" or "device", whatever is asked of the module around it (parallel/asked/homes.h). `of`:
+  // memory "host", "disk" or "device", whatever is asked of the module around it (parallel/asked/home_rules.h). `of`:
   // "state", the optimizer's of them, or "gradient". A job's rules (parallel.home) come after. Throws kInvalidArgument
   // for other words; compiling a step that trains does for a module without parameters.
   void home(std::string_view tier, std::string_view of = "parameters");

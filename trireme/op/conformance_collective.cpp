@@ -1,3 +1,4 @@
+// What must be true of ops that ranks do together: in exchanges, that what is sent is what is awaited (conformance.h).
 #include <algorithm>
 
 #include "trireme/base/error.h"

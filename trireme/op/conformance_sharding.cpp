@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 #include "trireme/op/conformance.h"
 #include "trireme/op/interpret.h"
 #include "trireme/op/op_attrs.h"

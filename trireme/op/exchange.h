@@ -1,6 +1,7 @@
 // Exchange: what one rank sends and gets in a collective in which ranks send each other boxes of their own: windows
 // taken from and added to the blocks of neighbours, whole tensors passed on, boxes that the model names. It depends on
-// the rank's place in its group alone. The ops make it (OpDef::collective), exec runs it (exec/background/exchange.h).
+// the rank's place in its group alone. The ops make it (OpDef::collective), exec runs it
+// (exec/background/bound_exchange.h).
 #pragma once
 
 #include <vector>

@@ -12,8 +12,8 @@ struct Packing {
   int64_t sent = 0;
   int64_t come = 0;
 };
-// Of a collective that is no exchange (exec/background/exchange.h). A rank's own slot is the operand of a gather and
-// the result of a scatter, so that slots need one region only.
+// Of a collective that is no exchange (exec/background/bound_exchange.h). A rank's own slot is the operand of a gather
+// and the result of a scatter, so that slots need one region only.
 Packing packing_of(const OpDef& op, const TypeArgs& types);
 
 // Whether its operands are packed in slots.

@@ -1,3 +1,4 @@
+// Settings of what ranks exchange (Communication of parallel.h): their keys, what reshards cost, the types of sums.
 #include "trireme/base/error.h"
 #include "trireme/op/structural.h"
 #include "trireme/parallel/parallel.h"

@@ -1,3 +1,4 @@
+// ZeRO (OptimizerParallel of parallel.h): its keys, and the slices of parameters, gradients and state it asks for.
 #include <algorithm>
 #include <optional>
 #include <set>

@@ -23,7 +23,7 @@
 #include "trireme/op/numerics.h"
 #include "trireme/parallel/asked/asked.h"
 #include "trireme/parallel/asked/fusion.h"
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 #include "trireme/parallel/asked/op_homes.h"
 #include "trireme/parallel/asked/search_options.h"
 #include "trireme/parallel/asked/stages.h"

@@ -1,3 +1,4 @@
+// semi_auto (parallel.h): what is asked of a graph, put in terms of its values and nodes, and propagated.
 #include <fmt/ranges.h>
 
 #include <algorithm>

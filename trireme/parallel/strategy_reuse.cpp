@@ -18,22 +18,23 @@ const StrategyTensor* line_of(const std::vector<StrategyTensor>& lines, std::str
 }
 
 // Whether an input of the file is state of a parameter that the graph has: another optimizer has other state.
-bool is_state(const Graph& graph, std::string_view name) {
+bool is_state(const Graph& graph, const StrategyTensor& line) {
   return std::ranges::any_of(graph.inputs(), [&](const Input& input) {
-    return input.role == Role::kParameter && name.starts_with(input.name + ".");
+    return input.role == Role::kParameter && input.name == line.state_of;
   });
 }
 
 // Of state that the file does not know: other state of the same parameter, which another optimizer had.
 const StrategyTensor* line_of_other_state(const StrategyLines& lines, const Graph& graph, const Input& state) {
-  const TensorType& type = graph.type(state.value);
-  for (const Input& parameter : graph.inputs()) {
-    if (parameter.role != Role::kParameter || !state.name.starts_with(parameter.name + ".")) continue;
-    for (const StrategyTensor& line : lines.inputs) {
-      if (line.name.starts_with(parameter.name + ".") && line.type == type) return &line;
-    }
-  }
-  return nullptr;
+  const auto update = std::ranges::find_if(graph.updates(), [&](const Update& each) {
+    return std::ranges::find(each.states, state.value) != each.states.end();
+  });
+  if (update == graph.updates().end()) return nullptr;
+  const std::string& parameter = graph.inputs()[static_cast<size_t>(graph.value(update->parameter).index)].name;
+  const auto found = std::ranges::find_if(lines.inputs, [&](const StrategyTensor& line) {
+    return line.state_of == parameter && line.type == graph.type(state.value);
+  });
+  return found == lines.inputs.end() ? nullptr : &*found;
 }
 
 // In words, of a graph that is not of the file's model.
@@ -52,7 +53,7 @@ std::vector<std::string> differences(const StrategyLines& lines, const Graph& gr
   }
   for (const StrategyTensor& line : lines.inputs) {
     const bool known = std::ranges::any_of(graph.inputs(), [&](const Input& input) { return input.name == line.name; });
-    if (!known && !is_state(graph, line.name))
+    if (!known && !is_state(graph, line))
       out.push_back(
           fmt::format("the file has '{}' {}, which this model does not have", line.name, to_string(line.type)));
   }
@@ -152,16 +153,7 @@ void ask_new_state(const StrategyLines& lines, const Graph& graph, Parallel para
 }  // namespace
 
 bool knows_state(const StrategyFile& file) {
-  std::vector<std::string_view> names;
-  for (const StrategyTensor& input : file.lines().inputs) names.push_back(input.name);
-  std::ranges::sort(names);
-  for (size_t i = 1; i < names.size(); ++i) {
-    for (size_t dot = names[i].rfind('.'); dot != std::string_view::npos && dot > 0;
-         dot = names[i].rfind('.', dot - 1)) {
-      if (std::ranges::binary_search(names, names[i].substr(0, dot))) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(file.lines().inputs, [](const StrategyTensor& input) { return !input.state_of.empty(); });
 }
 
 bool is_written_for(const StrategyFile& file, const Graph& graph) {

@@ -13,7 +13,7 @@ namespace trireme {
 Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const Parallel& parallel,
                         const SemiAutoOptions& options);
 
-// Whether the file has an input that is an optimizer's state of another, by the names.
+// Whether the file has an optimizer's state of a parameter.
 bool knows_state(const StrategyFile& file);
 
 // Whether the file was written for exactly this graph, or does not say for which.

@@ -1,3 +1,4 @@
+// The text form of a program (ir/program.h): its graph, with layouts as notes; read back to an equal program.
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// What is wrong with a program (verify of partition.h): collectives to other layouts, pieces of other shapes.
 #include <algorithm>
 #include <array>
 #include <deque>

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <map>
 #include <tuple>
 
-#include "trireme/pass/on_host.h"
+#include "trireme/parallel/asked/paths.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/step_times.h"
 
@@ -17,14 +17,8 @@ using HomeKind = HomeCandidate::Kind;
 
 // "h.3" of "h.3.mlp.c_fc.weight": up to the first number; without one the first name, "wte".
 std::string part_of_model(std::string_view path) {
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find('.', begin), path.size());
-    int64_t number = 0;
-    const auto [last, error] = std::from_chars(path.data() + begin, path.data() + end, number);
-    if (begin > 0 && error == std::errc() && last == path.data() + end) return std::string(path.substr(0, end));
-    begin = end + 1;
-  }
-  return std::string(path.substr(0, std::min(path.find('.'), path.size())));
+  const std::string_view numbered = numbered_module(path).path;
+  return std::string(numbered.empty() ? path.substr(0, path.find('.')) : numbered);
 }
 
 class Candidates {

@@ -1,5 +1,5 @@
 // What of a program may lie elsewhere than in the device's memory while nothing reads it, and what that costs: for the
-// choice of homes under a budget (train/step/compile/fit_tiers.h).
+// choice of homes under a budget (train/step/compile/choose_homes.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "trireme/ir/program.h"
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 #include "trireme/pass/passes.h"
 
 namespace trireme {

@@ -20,8 +20,8 @@
 #include "trireme/op/move.h"
 #include "trireme/op/structural.h"
 #include "trireme/pass/home_trips_impl.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/pass/lone_casts.h"
-#include "trireme/pass/on_host.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
@@ -479,6 +479,7 @@ extern const Pass homes{
         [](const PassOptions& o) {
           return !o.homes.empty() || o.recompute.keeps_elsewhere() || o.on_host.is_asked_for();
         },
+    .by_homes = true,
     .run =
         [](Program program, const PassOptions& o) {
           Homes moving(program, o);

@@ -1,4 +1,4 @@
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 
 #include <algorithm>
 #include <map>

@@ -11,7 +11,7 @@
 // readers (homes.cpp); where a rule has them elsewhere they leave the host when they are made. What the disk has for
 // updates comes with their gradients; where all gradients are there first (clipping) only so many updates ahead as
 // parallel.prefetch says, and goes back as it is made, so that the host never has all of it.
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 
 #include <algorithm>
 #include <deque>
@@ -330,6 +330,7 @@ extern const Pass on_host{
     .name = "on_host",
     .doc = "ops that are asked for there run on the host, and what they read and make is moved",
     .asked_for = [](const PassOptions& o) { return o.on_host.is_asked_for(); },
+    .by_homes = true,
     .run =
         [](Program program, const PassOptions& o) {
           Placing placing(program, o);

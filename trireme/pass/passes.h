@@ -10,10 +10,11 @@
 #include "trireme/base/keys.h"
 #include "trireme/ir/program.h"
 #include "trireme/parallel/asked/fusion.h"
-#include "trireme/parallel/asked/homes.h"
+#include "trireme/parallel/asked/home_rules.h"
 #include "trireme/parallel/asked/op_homes.h"
+#include "trireme/parallel/asked/op_names.h"
 #include "trireme/parallel/asked/tier_ways.h"
-#include "trireme/pass/remarks.h"
+#include "trireme/pass/pass_remark.h"
 #include "trireme/pass/step_times.h"
 
 namespace trireme {
@@ -27,7 +28,7 @@ struct Recompute {
   struct Rule {
     // kMemory: in the device's, whatever else says; kHost, kDisk: in that tier (homes.cpp).
     enum class Keep { kAgain, kMemory, kSlice, kHost, kDisk };
-    std::string pattern;
+    OpPattern pattern;
     Keep keep = Keep::kAgain;
     // Of a module that is computed again, as below.
     bool communication = true;
@@ -78,7 +79,10 @@ struct Pass {
   std::string_view name;
   std::string_view doc;
   bool (*asked_for)(const PassOptions&) = nullptr;  // whether it runs; null: always
-  Program (*run)(Program, const PassOptions&);      // what it does not change is not copied
+  // It goes by what lies where. Under a budget it runs again for each choice of that
+  // (train/step/compile/choose_homes.h).
+  bool by_homes = false;
+  Program (*run)(Program, const PassOptions&);  // what it does not change is not copied
 };
 
 // In the order they run.

@@ -1,13 +1,13 @@
 #include "trireme/pass/recompute_rules.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/op/message.h"
 #include "trireme/op/structural.h"
+#include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
 namespace {
@@ -23,37 +23,15 @@ std::string_view matched_scope(std::string_view pattern, std::string_view scope)
   return {};
 }
 
-// The path up to its first number, "h.3", and that number.
-std::pair<std::string_view, int64_t> block_of(std::string_view scope) {
-  for (size_t begin = 0; begin < scope.size();) {
-    const size_t end = std::min(scope.find('.', begin), scope.size());
-    int64_t number = 0;
-    const auto [last, error] = std::from_chars(scope.data() + begin, scope.data() + end, number);
-    if (error == std::errc() && last == scope.data() + end) return {scope.substr(0, end), number};
-    begin = end + 1;
-  }
-  return {{}, -1};
-}
-
-// "h.*/gelu": the pattern of a scope, and of which op in it; of none: of all.
-struct PatternParts {
-  std::string_view scope, op;
-};
-PatternParts parts_of(std::string_view pattern) {
-  const size_t slash = pattern.rfind('/');
-  if (slash == std::string_view::npos) return {pattern, {}};
-  return {pattern.substr(0, slash), pattern.substr(slash + 1)};
-}
-
 bool is_of(std::string_view pattern, std::string_view scope) {
   return !matched_scope(pattern, scope).empty() || matches(pattern, scope);
 }
 
 void apply(const Recompute::Rule& rule, std::string_view op, std::string_view scope, RecomputeAsked& out) {
-  const PatternParts parts = parts_of(rule.pattern);
-  const bool of_op = !parts.op.empty();
-  if ((of_op && parts.op != op) || !is_of(parts.scope, scope)) return;
-  const std::string_view found = matched_scope(parts.scope, scope);
+  const OpPattern& pattern = rule.pattern;
+  const bool of_op = !pattern.op.empty();
+  if ((of_op && pattern.op != op) || !is_of(pattern.scope, scope)) return;
+  const std::string_view found = matched_scope(pattern.scope, scope);
   using Keep = Recompute::Rule::Keep;
   const bool is_elsewhere = rule.keep == Keep::kHost || rule.keep == Keep::kDisk;
   if (rule.keep == Keep::kMemory) out.home = Tier::kDevice;
@@ -106,8 +84,8 @@ std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute&
                          .optimizer_communication = options.optimizer_communication,
                          .slice = options.slice};
     const std::string_view scope = graph.scope_of(node);
-    const auto [block, number] = block_of(scope);
-    if (number >= 0 && (options.blocks < 0 || number < options.blocks)) asked.module = block;
+    const NumberedModule block = numbered_module(scope);
+    if (block.number >= 0 && (options.blocks < 0 || block.number < options.blocks)) asked.module = block.path;
     for (const Recompute::Rule& rule : options.rules) apply(rule, node.op->name, scope, asked);
     if (asked.home != Tier::kDevice && of_batch[out.size()] == 0) asked.home = Tier::kDevice;
     asked.communication = asked.communication && options.communication;
@@ -119,22 +97,25 @@ std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute&
 
 void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules) {
   for (const Recompute::Rule& rule : rules) {
-    const PatternParts parts = parts_of(rule.pattern);
+    const OpPattern& pattern = rule.pattern;
+    require(pattern.occurrence < 0,
+            "parallel.keep '{}' names one op of several; it is of all of a name: leave '#{}' out", to_string(pattern),
+            pattern.occurrence);
     std::vector<std::string> scopes, ops;
     bool any = false;
     for (const Node& node : graph.nodes()) {
       if (node.phase != Phase::kForward) continue;
       const std::string_view scope = graph.scope_of(node);
       if (!scope.empty()) scopes.emplace_back(scope);
-      if (!is_of(parts.scope, scope)) continue;
+      if (!is_of(pattern.scope, scope)) continue;
       ops.emplace_back(node.op->name);
-      any = any || parts.op.empty() || parts.op == node.op->name;
+      any = any || pattern.op.empty() || pattern.op == node.op->name;
     }
     if (any) continue;
-    require(!ops.empty(), "parallel.keep '{}' matches no part of the model.{}", rule.pattern,
-            suggestion(parts.scope, distinct(std::move(scopes))));
-    fail(ErrorKind::kInvalidArgument, "parallel.keep '{}' matches no op of the forward pass.{}", rule.pattern,
-         suggestion(parts.op, distinct(std::move(ops))));
+    require(!ops.empty(), "parallel.keep '{}' matches no part of the model.{}", to_string(pattern),
+            suggestion(pattern.scope, distinct(std::move(scopes))));
+    fail(ErrorKind::kInvalidArgument, "parallel.keep '{}' matches no op of the forward pass.{}", to_string(pattern),
+         suggestion(pattern.op, distinct(std::move(ops))));
   }
 }
 
@@ -143,8 +124,8 @@ void check_blocks(const Graph& graph, int64_t blocks) {
   int64_t there = 0;
   std::string_view last;
   for (const Node& node : graph.nodes()) {
-    const auto [block, number] = block_of(graph.scope_of(node));
-    if (number >= there) there = number + 1, last = block;
+    const NumberedModule block = numbered_module(graph.scope_of(node));
+    if (block.number >= there) there = block.number + 1, last = block.path;
   }
   require(there > 0,
           "train.recompute = {}: no module of the model has a number, as 'h.0' has, so that there are no first blocks; "

@@ -11,7 +11,7 @@
 
 #include "trireme/cost/op_seconds.h"
 #include "trireme/ir/program.h"
-#include "trireme/pass/remarks.h"
+#include "trireme/pass/pass_remark.h"
 
 namespace trireme {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "trireme/ir/program.h"
-#include "trireme/pass/remarks.h"
+#include "trireme/pass/pass_remark.h"
 
 namespace trireme {
 

@@ -19,7 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/ir/readers.h"
 #include "trireme/op/structural.h"
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 

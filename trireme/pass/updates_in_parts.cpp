@@ -17,7 +17,7 @@
 #include "trireme/op/overwrites.h"
 #include "trireme/op/row_steps.h"
 #include "trireme/op/structural.h"
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/pass/passes.h"
 #include "trireme/pass/rewrite.h"
 
@@ -250,6 +250,7 @@ extern const Pass updates_in_parts{
     .name = "updates_in_parts",
     .doc = "large tensors with other homes than the device are updated a few rows at a time",
     .asked_for = [](const PassOptions& o) { return !o.homes.empty() || o.on_host.is_asked_for(); },
+    .by_homes = true,
     .run =
         [](Program program, const PassOptions& o) {
           UpdatesInParts updates(program, o);

@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-bool fits_shape(const Shape& sizes, const FieldNeed& need) {
+bool has_sizes(const Shape& sizes, const FieldNeed& need) {
   if (need.any_shape) return true;
   if (sizes.rank() != need.sizes.rank()) return false;
   for (int dim = 0; dim < sizes.rank(); ++dim) {
@@ -38,11 +38,11 @@ std::string to_string(std::span<const FieldNeed> needs) {
   return out;
 }
 
-bool fits(std::span<const FieldSpec> fields, std::span<const FieldNeed> needs) {
+bool meets(std::span<const FieldSpec> fields, std::span<const FieldNeed> needs) {
   if (fields.size() != needs.size()) return false;
   for (size_t i = 0; i < fields.size(); ++i) {
     if (needs.size() != 2 && fields[i].name != needs[i].name) return false;
-    if (fields[i].sample.dtype != needs[i].dtype || !fits_shape(fields[i].sample.shape, needs[i])) return false;
+    if (fields[i].sample.dtype != needs[i].dtype || !has_sizes(fields[i].sample.shape, needs[i])) return false;
   }
   return true;
 }

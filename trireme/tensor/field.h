@@ -30,6 +30,6 @@ std::string to_string(std::span<const FieldNeed> needs);   // "tokens i32[?], ta
 
 // Whether the data have what the model takes, in its order: the same names, unless there are two fields, which are the
 // input and the target whatever they are called.
-bool fits(std::span<const FieldSpec> fields, std::span<const FieldNeed> needs);
+bool meets(std::span<const FieldSpec> fields, std::span<const FieldNeed> needs);
 
 }  // namespace trireme

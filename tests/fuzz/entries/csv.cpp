@@ -1,6 +1,6 @@
 // A table of numbers with its header line. The first character says how it is read.
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 

@@ -1,7 +1,7 @@
 // Both ends of the scheduler's handshake, and the seal, against bytes of one who does not know the secret: nothing may
 // be taken. The first character says what the bytes are given as.
+#include "trireme/launch/cluster/handshake.h"
 #include "tests/fuzz/support.h"
-#include "trireme/launch/cluster/session.h"
 
 using namespace trireme;
 

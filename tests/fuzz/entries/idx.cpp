@@ -1,6 +1,6 @@
 // Two IDX files, plain or gzip: images and labels. The first two bytes say where the labels begin.
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 

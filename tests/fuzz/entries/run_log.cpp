@@ -1,7 +1,7 @@
 // A run's log of metrics.
 #include "trireme/train/report/run_log.h"
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 
 using namespace trireme;
 

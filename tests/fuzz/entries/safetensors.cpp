@@ -1,7 +1,7 @@
 // A file of weights: its header, and the tensors in it.
 #include "trireme/ckpt/safetensors.h"
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 
 using namespace trireme;
 

@@ -1,7 +1,7 @@
 // The job's secret in a file.
 #include "trireme/launch/start/secret.h"
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 
 using namespace trireme;
 

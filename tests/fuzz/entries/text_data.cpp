@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 #include "trireme/data/source.h"
 #include "trireme/tensor/host_tensor.h"
 

@@ -2,7 +2,7 @@
 // them. The list may be missing. Not a bundle: OpenSSL alone reads it, and computes for as long as it says to.
 #include "trireme/launch/cluster/tls.h"
 #include "tests/fuzz/support.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 
 using namespace trireme;
 

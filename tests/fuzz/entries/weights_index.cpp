@@ -1,7 +1,7 @@
 // The index of weights in several files; none of the files is there.
 #include "tests/fuzz/support.h"
 #include "trireme/base/file.h"
-#include "trireme/base/memory_file_impl.h"
+#include "trireme/base/memory_file_for_tests.h"
 #include "trireme/ckpt/safetensors.h"
 
 using namespace trireme;

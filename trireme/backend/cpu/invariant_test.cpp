@@ -10,7 +10,7 @@
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
-#include "trireme/layout/simulate.h"
+#include "trireme/layout/interpret_reshard.h"
 #include "trireme/op/conformance.h"
 #include "trireme/op/registry.h"
 

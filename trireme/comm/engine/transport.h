@@ -34,6 +34,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
+  virtual bool is_in_memory() const { return false; }  // of one host, on which all ranks are
   // Who a peer is, for error texts: "pid 1234".
   virtual std::string describe(int peer) const = 0;
 

@@ -28,6 +28,7 @@ class ShmTransport final : public Transport {
   explicit ShmTransport(const WorldOptions& options);  // collective
 
   std::string_view name() const override { return "shm"; }
+  bool is_in_memory() const override { return true; }
   std::string describe(int peer) const override;
   int open(const std::vector<int>& world_ranks, int number) override;
   void start_send(Transfer& transfer) override;

@@ -1,3 +1,4 @@
+// The server of the key-value store between processes (tcp_store.h): one thread that polls all connections.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netdb.h>

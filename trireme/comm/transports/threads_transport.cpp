@@ -101,6 +101,7 @@ class ThreadsTransport final : public Transport {
   }
 
   std::string_view name() const override { return "threads"; }
+  bool is_in_memory() const override { return true; }
   std::string describe(int peer) const override { return fmt::format("thread {}", peer); }
 
   int open(const std::vector<int>& world_ranks, int number) override {
@@ -130,7 +131,7 @@ class ThreadsTransport final : public Transport {
   void receive(Transfer& transfer) override {
     transfer.state = Transfer::State::kPending;
     const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                    [&](const auto& envelope) { return fits(*envelope, transfer); });
+                                    [&](const auto& envelope) { return matches(*envelope, transfer); });
     if (found == unexpected_.end()) {
       expected_.push_back(&transfer);
       return;
@@ -180,13 +181,13 @@ class ThreadsTransport final : public Transport {
     Transfer* transfer;
   };
 
-  static bool fits(const Envelope& envelope, const Transfer& transfer) {
+  static bool matches(const Envelope& envelope, const Transfer& transfer) {
     return envelope.from == transfer.peer && envelope.channel == transfer.channel && envelope.tag == transfer.tag;
   }
 
   void accept(const std::shared_ptr<Envelope>& envelope) {
     const auto found = std::find_if(expected_.begin(), expected_.end(),
-                                    [&](const Transfer* transfer) { return fits(*envelope, *transfer); });
+                                    [&](const Transfer* transfer) { return matches(*envelope, *transfer); });
     if (found == expected_.end()) {
       unexpected_.push_back(envelope);
       return;

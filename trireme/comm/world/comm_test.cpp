@@ -8,7 +8,7 @@
 
 #include "trireme/comm/reduce.h"
 #include "trireme/comm/stores/memory_store.h"
-#include "trireme/comm/world/bench.h"
+#include "trireme/comm/world/time_collective.h"
 #include "trireme/tensor/host_tensor.h"
 
 namespace trireme::comm::comm_test {
@@ -139,7 +139,10 @@ TEST(Connect, OneRankNeedsNoStoreOnAnyTransport) {
 }
 
 TEST(Connect, AutoTakesSharedMemoryOnOneHost) {
-  spawn_ranks(2, "auto", [](World& world) { EXPECT_EQ(world.transport(), "shm"); });
+  spawn_ranks(2, "auto", [](World& world) {
+    EXPECT_EQ(world.transport(), "shm");
+    EXPECT_TRUE(world.is_in_memory());
+  });
 }
 
 TEST(Connect, TwoWorldsOfOneStoreAreApart) {

@@ -31,6 +31,7 @@ class ConnectedWorld final : public World {
   int rank() const override { return engine_.rank(); }
   int size() const override { return engine_.size(); }
   std::string_view transport() const override { return engine_.transport().name(); }
+  bool is_in_memory() const override { return engine_.transport().is_in_memory(); }
   Group& all() override { return *all_; }
 
   Group& group(const std::vector<int>& world_ranks, int channel) override {

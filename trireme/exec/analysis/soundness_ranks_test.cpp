@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/exec/analysis/hand_plan_impl.h"
+#include "trireme/exec/analysis/hand_plan_for_tests.h"
 #include "trireme/exec/analysis/soundness.h"
 
 namespace trireme::soundness_ranks_test {

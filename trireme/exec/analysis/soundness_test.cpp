@@ -8,7 +8,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/analysis/hand_plan_impl.h"
+#include "trireme/exec/analysis/hand_plan_for_tests.h"
 #include "trireme/exec/lowering/plan_execution.h"
 #include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"

@@ -4,7 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/comm/comm.h"
-#include "trireme/exec/analysis/hand_plan_impl.h"
+#include "trireme/exec/analysis/hand_plan_for_tests.h"
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/run/executor.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/exec/background/bound_collective.h"
 #include "trireme/exec/background/bound_message.h"
 #include "trireme/exec/background/cast_move.h"
-#include "trireme/exec/background/collective.h"
 #include "trireme/exec/background/staged_work.h"
 #include "trireme/exec/plan/communication_bytes.h"
 #include "trireme/op/move.h"

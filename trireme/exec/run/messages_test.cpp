@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
-#include "trireme/exec/analysis/hand_plan_impl.h"
+#include "trireme/exec/analysis/hand_plan_for_tests.h"
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/analysis/traffic.h"
 #include "trireme/exec/lowering/plan_execution.h"

@@ -23,7 +23,7 @@
 #include "trireme/launch/supervise/descriptors.h"
 #include "trireme/launch/supervise/log_echo.h"
 #include "trireme/launch/supervise/log_folder.h"
-#include "trireme/launch/supervise/report.h"
+#include "trireme/launch/supervise/outcome.h"
 #include "trireme/launch/supervise/signals.h"
 #include "trireme/launch/supervise/team.h"
 #include "trireme/launch/supervise/worker_start.h"
@@ -144,7 +144,7 @@ class Agent {
     if (view_.phase == Phase::kOver) return result_of({});
     start();
     work();
-    const LaunchResult local = report_on(team_->workers(), team_->interrupted(), options_.local.tail_lines);
+    const LaunchResult local = outcome_of(team_->workers(), team_->interrupted(), options_.local.tail_lines);
     report_.state = NodeState::kEnded;
     report_.ending = ending_of(local);
     if (report_.interrupt == 0)
@@ -332,7 +332,7 @@ class Agent {
     const auto failures = std::ranges::count_if(team_->workers(), failed);
     if (failures != failures_) {
       failures_ = failures;
-      const LaunchResult so_far = report_on(team_->workers(), team_->interrupted(), 0);
+      const LaunchResult so_far = outcome_of(team_->workers(), team_->interrupted(), 0);
       if (so_far.failed_rank >= 0) {
         report_.state = NodeState::kFailed;
         report_.ending = ending_of(so_far);

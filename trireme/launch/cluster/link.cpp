@@ -21,8 +21,8 @@
 #include "trireme/base/error.h"
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/grpc_impl.h"
+#include "trireme/launch/cluster/handshake.h"
 #include "trireme/launch/cluster/message.h"
-#include "trireme/launch/cluster/session.h"
 
 namespace trireme::launch {
 namespace {

@@ -1,5 +1,5 @@
 // Reports and views as bytes: one field after the other, numbers little-endian, texts preceded by their length. They
-// are read only after the proof of the job's secret (session.h), and nothing in them is trusted even then: a length
+// are read only after the proof of the job's secret (handshake.h), and nothing in them is trusted even then: a length
 // beyond the bytes, a value out of its range or bytes left over are kCorrupt errors.
 #pragma once
 

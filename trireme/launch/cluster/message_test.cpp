@@ -5,7 +5,7 @@
 #include <random>
 
 #include "trireme/base/error.h"
-#include "trireme/launch/cluster/session.h"
+#include "trireme/launch/cluster/handshake.h"
 
 namespace trireme::launch::message_test {
 namespace {

@@ -19,8 +19,8 @@
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/gate.h"
 #include "trireme/launch/cluster/grpc_impl.h"
+#include "trireme/launch/cluster/handshake.h"
 #include "trireme/launch/cluster/message.h"
-#include "trireme/launch/cluster/session.h"
 #include "trireme/launch/supervise/descriptors.h"
 
 namespace trireme::launch {

@@ -15,10 +15,10 @@
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/gate.h"
 #include "trireme/launch/cluster/grpc_impl.h"
+#include "trireme/launch/cluster/handshake.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/message.h"
-#include "trireme/launch/cluster/raw_stream_impl.h"
-#include "trireme/launch/cluster/session.h"
+#include "trireme/launch/cluster/raw_stream_for_tests.h"
 
 namespace trireme::launch::scheduler_test {
 namespace {

@@ -21,10 +21,10 @@ struct LaunchOptions {
   int tail_lines = 10;                    // of the first failing rank's log in the report
   int restarts = 0;  // at most, of all ranks, after a failure that is not the caller's (exit code 2)
   // A restart after ranks were killed (by a signal: a crash, a machine out of memory) has that many fewer, down to this
-  // number; 0: the number never changes. Of the possible numbers it takes the largest that `fits` accepts; without
-  // `fits` any.
+  // number; 0: the number never changes. Of the possible numbers it takes the largest that `can_run` accepts; without
+  // `can_run` any.
   int min_ranks = 0;
-  std::function<bool(int ranks)> fits;
+  std::function<bool(int ranks)> can_run;
   std::vector<int> tail;                       // ranks whose logs are also passed to `echo` as they grow
   std::function<void(std::string_view)> echo;  // takes whole lines
 };

@@ -11,7 +11,7 @@
 #include "trireme/launch/supervise/descriptors.h"
 #include "trireme/launch/supervise/log_echo.h"
 #include "trireme/launch/supervise/log_folder.h"
-#include "trireme/launch/supervise/report.h"
+#include "trireme/launch/supervise/outcome.h"
 #include "trireme/launch/supervise/signals.h"
 #include "trireme/launch/supervise/team.h"
 #include "trireme/launch/supervise/worker_start.h"
@@ -42,7 +42,7 @@ LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& 
   }
   LogEcho echo(options, team.workers());
   team.run(signals, {.on_turn = [&] { echo.turn(); }});
-  return report_on(team.workers(), team.interrupted(), options.tail_lines);
+  return outcome_of(team.workers(), team.interrupted(), options.tail_lines);
 }
 
 // A mistake of the caller's is there the next time as well.
@@ -54,7 +54,7 @@ bool may_help_to_restart(const LaunchResult& result) {
 int ranks_after(const LaunchOptions& options, const LaunchResult& result) {
   if (options.min_ranks == 0) return options.ranks;
   int ranks = std::max(options.min_ranks, options.ranks - result.killed_ranks);
-  while (options.fits && ranks >= options.min_ranks && !options.fits(ranks)) --ranks;
+  while (options.can_run && ranks >= options.min_ranks && !options.can_run(ranks)) --ranks;
   return ranks >= options.min_ranks ? ranks : 0;
 }
 

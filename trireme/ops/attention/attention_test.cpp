@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::attention_test {
 namespace {

@@ -4,7 +4,7 @@
 #include "trireme/op/message.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::collectives_test {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::dropout_test {
 namespace {

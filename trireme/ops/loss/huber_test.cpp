@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/ops/ops.h"
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::huber_test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "trireme/op/interpret.h"
 #include "trireme/ops/loss/counted_loss.h"
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::losses_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/ops/ops.h"
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::movement_test {
 namespace {

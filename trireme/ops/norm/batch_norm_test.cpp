@@ -7,7 +7,7 @@
 #include "trireme/grad/gradients.h"
 #include "trireme/op/interpret.h"
 #include "trireme/ops/ops.h"
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::batch_norm_test {
 namespace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::embedding_test {
 namespace {

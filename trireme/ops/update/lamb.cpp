@@ -1,6 +1,6 @@
 // lamb_direction: m' and v' as in Adam; u = m^ / (sqrt(v^) + eps) + weight_decay p,
 //                 with m^ = m' / (1-b1^t) and v^ = v' / (1-b2^t)
-// lamb_apply:     p' = p - lr trust u, trust = sqrt(param_norm2 / u_norm2), or 1 where either is zero
+// lamb_apply:     p' = p - lr trust u, trust = sqrt(param_norm2 / direction_norm2), or 1 where either is zero
 //
 // LAMB (You et al., 2020) scales each tensor's step by norms of the whole tensor. They are
 // operands, sums of squares, so that a cut parameter is summed over its pieces first and the ratio

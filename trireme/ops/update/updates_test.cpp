@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "trireme/ops/run_op_impl.h"
+#include "trireme/ops/run_op_for_tests.h"
 
 namespace trireme::updates_test {
 namespace {
@@ -138,16 +138,6 @@ TEST(LambUpdate, TakesAPlainStepFromAZeroParameter) {
   const auto p = run_op("lamb_apply", {vec({0, 0}), vec({1, 2}), scalar_f32(0), scalar_f32(5), scalar_f32(0.1F)});
 
   EXPECT_THAT(values(p[0]), ElementsAre(DoubleNear(-0.1, kTol), DoubleNear(-0.2, kTol)));
-}
-
-TEST(ClipScale, LimitsTheNormAndNeverGrowsIt) {
-  EXPECT_NEAR(values(run_op("clip_scale", {scalar_f32(25)}, "{max_norm=2}")[0])[0], 0.4, kTol);
-  EXPECT_EQ(values(run_op("clip_scale", {scalar_f32(25)}, "{max_norm=6}")[0])[0], 1);
-}
-
-TEST(ClipScale, RefusesANormOfZero) {
-  EXPECT_EQ(error_text([] { run_op("clip_scale", {scalar_f32(1)}, "{max_norm=0}"); }),
-            "clip_scale: max_norm is 0; it must be above 0");
 }
 
 }  // namespace

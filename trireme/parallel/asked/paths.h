@@ -23,4 +23,20 @@ inline std::optional<int> number_of(std::string_view part) {
   return value;
 }
 
+// A module that is one of several alike: the path up to its first number, "model.layers.3" of "model.layers.3.mlp",
+// and what is inside it, "mlp". Without a number none of it.
+struct NumberedModule {
+  std::string_view path;
+  int number = -1;
+  std::string_view inside;
+};
+inline NumberedModule numbered_module(std::string_view path) {
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::string_view part = next_part(rest);
+    const auto end = static_cast<size_t>(part.data() + part.size() - path.data());
+    if (const auto number = number_of(part)) return {path.substr(0, end), *number, rest};
+  }
+  return {};
+}
+
 }  // namespace trireme

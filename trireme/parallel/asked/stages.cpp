@@ -15,22 +15,11 @@
 namespace trireme {
 namespace {
 
-// The path up to its first number, or nothing.
-std::string_view numbered_module(std::string_view scope) {
-  size_t at = 0;
-  for (std::string_view rest = scope; !rest.empty(); ++at) {
-    const std::string_view part = next_part(rest);
-    at += part.size();
-    if (number_of(part)) return scope.substr(0, at);
-  }
-  return {};
-}
-
 // What has numbered modules inside it: "model" and "model.layers", of "model.layers.0".
 std::set<std::string, std::less<>> containers_of(const Graph& graph) {
   std::set<std::string, std::less<>> out;
   for (const Node& node : graph.nodes()) {
-    const std::string_view module = numbered_module(graph.scope_of(node));
+    const std::string_view module = numbered_module(graph.scope_of(node)).path;
     for (size_t dot = module.find('.'); dot != std::string_view::npos; dot = module.find('.', dot + 1))
       out.emplace(module.substr(0, dot));
   }
@@ -40,7 +29,7 @@ std::set<std::string, std::less<>> containers_of(const Graph& graph) {
 // The module that stages are cut between: the path up to its first number, or the first part of it that has no numbered
 // module inside; nothing for ops that stand between modules.
 std::string_view module_of(std::string_view scope, const std::set<std::string, std::less<>>& containers) {
-  if (const std::string_view numbered = numbered_module(scope); !numbered.empty()) return numbered;
+  if (const std::string_view numbered = numbered_module(scope).path; !numbered.empty()) return numbered;
   for (size_t end = 0; end < scope.size(); ++end) {
     end = std::min(scope.find('.', end), scope.size());
     if (!containers.contains(scope.substr(0, end))) return scope.substr(0, end);

@@ -47,6 +47,11 @@ StrategyLines lines_of(const Graph& graph, const Strategy& strategy) {
                           .layout = strategy.inputs[i],
                           .summed_once = strategy.sums.once.contains(i)});
   }
+  const auto index = [&](ValueId input) { return static_cast<size_t>(graph.value(input).index); };
+  for (const Update& update : graph.updates()) {
+    for (const ValueId state : update.states)
+      out.inputs[index(state)].state_of = graph.inputs()[index(update.parameter)].name;
+  }
   out.sums_each = strategy.sums.each;
   out.stages = strategy.stages;
   const std::vector<std::string> keys = node_keys(graph);

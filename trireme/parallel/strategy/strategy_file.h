@@ -21,6 +21,7 @@ struct StrategyTensor {
   TensorType type;
   Layout layout;
   std::vector<int> mean = {};  // of an output: the axes over which the mean of the ranks' values is taken
+  std::string state_of = {};   // of the optimizer's state: its parameter
   bool summed_once = false;    // of a parameter: SumOrder::once
   int line = 0;                // of the text
 };

@@ -14,6 +14,7 @@ using nlohmann::ordered_json;
 ordered_json tensor_entry(const StrategyTensor& tensor, const Mesh& mesh) {
   ordered_json out{{"name", tensor.name}, {"type", to_string(tensor.type)}, {"layout", to_string(tensor.layout, mesh)}};
   if (!tensor.mean.empty()) out["mean"] = print_axes(tensor.mean, mesh);
+  if (!tensor.state_of.empty()) out["state_of"] = tensor.state_of;
   if (tensor.summed_once) out["sums"] = "once";
   return out;
 }
@@ -45,10 +46,12 @@ std::string tensor_lines(const json& object, const char* key, const char* kind, 
     const std::string name = member_text(item, "name", where);
     const std::string of = fmt::format("{}: {} '{}'", where, kind, name);
     const std::string mean = member_text(item, "mean", of, false);
+    const std::string state_of = member_text(item, "state_of", of, false);
     const std::string sums = member_text(item, "sums", of, false);
-    out += fmt::format("{} \"{}\" {} {}{}{}{}{}\n", kind, name, member_text(item, "type", of),
-                       member_text(item, "layout", of), mean.empty() ? "" : " mean=", mean,
-                       sums.empty() ? "" : " sums=", sums);
+    out += fmt::format("{} \"{}\" {} {}", kind, name, member_text(item, "type", of), member_text(item, "layout", of));
+    if (!mean.empty()) out += " mean=" + mean;
+    if (!state_of.empty()) out += fmt::format(" state_of=\"{}\"", state_of);
+    out += (sums.empty() ? "" : " sums=" + sums) + "\n";
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // The JSON form of a strategy's text, for other programs: {"mesh", "sums", "graph", "model", "only", "inputs":
-// [{"name", "type", "layout", "sums"}], "stages": {"scope": 1}, "nodes": [{"op", "cuts"}], "outputs": [{"name", "type",
-// "layout", "mean"}]}, with the words of the text as strings. "stages" is of a pipeline alone, "sums" of micro-batches.
+// [{"name", "type", "layout", "state_of", "sums"}], "stages": {"scope": 1}, "nodes": [{"op", "cuts"}], "outputs":
+// [{"name", "type", "layout", "mean"}]}, with the words of the text as strings. "stages" is of a pipeline alone,
+// "state_of" of an optimizer's state, "sums" of micro-batches.
 #pragma once
 
 #include <string>

@@ -14,6 +14,7 @@
 //
 //   strategy mesh="dp=2,micro_batch=4" sums=each
 //   input "layers.0.weight" f32[64,784] [-, -] sums=once
+//   input "layers.0.weight.m" f32[64,784] [dp, -] state_of="layers.0.weight"
 //
 // A node is named by its scope and op, and by how many of these come before it where there are several
 // (parallel/asked/op_names.h). Its line names the factors of its sharding rule that are cut, and the axes; a node that
@@ -33,6 +34,7 @@ namespace {
 constexpr std::string_view kWhere = "strategy text, line ";
 constexpr std::string_view kParametersOnly = "only=parameters";
 constexpr std::string_view kMean = " mean=";
+constexpr std::string_view kStateOf = " state_of=";
 constexpr std::string_view kSumsEach = "sums=each";
 constexpr std::string_view kSumsOnce = "sums=once";
 
@@ -174,11 +176,19 @@ void read_stage(std::string_view rest, StrategyLines& out, int line) {
   if (!out.stages.emplace(scope, stage).second) wrong_strategy(line, fmt::format("\"{}\" is given two stages", scope));
 }
 
-// "type layout", with "mean=axes" or "sums=once" after it.
+// "type layout", with "mean=axes", "state_of="name"" or "sums=once" after it.
 void read_tensor(std::string_view rest, const Mesh& mesh, StrategyTensor& out) {
   out.type = parse_tensor_type(next_word(rest));
   out.summed_once = rest.ends_with(kSumsOnce);
   if (out.summed_once) rest.remove_suffix(kSumsOnce.size());
+  while (rest.ends_with(' ')) rest.remove_suffix(1);
+  if (const size_t at = rest.find(kStateOf); at != std::string_view::npos) {
+    const std::string_view of = rest.substr(at + kStateOf.size());
+    if (of.size() < 3 || of.front() != '"' || of.find('"', 1) != of.size() - 1)
+      wrong_strategy(out.line, fmt::format("expected state_of=\"parameter\", found '{}'", of));
+    out.state_of = of.substr(1, of.size() - 2);
+    rest = rest.substr(0, at);
+  }
   while (rest.ends_with(' ')) rest.remove_suffix(1);
   const size_t mean = rest.find(kMean);
   out.layout = parse_layout(rest.substr(0, mean), mesh);
@@ -207,6 +217,7 @@ void read_line(std::string_view kind, std::string_view rest, StrategyLines& out,
   tensor.line = line;
   read_tensor(rest, out.mesh, tensor);
   if (tensor.summed_once && !is_input) wrong_strategy(line, fmt::format("unexpected '{}' of an output", kSumsOnce));
+  if (!tensor.state_of.empty() && !is_input) wrong_strategy(line, "unexpected 'state_of' of an output");
 }
 
 std::string print_all(const std::vector<Layout>& layouts, const Mesh& mesh) {
@@ -219,6 +230,7 @@ std::string print_tensor(std::string_view kind, const StrategyTensor& tensor, co
   std::string out =
       fmt::format("{} \"{}\" {} {}", kind, tensor.name, to_string(tensor.type), to_string(tensor.layout, mesh));
   if (!tensor.mean.empty()) out += fmt::format("{}{}", kMean, print_axes(tensor.mean, mesh));
+  if (!tensor.state_of.empty()) out += fmt::format("{}\"{}\"", kStateOf, tensor.state_of);
   if (tensor.summed_once) out += fmt::format(" {}", kSumsOnce);
   return out + '\n';
 }

@@ -4,6 +4,8 @@
 #include "trireme/base/error.h"
 #include "trireme/ops/ops.h"
 #include "trireme/parallel/parallel.h"
+#include "trireme/parallel/strategy/strategy_json.h"
+#include "trireme/parallel/strategy_reuse.h"
 
 namespace trireme::strategy_text_test {
 namespace {
@@ -92,6 +94,23 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
               HasSubstr("3 inputs and 0 outputs are given; the graph has 3 and 1"));
   EXPECT_THAT(error_of(text, "tp=4\"", "tp=4\" sums=twice"), HasSubstr("line 1: unexpected 'sums=twice'"));
   EXPECT_THAT(error_of(text, "[-, -]\n", "[-, -] sums=once\n"), HasSubstr("unexpected 'sums=once' of an output"));
+}
+
+TEST(StrategyText, says_whose_state_an_input_is) {
+  Graph graph = two_products();
+  const ValueId up = graph.input("up").value;
+  const ValueId state = graph.add_input("momenta", graph.type(up), Role::kState);  // whatever its name
+  graph.add_output("up", scale(Tensor(graph, up), 0.5).id(), up);
+  graph.add_update({.parameter = up, .gradient = scale(Tensor(graph, up), 2).id(), .states = {state}});
+  const std::string text = to_string(graph, propagate(graph, parse_mesh("dp=2"), std::vector<Layout>{}));
+  EXPECT_THAT(text, HasSubstr("input \"momenta\" f32[4,16] [-, -] state_of=\"up\"\n"));
+  const StrategyFile file = text;
+  EXPECT_EQ(to_string(file.lines()), text);
+  EXPECT_EQ(strategy_from_json(strategy_to_json(file), "s.json"), text);
+  EXPECT_TRUE(knows_state(file));
+  EXPECT_THAT(error_of(text, "=\"up\"", "=up"), HasSubstr("line 5: expected state_of=\"parameter\", found 'up'"));
+  EXPECT_THAT(error_of(text, "\noutput \"y\" f32[8,4] [-, -]", "\noutput \"y\" f32[8,4] [-, -] state_of=\"up\""),
+              HasSubstr("unexpected 'state_of' of an output"));
 }
 
 TEST(StrategyText, says_which_sums_come_first_where_there_are_micro_batches) {

@@ -4,7 +4,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
-#include "trireme/train/loop/evaluate.h"
+#include "trireme/train/loop/evaluator.h"
 
 namespace trireme {
 

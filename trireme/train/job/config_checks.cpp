@@ -1,3 +1,4 @@
+// Values of a job's keys that cannot be, each by its row, and combinations that cannot (config_impl.h).
 #include <algorithm>
 #include <limits>
 

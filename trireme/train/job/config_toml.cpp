@@ -1,3 +1,4 @@
+// A job's file read into its struct, and written (config.h): text becomes typed values here and nowhere below.
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 

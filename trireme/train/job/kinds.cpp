@@ -28,7 +28,7 @@ std::vector<std::string> models_for(std::span<const FieldSpec> fields, const dat
   std::vector<std::string> out;
   for (const std::string& kind : nn::model_kinds()) {
     const auto model = nn::model_spec(kind);
-    if (fits(fields, model->needs()) && agree_on_hidden_tokens(*model, data)) out.push_back(kind);
+    if (meets(fields, model->needs()) && agree_on_hidden_tokens(*model, data)) out.push_back(kind);
   }
   return out;
 }
@@ -39,7 +39,7 @@ std::vector<std::string> data_for(const nn::ModelSpec& model) {
   for (const std::string& kind : data::data_kinds()) {
     const auto data = data::data_spec(kind);
     if (data->reads().empty() || data->fields_are_keys()) continue;
-    if (fits(data->fields(model.needs()), model.needs()) && agree_on_hidden_tokens(model, *data)) out.push_back(kind);
+    if (meets(data->fields(model.needs()), model.needs()) && agree_on_hidden_tokens(model, *data)) out.push_back(kind);
   }
   return out;
 }
@@ -48,7 +48,7 @@ void check_fit(const JobConfig& c) {
   const std::vector<FieldNeed> needs = model_of(c).needs();
   const std::vector<FieldSpec> fields = data_of(c).fields(needs);
   std::vector<std::string> others = models_for(fields, data_of(c));
-  if (fits(fields, needs)) {
+  if (meets(fields, needs)) {
     require(agree_on_hidden_tokens(model_of(c), data_of(c)),
             "configuration: data.kind '{}' {}, and model.kind '{}' {}; use model.kind {}, or data.kind {}", c.data.kind,
             *data_of(c).hides_tokens() ? "hides tokens" : "hides no tokens", c.model.kind,

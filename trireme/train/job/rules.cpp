@@ -85,7 +85,7 @@ Recompute::Rule read_keep_rule(const std::string& text) {
   return {.pattern = rule.pattern, .keep = found->value};
 }
 std::string print_keep_rule(const Recompute::Rule& rule) {
-  return fmt::format("{} = {}", rule.pattern, name_of(rule.keep, kKeeps));
+  return fmt::format("{} = {}", to_string(rule.pattern), name_of(rule.keep, kKeeps));
 }
 
 std::string print_home_rule(const HomeRule& rule) {

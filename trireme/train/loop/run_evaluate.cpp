@@ -1,4 +1,5 @@
-#include "trireme/train/loop/evaluate.h"
+// Validation in a run: whether it got better, and whether it is over (run_impl.h).
+#include "trireme/train/loop/evaluator.h"
 
 #include <charconv>
 #include <cmath>

@@ -1,3 +1,4 @@
+// A run whose loss is no number: the last good checkpoint, and what is said (run_impl.h).
 #include "trireme/train/loop/run_impl.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The end of a run: its figures over all ranks, and its report (run_impl.h).
 #include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 
@@ -146,8 +147,7 @@ std::vector<std::pair<std::string, std::string>> Run::facts() const {
 
 void Run::add_missed_prediction(ReportData& report) const {
   const std::vector<ActionTime> times = session_.step().times();
-  const std::string_view transport = job_.world() ? job_.world()->transport() : "";
-  const bool are_on_one_host = transport == "shm" || transport == "threads";
+  const bool are_on_one_host = job_.world() != nullptr && job_.world()->is_in_memory();
   const std::string missed = missed_prediction(session_.compiled(), {.times = times,
                                                                      .count = result_.step - first_,
                                                                      .seconds = steps_s_,

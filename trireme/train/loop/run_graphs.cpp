@@ -1,3 +1,4 @@
+// What a run is compiled from, its checks and its log of that (run_impl.h).
 #include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 

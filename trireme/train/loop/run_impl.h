@@ -1,6 +1,6 @@
 // One call of Trainer::fit: its session, its feed, its records. What each part of it does stands in a file of its own:
 // run.cpp has the loop, run_graphs.cpp what is compiled, run_resume.cpp the beginning, run_evaluate.cpp validation,
-// run_save.cpp checkpoints, and run_finish.cpp the end.
+// run_save.cpp checkpoints, run_failure.cpp a loss that is no number, and run_finish.cpp the end.
 #pragma once
 
 #include <functional>

@@ -1,3 +1,4 @@
+// The beginning of a run: first values, a warm start or the checkpoint it goes on from (run_impl.h).
 #include "trireme/base/counted.h"
 #include "trireme/train/loop/run_impl.h"
 

@@ -1,3 +1,4 @@
+// The checkpoints of a run, and which of them stay (run_impl.h).
 #include "trireme/train/loop/run_impl.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
-#include "trireme/ckpt/export.h"
+#include "trireme/ckpt/export_weights.h"
 #include "trireme/ckpt/retention.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
@@ -91,7 +92,7 @@ void Run::save() {
 
 void Run::write_merged() const {
   const ckpt::Reader reader(result_.checkpoint);
-  ckpt::write_weights(reader, join_path(options_.out, kMergedName), {.metadata = ckpt::metadata_of(reader)});
+  ckpt::export_weights(reader, join_path(options_.out, kMergedName), {.metadata = ckpt::metadata_of(reader)});
 }
 
 void Run::prune() {

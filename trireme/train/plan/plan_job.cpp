@@ -79,7 +79,7 @@ class Planner {
             request.ranks, how.machine->name, how.machine->devices());
     out_.machine = how.machine ? *how.machine : how.measured ? *how.measured : Machine::this_host();
     out_.memory_bytes = memory_of_rank(request, assembly);
-    // With a budget on the device each way has what is chosen under it (train/step/compile/fit_tiers.h).
+    // With a budget on the device each way has what is chosen under it (train/step/compile/choose_homes.h).
     is_budgeted_ = assembly.options.parallel.tiers.device.is_given();
     if (!is_budgeted_) out_.beside = bytes_beside(request, assembly);
     out_.graph = hash_of_graph(step);

@@ -7,7 +7,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme::plan_job_test {
@@ -15,7 +15,7 @@ namespace {
 
 JobConfig small_gpt() {
   JobConfig job;
-  set_named_model(job, "gpt2");
+  set_published_model(job, "gpt2");
   set_keys(job,
            {"model.layers=2", "model.width=32", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
   return job;
@@ -148,7 +148,7 @@ TEST(PlanJob, of_a_step_longer_than_any_run_is_refused) {
 TEST(PlanJob, of_one_rank_and_of_a_model_without_ready_made_cuts) {
   EXPECT_FALSE(plan(1).best.empty());
   JobConfig job;
-  set_named_model(job, "resnet50");
+  set_published_model(job, "resnet50");
   set_keys(job, {"model.blocks=[1, 1]", "model.stem=8", "data.image=[32, 32, 3]", "train.batch=8"});
 
   const JobPlan found = plan_job({.job = job, .ranks = 2});

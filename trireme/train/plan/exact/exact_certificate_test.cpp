@@ -9,14 +9,14 @@
 #include "trireme/base/error.h"
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 
 namespace trireme::exact_certificate_test {
 namespace {
 
 PlanRequest small_request(int64_t ranks = 4, size_t top = 40, const std::vector<std::string>& keys = {}) {
   PlanRequest out{.ranks = ranks, .memory_bytes = int64_t{1} << 34, .top = top};
-  set_named_model(out.job, "gpt2");
+  set_published_model(out.job, "gpt2");
   set_keys(out.job,
            {"model.layers=4", "model.width=64", "model.heads=4", "data.seq=32", "train.batch=16", "data.validation=0"});
   set_keys(out.job, keys);

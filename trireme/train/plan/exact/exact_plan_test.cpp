@@ -11,7 +11,7 @@
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 
@@ -20,7 +20,7 @@ namespace {
 
 JobConfig gpt_of_four_layers() {
   JobConfig job;
-  set_named_model(job, "gpt2");
+  set_published_model(job, "gpt2");
   set_keys(job,
            {"model.layers=4", "model.width=64", "model.heads=4", "data.seq=32", "train.batch=16", "data.validation=0"});
   return job;
@@ -58,7 +58,7 @@ TEST(ModelParts, of_models_with_dropout_are_alike_whatever_stream_they_draw_from
 // Two blocks with an MLP, then three with experts.
 JobConfig deepseek_of_five_layers() {
   JobConfig job;
-  set_named_model(job, "deepseek-v2-lite");
+  set_published_model(job, "deepseek-v2-lite");
   set_keys(job, {"model.layers=5", "model.dense_layers=2", "model.width=64", "model.heads=4", "model.key_rank=16",
                  "model.head_size=16", "model.rotary_size=8", "model.value_size=16", "model.mlp_width=96",
                  "model.experts=4", "model.shared_experts=1", "model.expert_width=32", "model.top_k=2",
@@ -75,7 +75,7 @@ TEST(ModelParts, of_models_with_several_kinds_of_blocks_say_which_is_which) {
 
 TEST(ModelParts, of_models_whose_blocks_are_unlike_are_refused_with_the_cure) {
   JobConfig job;
-  set_named_model(job, "resnet50");
+  set_published_model(job, "resnet50");
   try {
     parts_of(step_of(job));
     FAIL();

@@ -5,7 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/cost/op_seconds.h"
 #include "trireme/parallel/strategy/strategy_file.h"
-#include "trireme/pass/on_host.h"
+#include "trireme/pass/host_inputs.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/report/utilisation.h"

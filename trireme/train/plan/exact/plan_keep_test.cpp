@@ -10,10 +10,10 @@
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 #include "trireme/train/plan/questions/advice.h"
 #include "trireme/train/plan/ways/way_rule.h"
 
@@ -45,7 +45,7 @@ PlanRequest request_for(const Machine& machine, int64_t ranks, int64_t memory_by
                                                             machine.disk_bytes, machine.to_host_bytes_per_s);
   write_machine(machine, path);
   PlanRequest out{.ranks = ranks, .memory_bytes = memory_bytes, .top = 1};
-  set_named_model(out.job, "gpt2");
+  set_published_model(out.job, "gpt2");
   set_keys(out.job, {"model.layers=2", "model.width=128", "model.heads=4", "model.vocabulary=256", "data.seq=128",
                      "train.batch=16", "data.validation=0", "parallel.disk_block=4KiB", "parallel.disk_queue=1",
                      "parallel.machine=" + path});

@@ -8,10 +8,10 @@
 #include "trireme/cost/price.h"
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 #include "trireme/train/plan/questions/what_if.h"
 #include "trireme/train/plan/ways/way_rule.h"
 
@@ -25,7 +25,7 @@ constexpr int64_t kMuch = int64_t{1} << 32;
 // Activations of 64 KiB and more, beside few parameters.
 PlanRequest request_for(int64_t ranks, int64_t memory_bytes, const std::vector<std::string>& keys = {}) {
   PlanRequest out{.ranks = ranks, .memory_bytes = memory_bytes, .top = 1};
-  set_named_model(out.job, "gpt2");
+  set_published_model(out.job, "gpt2");
   set_keys(out.job, {"model.layers=2", "model.width=64", "model.heads=4", "model.vocabulary=128", "data.seq=256",
                      "train.batch=4", "data.validation=0"});
   set_keys(out.job, keys);

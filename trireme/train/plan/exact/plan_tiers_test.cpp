@@ -10,7 +10,7 @@
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 #include "trireme/train/plan/questions/advice.h"
@@ -52,7 +52,7 @@ PlanRequest request_for(const Machine& machine, int64_t ranks, int64_t memory_by
                                                             machine.host_memory_bytes, machine.disk_bytes);
   write_machine(machine, path);
   PlanRequest out{.ranks = ranks, .memory_bytes = memory_bytes, .top = 1};
-  set_named_model(out.job, "gpt2");
+  set_published_model(out.job, "gpt2");
   set_keys(out.job, {"model.layers=2", "model.width=64", "model.heads=4", "model.vocabulary=512", "data.seq=32",
                      "train.batch=16", "data.validation=0", "parallel.machine=" + path});
   set_keys(out.job, keys);

@@ -1,7 +1,7 @@
 // DeepSpeed's configuration, which says ZeRO and micro-batches; the rest of a plan would stand in the program.
 #include <fmt/format.h>
 
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 
 namespace trireme {
 namespace {

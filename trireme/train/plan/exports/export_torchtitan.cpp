@@ -1,7 +1,7 @@
 // The file of torchtitan's --job.config_file, but for what the plan does not say: model, data, optimizer.
 #include <fmt/format.h>
 
-#include "trireme/train/plan/exports/export.h"
+#include "trireme/train/plan/exports/export_way.h"
 
 namespace trireme {
 namespace {

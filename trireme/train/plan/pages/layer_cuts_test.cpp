@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/axis_levels.h"
 #include "trireme/train/plan/plan_job.h"
 
@@ -16,7 +16,7 @@ using testing::ElementsAre;
 
 Compiled step_of(const Way& way, int64_t ranks) {
   JobConfig job;
-  set_named_model(job, "gpt2");
+  set_published_model(job, "gpt2");
   set_keys(job,
            {"model.layers=3", "model.width=128", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
   return compile_way({.job = job, .ranks = ranks}, way);

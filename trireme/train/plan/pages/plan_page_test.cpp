@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/utf8.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/plan_text.h"
 
 namespace trireme::plan_page_test {
@@ -21,7 +21,7 @@ using testing::Not;
 
 JobConfig page_job() {
   JobConfig job;
-  set_named_model(job, "gpt2");
+  set_published_model(job, "gpt2");
   set_keys(job, {"model.layers=2", "model.width=32", "model.heads=4", "model.vocabulary=256", "data.seq=32",
                  "train.batch=16", "data.validation=0"});
   return job;

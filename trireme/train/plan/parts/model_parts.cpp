@@ -12,26 +12,10 @@
 namespace trireme {
 namespace {
 
-// "model.layers.3.mlp": "model.layers", 3, "mlp".
-struct NumberedScope {
-  std::string container;
-  int64_t number = -1;  // -1: it has none
-  std::string inside;
-};
-
-NumberedScope split_scope(std::string_view scope) {
-  NumberedScope out;
-  std::string_view rest = scope;
-  while (!rest.empty()) {
-    const std::string_view part = next_part(rest);
-    if (const auto number = number_of(part)) {
-      out.number = *number;
-      out.inside = rest;
-      return out;
-    }
-    out.container += (out.container.empty() ? "" : ".") + std::string(part);
-  }
-  return out;
+// "model.layers" of the module "model.layers.3".
+std::string_view container_of(const NumberedModule& module) {
+  const size_t dot = module.path.rfind('.');
+  return dot == std::string_view::npos ? "" : module.path.substr(0, dot);
 }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -53,8 +37,8 @@ std::string attrs_but_stream(const Node& node) {
   return out.erase(at, end - at);
 }
 
-std::string signature_of(const Graph& graph, const Node& node, const NumberedScope& scope) {
-  std::string out = fmt::format("{} {} {}", scope.inside, node.op->name, attrs_but_stream(node));
+std::string signature_of(const Graph& graph, const Node& node, const NumberedModule& module) {
+  std::string out = fmt::format("{} {} {}", module.inside, node.op->name, attrs_but_stream(node));
   for (const auto* const values : {&node.inputs, &node.outputs}) {
     for (const ValueId id : *values) out += " " + to_string(graph.type(id));
   }
@@ -75,15 +59,15 @@ ModelParts parts_of(const Graph& step) {
   for (const Node& node : step.nodes()) {
     if (node.phase != Phase::kForward) continue;
     const std::string name(step.scope_of(node));
-    const NumberedScope scope = split_scope(name);
-    if (scope.number < 0) {
+    const NumberedModule module = numbered_module(name);
+    if (module.number < 0) {
       add_once(blocks.empty() ? out.before : out.after, name);
       continue;
     }
-    if (blocks.empty()) out.blocks = scope.container;
-    if (scope.container != out.blocks)
-      refuse(fmt::format("the model has blocks '{}' and '{}'", out.blocks, scope.container));
-    blocks[scope.number].push_back(signature_of(step, node, scope));
+    const std::string_view container = container_of(module);
+    if (blocks.empty()) out.blocks = container;
+    if (container != out.blocks) refuse(fmt::format("the model has blocks '{}' and '{}'", out.blocks, container));
+    blocks[module.number].push_back(signature_of(step, node, module));
   }
   if (blocks.empty()) refuse("the model has no numbered modules");
   for (const auto& [number, nodes] : blocks) {

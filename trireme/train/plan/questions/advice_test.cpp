@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_plan.h"
 
 namespace trireme::advice_test {
@@ -30,7 +30,7 @@ PlanRequest request_for(const Machine& machine, std::vector<std::string> keys, i
   const std::string path = testing::TempDir() + fmt::format("/advice_{}_{}.toml", machine.hosts, memory_bytes);
   write_machine(machine, path);
   JobConfig job;
-  set_named_model(job, "gpt2");
+  set_published_model(job, "gpt2");
   keys.insert(keys.begin(),
               {"model.layers=4", "model.width=64", "model.heads=4", "model.vocabulary=256", "data.seq=32",
                "data.validation=0", "train.batch=16", "parallel.machine=" + path, "train.device=described:" + path});

@@ -4,14 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
-#include "trireme/train/job/named_models.h"
+#include "trireme/train/job/published_models.h"
 
 namespace trireme::what_if_test {
 namespace {
 
 JobConfig tiny_gpt() {
   JobConfig job;
-  set_named_model(job, "gpt2");
+  set_published_model(job, "gpt2");
   set_keys(job,
            {"model.layers=1", "model.width=32", "model.heads=4", "data.seq=16", "train.batch=8", "data.validation=0"});
   return job;

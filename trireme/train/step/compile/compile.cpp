@@ -18,8 +18,8 @@
 #include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/planner/search_text.h"
+#include "trireme/train/step/compile/choose_homes.h"
 #include "trireme/train/step/compile/crew_stages.h"
-#include "trireme/train/step/compile/fit_tiers.h"
 #include "trireme/train/step/compile/invariant.h"
 
 namespace trireme {
@@ -227,16 +227,18 @@ std::vector<CompiledCrew> compiled_crews(std::vector<std::pair<size_t, Program>>
       return;
     }
     const auto program_of = [&](PassOptions of) {
-      of.disabled.insert(of.disabled.end(), {"updates_in_parts", "on_host", "homes"});
+      for (const Pass* pass : trireme::passes()) {
+        if (pass->by_homes) of.disabled.emplace_back(pass->name);
+      }
       of.dump_name = own.dump_name;
       of.remarks = &remarks;
       remarks.clear();  // of another trial
       return run_passes(program, of);
     };
     try {
-      FittedHomes fitted = fit_tiers(passes, options.parallel.tiers, {program_of, plan_of});
-      std::vector<HomeRule> homes = with_own_homes(fitted.passes, fitted.plan);
-      made = {std::move(fitted.program), std::move(fitted.plan), std::move(homes), std::move(fitted.chosen),
+      ChosenHomes chosen = choose_homes(passes, options.parallel.tiers, {program_of, plan_of});
+      std::vector<HomeRule> homes = with_own_homes(chosen.passes, chosen.plan);
+      made = {std::move(chosen.program), std::move(chosen.plan), std::move(homes), std::move(chosen.chosen),
               std::move(remarks)};
     } catch (const TooLittleMemory& error) {
       refused[static_cast<size_t>(at)] = error;

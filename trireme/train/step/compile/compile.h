@@ -55,7 +55,7 @@ struct CompiledCrew {
   Program program;
   ExecutionPlan plan;
   std::vector<HomeRule> homes;           // that were given, and chosen for it
-  std::vector<ChosenRule> chosen_homes;  // train/step/compile/fit_tiers.h
+  std::vector<ChosenRule> chosen_homes;  // train/step/compile/choose_homes.h
   std::vector<PassRemark> remarks = {};  // of its passes
 };
 

@@ -15,7 +15,7 @@
 #include "trireme/nn/module.h"
 #include "trireme/nn/optimizer.h"
 #include "trireme/ops/loss/counted_loss.h"
-#include "trireme/train/step/graphs/by_hand.h"
+#include "trireme/train/step/graphs/hand_cut.h"
 #include "trireme/train/step/graphs/step_options.h"
 
 namespace trireme {

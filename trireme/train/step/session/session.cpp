@@ -9,7 +9,7 @@
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/analysis/soundness.h"
 #include "trireme/exec/run/agree.h"
-#include "trireme/train/step/compile/fit_tiers.h"
+#include "trireme/train/step/compile/choose_homes.h"
 #include "trireme/train/step/session/initialise.h"
 #include "trireme/train/step/session/measure_rates.h"
 #include "trireme/train/step/session/tune.h"
@@ -20,8 +20,7 @@ namespace {
 
 bool sends_messages(const Session::Options& options) {
   const comm::World* world = options.world;
-  return world != nullptr && options.pool != nullptr && world->size() > 1 && world->transport() != "shm" &&
-         world->transport() != "threads";
+  return world != nullptr && options.pool != nullptr && world->size() > 1 && !world->is_in_memory();
 }
 
 CompileOptions compile_options(const Session::Options& options) {

@@ -313,6 +313,7 @@ TEST(Session, a_rule_for_what_is_kept_that_matches_nothing_is_refused) {
   EXPECT_EQ(with("h.*/gelu"), "");
   EXPECT_THAT(with("g.*"), AllOf(HasSubstr("parallel.keep 'g.*' matches no part of the model"), HasSubstr("'h.0")));
   EXPECT_THAT(with("h.*/gel"), AllOf(HasSubstr("parallel.keep 'h.*/gel' matches no op"), HasSubstr("'gelu'")));
+  EXPECT_THAT(with("h.*/gelu#1"), HasSubstr("parallel.keep 'h.*/gelu#1' names one op of several"));
 }
 
 }  // namespace

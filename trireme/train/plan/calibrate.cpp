@@ -1,0 +1,155 @@
+#include "trireme/train/plan/calibrate.h"
+
+#include <algorithm>
+
+#include "trireme/backend/cpu/device/peak.h"
+#include "trireme/base/rng.h"
+#include "trireme/cost/op_seconds.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/step/assembly.h"
+#include "trireme/train/step/session/measure_rates.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kWarmUps = 2;
+constexpr int kTimedSteps = 7;
+
+struct SampleJob {
+  std::string_view name;
+  std::vector<std::string> keys;
+  int64_t batch = 1;
+};
+
+// Every family of ops, small and large.
+std::vector<SampleJob> sample_jobs() {
+  const auto gpt = [](const char* layers, const char* width, const char* seq) {
+    return std::vector<std::string>{"model.kind=gpt", layers, width, "model.heads=4", "model.dropout=0.1", seq};
+  };
+  return {
+      {"a GPT of width 128", gpt("model.layers=2", "model.width=128", "data.seq=64"), 4},
+      {"a GPT of width 256", gpt("model.layers=2", "model.width=256", "data.seq=256"), 4},
+      {"a GPT of width 512", gpt("model.layers=1", "model.width=512", "data.seq=256"), 4},
+      {"a GPT of few rows", gpt("model.layers=1", "model.width=512", "data.seq=64"), 1},
+      {"a Llama", {"model.kind=llama", "model.layers=2", "model.width=256", "model.heads=4", "data.seq=128"}, 8},
+      {"a mixture of experts",
+       {"model.kind=llama", "model.layers=1", "model.width=128", "model.heads=4", "model.experts=4", "data.seq=128"},
+       8},
+      {"an MLP", {"model.kind=mlp", "model.hidden=[640,640]", "data.image=[28,28,1]"}, 192},
+      {"an MLP of few rows", {"model.kind=mlp", "model.hidden=[1024,1024]", "data.image=[28,28,1]"}, 16},
+      {"LeNet", {"model.kind=lenet"}, 32},
+      {"a ResNet", {"model.kind=resnet", "model.blocks=[1,1,1]", "model.stem=32", "data.image=[64,64,3]"}, 8},
+      {"a vision transformer", {"model.kind=vit", "model.layers=1", "data.image=[32,32,3]"}, 16},
+  };
+}
+
+JobConfig config_of(const SampleJob& job) {
+  JobConfig config;
+  std::vector<std::string> keys = job.keys;
+  keys.emplace_back("data.kind=synthetic");
+  keys.push_back(fmt::format("data.samples={}", job.batch));
+  set_keys(config, keys);
+  config.name = job.name;
+  config.data.validation = 0;
+  config.train.fit.steps = 1;
+  config.train.fit.batch = job.batch;
+  return config;
+}
+
+void fill(Executor& executor, const JobConfig& config, int64_t step) {
+  const std::vector<FieldSpec> fields = fields_of(config);
+  const std::vector<FieldNeed> needs = model_of(config).needs();
+  for (size_t i = 0; i < fields.size(); ++i) {
+    executor.fill_inputs({&fields[i].name, 1}, [&](std::span<const View> views) {
+      if (views[0].type.dtype == DType::kF32) return fill_normal({1, 1}, 0, 0, views[0].as<float>());
+      const auto below = static_cast<uint32_t>(needs[i].below);
+      uint64_t at = 0;
+      for (int32_t& id : views[0].as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % below);
+    });
+  }
+  if (executor.has_input("lr")) executor.write_number("lr", 1e-4F);
+  if (executor.has_input("step")) executor.write_number("step", step);
+}
+
+// Of each action of compute, the median of the steps: what is predicted is a usual step.
+void add_samples(const SampleJob& job, const Machine& machine, ThreadPool& pool, std::vector<OpSample>& samples) {
+  const JobConfig config = config_of(job);
+  const auto model = make_model(config);
+  Session session = session_of(assembly_of(config, *model, 1), nullptr, &pool);
+  session.initialise();
+  Executor& executor = session.step();
+  std::vector<std::vector<double>> seconds(session.plan().actions.size());
+  for (int step = 1; step <= kWarmUps + kTimedSteps; ++step) {
+    fill(executor, config, step);
+    executor.set_timing(true);  // from zero
+    executor.run();
+    if (step <= kWarmUps) continue;
+    const std::vector<ActionTime> times = executor.times();
+    for (size_t i = 0; i < times.size(); ++i) seconds[i].push_back(times[i].seconds);
+  }
+  std::vector<double> times;
+  for (std::vector<double>& of_action : seconds) {
+    std::ranges::nth_element(of_action, of_action.begin() + kTimedSteps / 2);
+    times.push_back(of_action[kTimedSteps / 2]);
+  }
+  const ExecutionPlan& plan = session.plan();
+  for (size_t i = 0; i < times.size(); ++i) {
+    const Action& action = plan.actions[i];
+    if (action.kernel.empty() || !action.op->kernel) continue;
+    std::vector<TensorType> in, out;
+    for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
+    for (const int id : action.out) out.push_back(plan.values[static_cast<size_t>(id)].type);
+    const OpBound bound = bound_of(*action.op, {in, out, action.attrs}, machine);
+    if (bound.flops_s > 0 || bound.bytes_s > 0) samples.push_back({std::string(action.op->name), bound, times[i]});
+  }
+}
+
+void measure_disks(comm::World* world, const DiskToMeasure& how, Calibration& out) {
+  if (world != nullptr) world->all().barrier().wait();
+  out.disk = measure_disk(how.directory, how.bytes);
+  float slowest = static_cast<float>(std::min(out.disk->written_bytes_per_s, out.disk->read_bytes_per_s));
+  if (world != nullptr && world->size() > 1)
+    world->all().all_reduce({reinterpret_cast<std::byte*>(&slowest), {DType::kF32, {}}}, comm::Reduce::kMin).wait();
+  out.machine.disk_bytes_per_s = slowest;
+}
+
+}  // namespace
+
+Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<void(std::string_view)>& tell,
+                      const DiskToMeasure& disk) {
+  const auto say = [&](std::string_view what) {
+    if (tell) tell(what);
+  };
+  Calibration out;
+  Machine& machine = out.machine;
+  machine = Machine::this_host();
+  say("arithmetic and memory");
+  const Peak peak = measure_peak(pool);
+  machine.flops_per_s = {{"f32", peak.f32_flops_per_s}, {"bf16", peak.bf16_flops_per_s}};
+  machine.memory_bytes_per_s = peak.triad_bytes_per_s;
+  machine.achievable = 1;
+  if (world != nullptr && world->size() > 1) {
+    say("links");
+    const LinkLevel link = measure_rates(*world, pool, Mesh({{"ranks", world->size()}})).levels.back();
+    const int64_t total = machine.memory_bytes * machine.devices_per_host;
+    machine.devices_per_host = std::max<int64_t>(machine.devices_per_host, world->size());
+    machine.memory_bytes = total / machine.devices_per_host;
+    machine.levels = {{"host", machine.devices_per_host, link.latency_s, link.bytes_per_s}};
+    machine.overlap_slowdown = measure_overlap_slowdown(*world, pool);
+  }
+  for (const SampleJob& job : sample_jobs()) {
+    say(job.name);
+    if (world != nullptr) world->all().barrier().wait();
+    add_samples(job, machine, pool, out.samples);
+  }
+  machine.op_rates = fit_op_rates(out.samples);
+  if (!disk.directory.empty()) {
+    say("the disk");
+    measure_disks(world, disk, out);
+  }
+  return out;
+}
+
+}  // namespace trireme

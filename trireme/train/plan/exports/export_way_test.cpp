@@ -1,0 +1,109 @@
+#include "trireme/train/plan/exports/export_way.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/error.h"
+#include "trireme/train/job/published_models.h"
+
+namespace trireme::export_way_test {
+namespace {
+
+JobConfig named(std::string_view model, std::vector<std::string> keys = {}) {
+  JobConfig job;
+  set_published_model(job, model);
+  keys.insert(keys.begin(), {"train.batch=32", "train.dtype=bf16"});
+  set_keys(job, keys);
+  return job;
+}
+
+std::string refused(std::string_view system, const JobConfig& job, const Way& way, int64_t ranks) {
+  try {
+    export_way(system, job, way, ranks);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Export, to_megatron_gives_flags_of_the_model_and_of_its_cuts) {
+  const Way way{.pp = 2, .tp = 2, .sp = true, .zero = 1, .micro_batches = 4, .recompute = "full"};
+  EXPECT_EQ(export_way("megatron", named("gpt2"), way, 8),
+            "--num-layers 12\n--hidden-size 768\n--num-attention-heads 12\n--normalization LayerNorm\n"
+            "--position-embedding-type learned_absolute\n--attention-dropout 0\n--hidden-dropout 0\n"
+            "--vocab-size 50257\n--seq-length 1024\n--max-position-embeddings 1024\n"
+            "--tensor-model-parallel-size 2\n--pipeline-model-parallel-size 2\n--context-parallel-size 1\n"
+            "--sequence-parallel\n--use-distributed-optimizer\n--recompute-granularity full\n"
+            "--recompute-method uniform\n--recompute-num-layers 1\n--micro-batch-size 4\n--global-batch-size 32\n"
+            "--bf16\n--clip-grad 1\n");
+}
+
+TEST(Export, to_megatron_knows_llamas_and_mixtures) {
+  const std::string llama = export_way("megatron", named("llama3-8b"), {.tp = 8}, 8);
+  for (const char* flag : {"--group-query-attention\n--num-query-groups 8\n", "--ffn-hidden-size 14336\n", "--swiglu\n",
+                           "--rotary-base 500000\n", "--untie-embeddings-and-output-weights\n"})
+    EXPECT_THAT(llama, testing::HasSubstr(flag));
+  EXPECT_THAT(llama, testing::Not(testing::HasSubstr("expert")));
+  const std::string mixture = export_way("megatron", named("mixtral-8x7b"), {.ep = 8}, 8);
+  EXPECT_THAT(mixture, testing::HasSubstr("--num-experts 8\n--moe-router-topk 2\n"));
+  EXPECT_THAT(mixture, testing::HasSubstr("--expert-model-parallel-size 8\n--micro-batch-size 4\n"));
+}
+
+TEST(Export, to_torchtitan_gives_training_and_parallelism) {
+  const Way way{.pp = 2, .tp = 2, .sp = true, .zero = 3, .micro_batches = 4};
+  EXPECT_THAT(export_way("torchtitan", named("llama3-8b", {"data.seq=4096"}), way, 16),
+              testing::EndsWith("\n[training]\nlocal_batch_size = 8\nglobal_batch_size = 32\nseq_len = 4096\n"
+                                "max_norm = 1\nmixed_precision_param = \"bfloat16\"\n\n[parallelism]\n"
+                                "data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = 4\n"
+                                "fsdp_reshard_after_forward = \"always\"\ntensor_parallel_degree = 2\n"
+                                "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"1F1B\"\n"
+                                "pipeline_parallel_microbatch_size = 2\ncontext_parallel_degree = 1\n"
+                                "expert_parallel_degree = 1\n\n[activation_checkpoint]\nmode = \"none\"\n"));
+  EXPECT_THAT(export_way("torchtitan", named("gpt2"), {.zero = 0, .micro_batches = 2}, 4),
+              testing::HasSubstr("local_batch_size = 4\n"));  // the others by accumulation
+}
+
+TEST(Export, to_deepspeed_gives_its_file) {
+  EXPECT_EQ(export_way("deepspeed", named("gpt2"), {.zero = 2, .micro_batches = 2}, 4),
+            "{\n  \"train_batch_size\": 32,\n  \"train_micro_batch_size_per_gpu\": 4,\n"
+            "  \"gradient_accumulation_steps\": 2,\n  \"gradient_clipping\": 1,\n"
+            "  \"bf16\": { \"enabled\": true },\n  \"zero_optimization\": { \"stage\": 2 }\n}\n");
+}
+
+TEST(ExportErrors, name_what_a_system_cannot_say_and_what_to_plan_instead) {
+  const JobConfig gpt = named("gpt2");
+  EXPECT_EQ(refused("nemo", gpt, {}, 2),
+            "export: there is no system 'nemo'; there are megatron, torchtitan, deepspeed");
+  EXPECT_EQ(refused("megatron", gpt, {.is_searched = true}, 2),
+            "export to megatron: the plan cuts each op by itself (--auto), for which there are no flags; plan without "
+            "it by --only auto=false");
+  EXPECT_EQ(
+      refused("megatron", gpt, {.zero = 3}, 2),
+      "export to megatron: its distributed optimizer slices the state alone, and the plan has --zero 3; plan with "
+      "--only zero=1");
+  EXPECT_EQ(refused("megatron", gpt, {.pp = 2, .micro_batches = 2, .schedule = "zb-h1"}, 2),
+            "export to megatron: it has no schedule 'zb-h1'; plan with --only schedule=1f1b");
+  EXPECT_THAT(refused("megatron", gpt, {.recompute = "selective"}, 2), testing::HasSubstr("selective recomputation"));
+  EXPECT_THAT(refused("megatron", gpt, {.pp = 8, .micro_batches = 8}, 8),
+              testing::HasSubstr("12 layers do not divide over 8 stages"));
+  EXPECT_THAT(refused("torchtitan", gpt, {.tp = 2}, 2), testing::HasSubstr("plan with --only sp=true"));
+  EXPECT_THAT(refused("torchtitan", gpt, {.zero = 1}, 2), testing::HasSubstr("plan with --only zero=2"));
+  EXPECT_THAT(refused("torchtitan", gpt, {.tp = 2, .sp = true}, 4), testing::HasSubstr("whole copies of a model"));
+  EXPECT_THAT(refused("torchtitan", gpt, {.cp = 2}, 2), testing::HasSubstr("over the ranks of context"));
+  EXPECT_EQ(refused("deepspeed", gpt, {.tp = 2}, 2),
+            "export to deepspeed: --tp 2 is set in its program, not in its file; plan with --only tp=1");
+  EXPECT_THAT(refused("deepspeed", gpt, {.recompute = "full"}, 2), testing::HasSubstr("recompute=none"));
+  EXPECT_EQ(refused("deepspeed", gpt, {}, 5),
+            "export: a batch of 32 samples does not divide over 5 copies of the model and 1 micro-batch");
+}
+
+TEST(ExportErrors, megatron_refuses_models_that_its_flags_do_not_say) {
+  for (const char* model : {"deepseek-v3", "bert-base", "t5-small", "resnet50", "vit-b16"}) {
+    EXPECT_THAT(refused("megatron", named(model), {}, 2), testing::StartsWith("export to megatron: ")) << model;
+  }
+  EXPECT_THAT(refused("megatron", named("gpt2", {"model.experts=4", "model.expert_groups=2"}), {}, 2),
+              testing::HasSubstr("model.expert_groups"));
+}
+
+}  // namespace
+}  // namespace trireme::export_way_test
