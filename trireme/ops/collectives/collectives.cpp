@@ -32,18 +32,18 @@ extern const OpDef shard_slice;
 
 namespace {
 
-const CollectiveAttrs& attrs_of(const InferArgs& args) {
+const CollectiveAttrs& exchange_of(const InferArgs& args) {
   return args.attrs.as<CollectiveAttrs>();
 }
 
 void check_group(const char* op, const InferArgs& args) {
-  const auto& attrs = attrs_of(args);
+  const auto& attrs = exchange_of(args);
   require(attrs.size >= 1, "{}: the group has {} ranks; it must have 1 or more", op, attrs.size);
   check_sendable(op, args.in);
 }
 
 void check_reduction(const char* op, const InferArgs& args) {
-  const std::string& reduction = attrs_of(args).reduction;
+  const std::string& reduction = exchange_of(args).reduction;
   require(reduction == "sum" || reduction == "max" || reduction == "min",
           "{}: no reduction '{}'; use 'sum', 'max' or 'min'", op, reduction);
 }
@@ -86,7 +86,8 @@ std::vector<TensorType> infer_all_gather(const InferArgs& args) {
   check_group("all_gather", args);
   check_one_type("all_gather", args);
   std::vector<TensorType> out;
-  for (const TensorType& x : args.in) out.push_back(joined("all_gather", x, attrs_of(args).dim, attrs_of(args).size));
+  for (const TensorType& x : args.in)
+    out.push_back(joined("all_gather", x, exchange_of(args).dim, exchange_of(args).size));
   return out;
 }
 
@@ -95,19 +96,20 @@ std::vector<TensorType> infer_reduce_scatter(const InferArgs& args) {
   check_reduction("reduce_scatter", args);
   check_one_type("reduce_scatter", args);
   std::vector<TensorType> out;
-  for (const TensorType& x : args.in) out.push_back(cut("reduce_scatter", x, attrs_of(args).dim, attrs_of(args).size));
+  for (const TensorType& x : args.in)
+    out.push_back(cut("reduce_scatter", x, exchange_of(args).dim, exchange_of(args).size));
   return out;
 }
 
 std::vector<TensorType> infer_all_to_all(const InferArgs& args) {
   check_group("all_to_all", args);
-  const auto& attrs = attrs_of(args);
+  const auto& attrs = exchange_of(args);
   return {joined("all_to_all", cut("all_to_all", args.in[0], attrs.dim, attrs.size), attrs.from_dim, attrs.size)};
 }
 
 std::vector<TensorType> infer_ring_shift(const InferArgs& args) {
   check_group("ring_shift", args);
-  const auto& attrs = attrs_of(args);
+  const auto& attrs = exchange_of(args);
   require(attrs.shift > -attrs.size && attrs.shift < attrs.size,
           "ring_shift: a shift by {} places in a group of {} ranks; use {} to {}", attrs.shift, attrs.size,
           1 - attrs.size, attrs.size - 1);
@@ -116,7 +118,7 @@ std::vector<TensorType> infer_ring_shift(const InferArgs& args) {
 
 std::vector<TensorType> infer_broadcast(const InferArgs& args) {
   check_group("broadcast", args);
-  const auto& attrs = attrs_of(args);
+  const auto& attrs = exchange_of(args);
   require(!args.in.empty(), "broadcast: no operands; it takes 1 or more");
   require(attrs.root >= 0 && attrs.root < attrs.size, "broadcast: root is {} in a group of {} ranks; use 0 to {}",
           attrs.root, attrs.size, attrs.size - 1);
@@ -125,7 +127,7 @@ std::vector<TensorType> infer_broadcast(const InferArgs& args) {
 
 // Nothing is sent, so bools may be cut.
 std::vector<TensorType> infer_shard_slice(const InferArgs& args) {
-  return {cut("shard_slice", args.in[0], attrs_of(args).dim, attrs_of(args).size)};
+  return {cut("shard_slice", args.in[0], exchange_of(args).dim, exchange_of(args).size)};
 }
 
 // 1 / n where a rank holds the maximum or minimum as one of n, else 0. Shared out, because ranks may hold the same
