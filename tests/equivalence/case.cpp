@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "tests/equivalence/draw.h"
+#include "tests/equivalence/random_timetable.h"
 #include "tests/equivalence/shrink.h"
 #include "trireme/base/error.h"
 #include "trireme/op/registry.h"
@@ -38,7 +39,27 @@ std::vector<int64_t> numbers_after(std::string_view line, std::string_view key) 
   return out;
 }
 
+int64_t micro_batches_of(const Case& test) {
+  const int64_t of_mesh = micro_batches(test.strategy.mesh);
+  return of_mesh / interleave_of(test, of_mesh) / seq_chunks(test.strategy.mesh);
+}
+
+ScheduleSpec schedule_of(const Case& test) {
+  if (test.schedule != "drawn") return test.schedule;
+  return drawn_schedule(test.seed, test.crews, micro_batches_of(test), seq_chunks(test.strategy.mesh));
+}
+
 }  // namespace
+
+ScheduleSpec drawn_schedule(uint32_t seed, int64_t crews, int64_t micro_batches, int64_t seq_chunks) {
+  Draw draw(seed * 2246822519U + 79);
+  const int64_t more_stages = draw.below(crews + 1);
+  return to_string(random_timetable({.crews = static_cast<int>(crews),
+                                     .stages = static_cast<int>(crews + more_stages),
+                                     .micro_batches = static_cast<int>(micro_batches),
+                                     .seq_chunks = static_cast<int>(seq_chunks)},
+                                    draw));
+}
 
 Strategy as_by_hand(const Graph& graph, const Mesh& mesh) {
   return semi_auto(graph, mesh.devices(), {.mesh = to_string(mesh), .dataset = "full_batch", .follow_requests = false});
@@ -66,7 +87,7 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
   }
   const int64_t chunks = seq_chunks(test.strategy.mesh);
   Parallel parallel{.mesh = to_string(mesh), .accumulation = micro_batches(test.strategy.mesh) / chunks};
-  if (chunks > 1) parallel.pipeline = {.crews = test.crews, .schedule = test.schedule, .seq_chunks = chunks};
+  if (chunks > 1) parallel.pipeline = {.crews = test.crews, .schedule = schedule_of(test), .seq_chunks = chunks};
   const auto cut = [&] {
     Strategy out = semi_auto(evaluation, mesh.devices(), parallel,
                              {.stored = &stored, .numerics = test.numerics, .stages = test.strategy.stages});
@@ -84,11 +105,11 @@ Strategy evaluation_strategy(const Case& test, const Graph& evaluation) {
 }
 
 Parallel parallel_of(const Case& test, int64_t count) {
-  const int64_t of_mesh = micro_batches(test.strategy.mesh), chunks = seq_chunks(test.strategy.mesh);
-  return {.accumulation = of_mesh / interleave_of(test, of_mesh) / chunks,
+  const int64_t chunks = seq_chunks(test.strategy.mesh);
+  return {.accumulation = micro_batches_of(test),
           .interleave = interleave_of(test, count),
           .pipeline = {.crews = test.crews,
-                       .schedule = test.schedule,
+                       .schedule = schedule_of(test),
                        .seq_chunks = chunks > 1 ? chunks : 0,
                        .slice_crossings = test.slices ? SliceCrossings::kAlways : SliceCrossings::kNever}};
 }

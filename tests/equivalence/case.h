@@ -49,15 +49,15 @@ struct Case {
   // By what rates reshards are chosen and sums and updates placed: the "usual" ones; of a "named" machine; the latter
   // alone, of a "measured" one (machine_of).
   std::string rates = "usual";
-  std::string isa = "machine";  // the instruction set that kernels may use, if this machine has it
-  std::string device = "cpu";   // or guarded, whose memory the host cannot touch
-  bool lingers = false;         // kernels and parts of operations begin late, by times drawn (linger.h)
-  int64_t interleave = 1;       // copies, of micro-batches that divide by it
-  int64_t crews = 1;            // of a pipeline, whose stages the strategy has
-  std::string schedule = "1f1b";
-  bool slices = false;     // what crosses to other crews goes in slices
-  bool by_hand = false;    // the graph is what each rank runs; the strategy cuts nothing
-  bool evaluates = false;  // between the steps, in their memory and with their parameters (evaluation_of)
+  std::string isa = "machine";    // the instruction set that kernels may use, if this machine has it
+  std::string device = "cpu";     // or guarded, whose memory the host cannot touch
+  bool lingers = false;           // kernels and parts of operations begin late, by times drawn (linger.h)
+  int64_t interleave = 1;         // copies, of micro-batches that divide by it
+  int64_t crews = 1;              // of a pipeline, whose stages the strategy has
+  std::string schedule = "1f1b";  // or drawn, a timetable of its own
+  bool slices = false;            // what crosses to other crews goes in slices
+  bool by_hand = false;           // the graph is what each rank runs; the strategy cuts nothing
+  bool evaluates = false;         // between the steps, in their memory and with their parameters (evaluation_of)
   // kInvariant: every output has the bits of one device's, which are those of any legal case of its graph.
   Numerics numerics = Numerics::kFast;
 };
@@ -85,6 +85,9 @@ PartitionOptions partition_options(const Case& test, const Graph& graph, const M
 // A graph of the case as the ranks compute it, before micro-batches and passes.
 Program partitioned(const Case& test, const Graph& graph, const Strategy& strategy);
 Program partitioned(const Case& test);
+
+// A timetable of its own for so many micro-batches (random_timetable.h).
+ScheduleSpec drawn_schedule(uint32_t seed, int64_t crews, int64_t micro_batches, int64_t seq_chunks);
 
 // Of so many micro-batches, those that are interleaved.
 int64_t interleave_of(const Case& test, int64_t micro_batches);

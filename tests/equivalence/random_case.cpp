@@ -22,6 +22,8 @@
 namespace trireme::equivalence {
 namespace {
 
+constexpr uint32_t kOfCi = 6000;  // these cases, by which coverage.txt and seeds of defects go, are as they were
+
 int64_t devices_of(const Case& test) {
   return without_micro_batches(test.strategy.mesh).devices();
 }
@@ -135,6 +137,8 @@ void add_pipeline(Case& test) {
     trial.schedule = attempt == kAttempts ? "gpipe" : draw.of(kSchedules);
     // Fits the fewest cases, so it is tried more often.
     if (Draw own(test.seed * 2246822519U + 29); attempt == 1 && own.chance(12)) trial.schedule = "v-min";
+    if (Draw own(test.seed * 2246822519U + 73); test.seed > kOfCi && attempt <= 2 && own.chance(20))
+      trial.schedule = "drawn";
     try {
       const Timetable timetable = timetable_for(trial, trial.graph, micro_batches(trial.strategy.mesh));
       trial.strategy.stages = draw.chance(30) ? choose_stages(trial.graph, timetable.stages, {})
@@ -171,34 +175,41 @@ Case any_case(uint32_t seed, Numerics numerics, Draw& draw) {
   return out;
 }
 
-// Cuts a model of text into stages, and over ranks, as is drawn, until something is cut that its schedule can run.
-// `has_all`: no stage is without an op.
-void cut_text(Case& test, const PipelineParallel& pipeline, int64_t count, bool has_all, Draw& draw) {
-  constexpr int kAttempts = 100;
-  const auto stages_of_crews = static_cast<int>(
-      pipeline.seq_chunks > 1 ? pipeline.crews : timetable_of(pipeline, count / test.interleave).stages);
-  for (int attempt = 1;; ++attempt) {
+// Cuts a model of text into stages, and over ranks, as is drawn, until something is cut that its schedule can run;
+// false where nothing is in so many attempts. `has_all`: no stage is without an op.
+bool is_text_cut(Case& test, const PipelineParallel& pipeline, int64_t count, bool has_all, int attempts, Draw& draw) {
+  const int stages_of_crews = timetable_of(pipeline, count / test.interleave).stages;
+  const bool is_never_stuck = pipeline.seq_chunks > 1 && pipeline.schedule.given() == nullptr;
+  for (int attempt = 1; attempt <= attempts; ++attempt) {
     try {
       const ScopeStages stages =
           test.crews > 1 ? any_stages(test.graph, stages_of_crews, draw, has_all) : ScopeStages{};
       test.strategy = random_strategy_of_text(test.graph, draw, pipeline, count, stages);
       test.strategy.stages = stages;
       const CrewPrograms made = crew_programs(test, test.graph, partitioned(test), true);
-      if (pipeline.seq_chunks > 1 || !is_stuck(made.programs, test.numerics)) return;
+      if (is_never_stuck || !is_stuck(made.programs, test.numerics)) return true;
     } catch (const Error& e) {  // stages that go back, cuts that do not divide, or what needs all positions
       if (e.kind() != ErrorKind::kInvalidArgument) throw;
     }
-    if (attempt == kAttempts)
-      fail(ErrorKind::kInternal, "{} refuses {} random cuts of the graph of seed {}", test.schedule, kAttempts,
-           test.seed);
   }
+  return false;
 }
 
-constexpr uint32_t kOfCi = 6000;  // these cases, by which coverage.txt and seeds of defects go, are as they were
+void cut_text(Case& test, const PipelineParallel& pipeline, int64_t count, bool has_all, Draw& draw) {
+  constexpr int kAttempts = 100;
+  if (!is_text_cut(test, pipeline, count, has_all, kAttempts, draw))
+    fail(ErrorKind::kInternal, "{} refuses {} random cuts of the graph of seed {}", test.schedule, kAttempts,
+         test.seed);
+}
 
 // Whether a model of text learns where a token stands.
 bool learns_places(uint32_t seed) {
   return seed > kOfCi && Draw(seed * 2246822519U + 67).chance(40);
+}
+
+// Whether it does so by the table that its tokens have.
+bool shares_table(uint32_t seed) {
+  return learns_places(seed) && Draw(seed * 2246822519U + 97).chance(35);
 }
 
 // A model of text whose micro-batches go through the stages in chunks of positions.
@@ -209,9 +220,23 @@ Case case_in_chunks(uint32_t seed, Draw& draw) {
   out.schedule = "seq-1f1b";
   const int64_t chunks = draw.of({2, 2, 3, 4});
   const int64_t count = out.crews * draw.of({1, 1, 2});
-  out.graph = random_text_graph(draw, {.samples = 2 * count, .chunks = chunks, .places = learns_places(seed)});
+  out.graph = random_text_graph(
+      draw,
+      {.samples = 2 * count, .chunks = chunks, .places = learns_places(seed), .shares_table = shares_table(seed)});
   out.steps = steps_of(out.graph);
-  cut_text(out, {.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks}, count, false, draw);
+  const PipelineParallel usual{.crews = out.crews, .schedule = out.schedule, .seq_chunks = chunks};
+  bool is_cut = false;
+  if (Draw own(seed * 2246822519U + 73); seed > kOfCi && own.chance(25)) {
+    constexpr int kAttempts = 20;
+    out.schedule = "drawn";
+    PipelineParallel drawn = usual;
+    drawn.schedule = drawn_schedule(seed, out.crews, count, chunks);
+    is_cut = is_text_cut(out, drawn, count, false, kAttempts, draw);
+  }
+  if (!is_cut) {
+    out.schedule = usual.schedule.text();
+    cut_text(out, usual, count, false, draw);
+  }
   add_options(out, draw);
   return out;
 }
@@ -262,7 +287,8 @@ Case case_of_many(uint32_t seed, Draw& draw) {
                         .least_parts = stages - 2,
                         .narrow = DType::kF64,
                         .dropout = chunks == 0,
-                        .places = learns_places(seed)};
+                        .places = learns_places(seed),
+                        .shares_table = shares_table(seed)};
   do {
     out.graph = random_text_graph(draw, sizes);
   } while (static_cast<int64_t>(scopes_of(out.graph).size()) < stages);

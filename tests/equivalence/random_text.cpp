@@ -25,14 +25,16 @@ class RandomText {
 
   Graph build() {
     graph_.set_scope("part0");
-    const int64_t vocabulary = draw_.of({5, 6, 8});
+    int64_t vocabulary = draw_.of({5, 6, 8});
+    if (sizes_.shares_table) vocabulary = std::max(vocabulary, positions_);
     const Tensor table = parameter({vocabulary, width_});
     made_.push_back(embedding(table, ids("x", vocabulary)));
     Tensor places;  // whose gradients of chunks are put together, so that no others may be added to them
     if (sizes_.places) {
-      places = {graph_, graph_.add_input("places", {stored_, {positions_, width_}}, Role::kParameter)};
       const Tensor numbers = iota(graph_, {DType::kI32, {positions_}}, 0);
-      made_.back() = add(made_.back(), embedding(cast(places, real_), numbers));
+      if (!sizes_.shares_table)
+        places = {graph_, graph_.add_input("places", {stored_, {positions_, width_}}, Role::kParameter)};
+      made_.back() = add(made_.back(), embedding(sizes_.shares_table ? table : cast(places, real_), numbers));
     }
     const int64_t most = std::min<int64_t>(sizes_.most_parts, real_ == DType::kBF16 ? 2 : 4);
     const int64_t length = std::max(1 + draw_.below(most), sizes_.least_parts);

@@ -15,6 +15,7 @@ struct TextSizes {
   DType narrow = DType::kF32;  // or kF64, where sums over a large batch would leave too few digits to compare
   bool dropout = false;        // whether some parts may have it
   bool places = false;         // whether a learned row for each position is added to the first part
+  bool shares_table = false;   // those are rows of the tokens' table
 };
 
 // Its inputs are named as those of a random graph (random_graph.h).

@@ -15,8 +15,8 @@ using NameSet = std::set<std::string, std::less<>>;
 // What a header of the standard library has, as "header: name ...", as far as headers here use it. Of a name that
 // several have, any of them will do.
 constexpr std::array<std::string_view, 40> kStandard{
-    "algorithm: clamp copy copy_n equal fill_n find lower_bound max min ranges::equal ranges::fill ranges::find "
-    "ranges::max ranges::sort sort",
+    "algorithm: clamp copy copy_n equal fill_n find lower_bound max min ranges::all_of ranges::equal ranges::fill "
+    "ranges::find ranges::max ranges::sort sort",
     "array: array initializer_list size",
     "atomic: atomic atomic_flag memory_order_relaxed memory_order_release",
     "barrier: barrier",

@@ -8,7 +8,8 @@
 #include "tests/multi/loss_curve.h"
 #include "tests/multi/small_graphs.h"
 #include "trireme/base/error.h"
-#include "trireme/nn/models/resnet.h"
+#include "trireme/nn/layers.h"
+#include "trireme/nn/models/gpt.h"
 #include "trireme/nn/models/t5.h"
 #include "trireme/train/job/parallel_settings.h"
 
@@ -317,6 +318,31 @@ TEST(PipelineOfChunks, attend_to_what_came_before) {
 // Keys are turned by their positions, and the gradients of a chunk's own keys turned back by the same.
 TEST(PipelineOfChunks, turn_keys_by_their_places_in_the_whole_sequence) {
   EXPECT_EQ(difference_on(2, llama_step(Sgd{.momentum = 0.9}), pipeline(2, 2, "seq-1f1b", 1, 0, 0, 4)), "");
+}
+
+// A table whose rows stand for tokens, for positions, and for what is predicted.
+class OneTable : public nn::Module {
+ public:
+  Tensor forward(const Tensor& tokens) override {
+    const Tensor words = table_(tokens);
+    Tensor x = add(words, table_(iota(tokens.graph(), {DType::kI32, {tokens.size(1)}}, 0)));
+    for (nn::GptBlock* block : {&first_, &second_}) x = (*block)(x);
+    return matmul(x, table_.weight(), false, true);
+  }
+
+ private:
+  nn::GptConfig config_{.vocabulary = 20, .context = 8, .layers = 2, .width = 16, .heads = 4};
+  nn::Embedding table_{20, 16, {.name = "table", .init_std = 0.2}};
+  nn::GptBlock first_{config_, "h.0"}, second_{config_, "h.1"};
+};
+
+TEST(PipelineOfChunks, one_table_of_tokens_and_positions_gets_the_gradients_of_both) {
+  OneTable model;
+  const Graph graph = training_step([&](const Tensor& x) { return model(x); }, class_loss(), gpt_batch(),
+                                    Sgd{.momentum = 0.9}, {.name = "one_table", .seed = 3, .clip_norm = 0.5});
+  EXPECT_EQ(difference_on(2, graph, pipeline(2, 4)), "");
+  EXPECT_EQ(difference_on(2, graph, pipeline(2, 2, "seq-1f1b", 1, 0, 0, 4)), "");
+  EXPECT_EQ(difference_on(4, graph, pipeline(2, 2, "seq-1f1b", 1, 3, 4, 2)), "");
 }
 
 TEST(PipelineOfChunks, refuses_what_needs_all_positions) {

@@ -65,7 +65,8 @@ class Group {
   // Around the group: out is the 'in' of the member `by` places before; -size() < by < size().
   virtual Work ring_shift(View in, View out, int by) = 0;
   virtual Work broadcast(View inout, int root) = 0;
-  // Tags are in [0, 2^30). A message has the same number of bytes on both sides.
+  // Tags are in [0, 2^30). A message has the same number of bytes on both sides. Those of one tag to one peer arrive in
+  // the order in which they were started.
   virtual Work send(View from, int peer, int tag) = 0;
   virtual Work recv(View to, int peer, int tag) = 0;
   virtual Work barrier() = 0;

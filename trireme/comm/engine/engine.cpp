@@ -217,6 +217,15 @@ void Engine::take_inbox() {
   inbox_filled_.store(false);
 }
 
+// Whether one before it rests, of the same peer and tag: those begin in the order in which they were started.
+bool Engine::is_held_back(const Operation& message) const {
+  const auto first = std::ranges::find_if(active_, [&](const std::shared_ptr<Operation>& other) {
+    return !other->begun && other->group == message.group && other->kind == message.kind &&
+           other->peer == message.peer && other->tag == message.tag;
+  });
+  return first->get() != &message;
+}
+
 // Before the next part of the operation, which could begin.
 bool Engine::rests(Operation& operation) {
   const Clock::time_point now = Clock::now();
@@ -228,7 +237,7 @@ bool Engine::rests(Operation& operation) {
 bool Engine::step(Operation& operation) {
   if (!operation.begun) {
     if (operation.ordered && !operation.turns->is_turn_of(operation.turn)) return false;
-    if (options_.rest && rests(operation)) return false;
+    if (options_.rest && ((!operation.ordered && is_held_back(operation)) || rests(operation))) return false;
     operation.begun = true;
     operation.resume_at = operation.task.handle();
   } else if (!operation.waiting->ready() || (options_.rest && rests(operation))) {

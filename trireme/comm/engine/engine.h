@@ -74,6 +74,7 @@ class Engine final : public Driver {
   bool pass();  // one round over everything pending; true if something moved
   void take_inbox();
   bool step(Operation& operation);
+  bool is_held_back(const Operation& message) const;
   bool rests(Operation& operation);
   void finish(Operation& operation, std::exception_ptr error);
   void break_world(Cause cause, Operation* culprit);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <random>
 
 #include "trireme/comm/reduce.h"
 #include "trireme/comm/stores/memory_store.h"
@@ -164,6 +165,38 @@ TEST(Connect, TwoWorldsOfOneStoreAreApart) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(sum.load(), 2 + 2 + 20 + 20);
+}
+
+// Whatever rests before it begins. Both sides start many at once.
+TEST(Messages, OfOneTagArriveInTheOrderInWhichTheyWereStarted) {
+  constexpr size_t kMessages = 40;
+  for (const std::string& transport : transports_of_threads()) {
+    for (const bool rests : {false, true}) {
+      const auto rest = [&](WorldOptions& options) {
+        if (!rests) return;
+        options.rest = [bits = std::mt19937(static_cast<uint32_t>(options.rank))]() mutable {
+          return std::chrono::microseconds(bits() % 4 == 0 ? bits() % 500 : 0);
+        };
+      };
+      const auto body = [&](World& world) {
+        const int other = 1 - world.rank();
+        std::vector<HostTensor> sent, received;
+        std::vector<Work> works;
+        for (size_t i = 0; i < kMessages; ++i) {
+          sent.emplace_back(TensorType{DType::kI32, {1}});
+          sent.back().as<int32_t>()[0] = static_cast<int32_t>(i);
+          received.emplace_back(TensorType{DType::kI32, {1}});
+          works.push_back(world.all().send(sent.back().view(), other, 5));
+          works.push_back(world.all().recv(received.back().view(), other, 5));
+        }
+        for (Work& work : works) work.wait();
+        for (size_t i = 0; i < kMessages; ++i)
+          EXPECT_EQ(received[i].as<int32_t>()[0], static_cast<int32_t>(i))
+              << transport << (rests ? ", with rests" : "");
+      };
+      spawn_ranks(2, transport, body, 0, rest);
+    }
+  }
 }
 
 TEST(Work, MayBeWaitedForAfterTheEndOfItsWorld) {

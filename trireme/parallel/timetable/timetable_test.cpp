@@ -200,6 +200,20 @@ TEST(Timetable, contracts_9_5_what_cannot_run_is_refused_with_the_unit_and_the_c
             "timetable '1f1b': F1.0 is in crew 1, but stage 1 belongs to crew 0");
 }
 
+TEST(Timetable, contracts_9_5_the_parts_of_a_backward_pass_stand_once_each_and_in_their_order) {
+  const auto problem = [](std::string_view second) {
+    return error_of([&] {
+      check(parse_timetable(
+          fmt::format("timetable mine stages=2 micro_batches=1\ncrew 0: F0.0 B0.0\ncrew 1: {}\n", second)));
+    });
+  };
+  EXPECT_EQ(problem("F1.0 I1.0 W1.0"), "nothing thrown");
+  EXPECT_EQ(problem("F1.0 W1.0 I1.0"), "timetable 'mine': crew 1 has W1.0 before I1.0, which it needs");
+  EXPECT_EQ(problem("F1.0 I1.0"), "timetable 'mine': crew 1 has I1.0 but lacks W1.0");
+  EXPECT_EQ(problem("F1.0 B1.0 W1.0"),
+            "timetable 'mine': crew 1 has B1.0, the whole backward pass, and also a part of it");
+}
+
 TEST(Timetable, contracts_9_5_a_circle_over_crews_is_told_with_all_who_wait) {
   const Timetable circle = parse_timetable(
       "timetable mine stages=2 micro_batches=2\n"
