@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
 
@@ -23,6 +24,10 @@ CertifiedTable certified_blocks_of(const CertifiedTable& table, const CertifiedC
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
 // The same of tp and ep, of a cut with ep that cp or the vocabulary cut as well.
 std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
+// The same of tp and so many ranks of ep, each of these numbers of which the cut has a multiple, and of tp, ep and half
+// of a cp that is a multiple of 4.
+std::vector<CertifiedCut> certified_by_fewer_ep(const CertifiedCut& cut);
+std::optional<CertifiedCut> certified_by_half_cp(const CertifiedCut& cut);
 // What the passes of blocks take at least by the table of one of these: moving as much of each position, computing no
 // less where experts lie alike.
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);

@@ -219,7 +219,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("it is no certificate"));
-  EXPECT_THAT(resealed("certificate 10", "certificate 9"), HasSubstr("it is of another version; plan again"));
+  EXPECT_THAT(resealed("certificate 11", "certificate 10"), HasSubstr("it is of another version; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("something of it is missing"));
   std::string edited = text;
   edited[edited.find("step_ps=") + 8] ^= 1;
