@@ -82,4 +82,16 @@ bool are_apart(const Program& program) {
   return true;
 }
 
+bool depend_on_each_other(const Program& program) {
+  const Graph& graph = program.graph;
+  std::vector<int> last_of(graph.values().size(), -1);  // the last micro-batch that the value depends on
+  for (const Node& node : graph.nodes()) {
+    int last = node.micro_batch;
+    for (const ValueId id : node.inputs) last = std::max(last, last_of[static_cast<size_t>(id)]);
+    if (node.micro_batch >= 0 && last > node.micro_batch) return true;
+    for (const ValueId id : node.outputs) last_of[static_cast<size_t>(id)] = last;
+  }
+  return false;
+}
+
 }  // namespace trireme

@@ -30,4 +30,8 @@ class IsOfAll {
 // once a step.
 bool are_apart(const Program& program);
 
+// Whether a node of one micro-batch depends on one of a later one, in a program that computes them one after the other
+// (in_micro_batches) and without chunks of positions: what works on all at once. No crew can end one before the next.
+bool depend_on_each_other(const Program& program);
+
 }  // namespace trireme

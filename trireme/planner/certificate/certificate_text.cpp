@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 10";
+constexpr std::string_view kCertificateLine = "trireme certificate 11";
 
 std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;

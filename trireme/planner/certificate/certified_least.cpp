@@ -83,6 +83,25 @@ std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut) {
   return out;
 }
 
+std::vector<CertifiedCut> certified_by_fewer_ep(const CertifiedCut& cut) {
+  std::vector<CertifiedCut> out;
+  for (int64_t ep = 2; ep <= 16; ep *= 2) {
+    if (cut.ep == ep || cut.ep % ep != 0) break;
+    out.push_back(*certified_by_tp(cut));
+    out.back().ep = ep;
+  }
+  return out;
+}
+
+std::optional<CertifiedCut> certified_by_half_cp(const CertifiedCut& cut) {
+  auto out = cut.cp % 4 == 0 ? certified_by_tp(cut) : std::nullopt;
+  if (out) {
+    out->cp = cut.cp / 2;
+    out->ep = cut.ep;
+  }
+  return out;
+}
+
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut) {
   CertifiedTable out{.cut = cut};
   out.parts.resize(fewer.parts.size());
@@ -93,7 +112,7 @@ CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const Certi
       if (field == &CertifiedPart::leaving || field == &CertifiedPart::returning) continue;  // all is kept here
       if (!moves && (cut.ep != fewer.cut.ep || field == &CertifiedPart::again)) continue;
       const int64_t whole = field == &CertifiedPart::weight_grad ? fewer.parts[block].adding : 0;
-      const int64_t of_piece = (fewer.parts[block].*field - whole) / cut.cp;
+      const int64_t of_piece = (fewer.parts[block].*field - whole) / (cut.cp / fewer.cut.cp);
       out.parts[block].*field = exact_sum(whole, exact_product(of_piece, cut.rows) / fewer.cut.rows);
     }
   }

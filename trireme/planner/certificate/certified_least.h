@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
 
@@ -22,6 +23,10 @@ CertifiedTable certified_blocks_of(const CertifiedTable& table, const CertifiedC
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
 // The same of tp and ep, of a cut with ep that cp or the vocabulary cut as well.
 std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
+// The same of tp and 2, 4, 8 or 16 ranks of ep, of a cut whose ep is a larger multiple; and of tp, ep and half of a cp
+// that is a multiple of 4.
+std::vector<CertifiedCut> certified_by_fewer_ep(const CertifiedCut& cut);
+std::optional<CertifiedCut> certified_by_half_cp(const CertifiedCut& cut);
 // The least that the passes of blocks take, by the table of one of these: they move as much for each position, and
 // compute no less if experts lie in the same way.
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);

@@ -117,6 +117,33 @@ inline CertifiedCut tp_and_ep_of(const CertifiedCut& cut) {
   out.ep = cut.ep;
   return out;
 }
+inline bool is_more_than_ep(const CertifiedCut& cut, int64_t ep) {
+  return cut.ep > ep && cut.ep % ep == 0;
+}
+inline CertifiedCut fewer_ep_of(const CertifiedCut& cut, int64_t ep) {
+  CertifiedCut out = tp_of(cut);
+  out.ep = ep;
+  return out;
+}
+inline bool is_more_than_half_cp(const CertifiedCut& cut) {
+  return cut.cp == 4 || cut.cp == 8;
+}
+inline CertifiedCut half_cp_of(const CertifiedCut& cut) {
+  CertifiedCut out = tp_and_ep_of(cut);
+  out.cp = cut.cp / 2;
+  return out;
+}
+// All of which bound the cut's blocks.
+inline std::vector<CertifiedCut> fewer_axes_of(const CertifiedCut& cut) {
+  std::vector<CertifiedCut> out;
+  if (is_more_than_tp(cut)) out.push_back(tp_of(cut));
+  if (is_more_than_tp_and_ep(cut)) out.push_back(tp_and_ep_of(cut));
+  for (const int64_t ep : {2, 4, 8, 16}) {
+    if (is_more_than_ep(cut, ep)) out.push_back(fewer_ep_of(cut, ep));
+  }
+  if (is_more_than_half_cp(cut)) out.push_back(half_cp_of(cut));
+  return out;
+}
 inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
   for (size_t part = 0; part < table.parts.size(); ++part) {
     for (const auto field : {&CertifiedPart::moving_forward, &CertifiedPart::moving_backward, &CertifiedPart::sync})

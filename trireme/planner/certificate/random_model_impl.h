@@ -139,15 +139,23 @@ class RandomModel : public RandomPrices {
                     std::max(bound, candidates[i / count].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
       };
     };
+    std::vector<std::function<OuterAnswer(size_t)>> bounds{by_fewer(is_more_than_tp, tp_of)};
+    for (const int64_t ep : {2, 4, 8, 16}) {
+      bounds.push_back(by_fewer([ep](const CertifiedCut& cut) { return is_more_than_ep(cut, ep); },
+                                [ep](const CertifiedCut& cut) { return fewer_ep_of(cut, ep); }));
+    }
+    for (std::function<OuterAnswer(size_t)>& each : std::vector<std::function<OuterAnswer(size_t)>>{
+             by_fewer(is_more_than_tp_and_ep, tp_and_ep_of), by_fewer(is_more_than_half_cp, half_cp_of),
+             by_blocks(none, Sums::kNone), by(none, false), by_sums(none, Sums::kOfFew),
+             by_blocks(most_of, Sums::kNone), by_blocks(most_of, Sums::kOfFew), by(most_of, false),
+             by_sums(most_of, Sums::kOfFew), by(most_of, true), by_blocks(own_of, Sums::kNone),
+             by_blocks(own_of, Sums::kOfFew), joined, by(own_of, false), by(own_of, true),
+             by_sums(own_of, Sums::kOfFew), by_sums(own_of, Sums::kOfAll), by_few})
+      bounds.push_back(std::move(each));
     const OuterResult found =
         search_outer(candidates, variants, memory_, top,
                      {.least_bytes = [&](size_t i) { return certified_least_bytes(ways[i], model_, ranks_); },
-                      .bounds = {by_fewer(is_more_than_tp, tp_of), by_fewer(is_more_than_tp_and_ep, tp_and_ep_of),
-                                 by_blocks(none, Sums::kNone), by(none, false), by_sums(none, Sums::kOfFew),
-                                 by_blocks(most_of, Sums::kNone), by_blocks(most_of, Sums::kOfFew), by(most_of, false),
-                                 by_sums(most_of, Sums::kOfFew), by(most_of, true), by_blocks(own_of, Sums::kNone),
-                                 by_blocks(own_of, Sums::kOfFew), joined, by(own_of, false), by(own_of, true),
-                                 by_sums(own_of, Sums::kOfFew), by_sums(own_of, Sums::kOfAll), by_few},
+                      .bounds = std::move(bounds),
                       .problem = problem});
     Certificate out{.version = std::string(kVersion),
                     .graph = "0123456789abcdef",

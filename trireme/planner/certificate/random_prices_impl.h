@@ -77,7 +77,7 @@ class RandomPrices : public RandomSpace {
     out.parts.resize(fewer.parts.size());
     for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
       const PartPrice least =
-          least_part(least_of_cut_part(as_price(fewer.parts[block]), cut.cp, cut.ep != fewer.cut.ep),
+          least_part(least_of_cut_part(as_price(fewer.parts[block]), cut.cp / fewer.cut.cp, cut.ep != fewer.cut.ep),
                      {.rows = cut.rows, .rows_of_table = fewer.cut.rows, .is_own = false});
       for (size_t i = 0; i < kPasses; ++i) out.parts[block].*kFields[i].first = least.*kFields[i].second;
     }
@@ -108,8 +108,7 @@ class RandomPrices : public RandomSpace {
     const auto found = alone_.find(cut);
     if (found != alone_.end()) return found->second;
     CertifiedTable made = table_above(cut, least, first);
-    if (is_more_than_tp(cut)) raise_by_fewer(add_alone(tp_of(cut), nullptr, 0), made);
-    if (is_more_than_tp_and_ep(cut)) raise_by_fewer(add_alone(tp_and_ep_of(cut), nullptr, 0), made);
+    for (const CertifiedCut& fewer : fewer_axes_of(cut)) raise_by_fewer(add_alone(fewer, nullptr, 0), made);
     if (cut.vocabulary) raise_by_whole(alone_.at(certified_whole_vocabulary(cut)), made);
     return alone_.emplace(cut, std::move(made)).first->second;
   }

@@ -17,7 +17,7 @@ class RandomSpace {
               .weights = number(0, 3) > 0 ? 1 : 0,
               .positions = number(0, 1),
               .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,
-              .sequence = number(1, 3) * 1024,
+              .sequence = number(1, 4) * 1024,
               .batch = number(1, 12),
               .joined = number(0, 9) == 0 ? 1 : 0};
     draw_runs();

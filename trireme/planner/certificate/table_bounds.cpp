@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/certified_least.h"
@@ -46,7 +47,10 @@ class TableBounds {
       if (cut != most) check_bound(table, cut, most);
       if (cut != certified_all_kept(most)) check_passes(table);
       check_whole_vocabulary(table);
-      for (const auto& of_fewer : {certified_by_tp(cut), certified_by_tp_and_ep(cut)}) {
+      std::vector<std::optional<CertifiedCut>> of_fewer_axes{certified_by_tp(cut), certified_by_tp_and_ep(cut),
+                                                             certified_by_half_cp(cut)};
+      for (const CertifiedCut& of_fewer : certified_by_fewer_ep(cut)) of_fewer_axes.emplace_back(of_fewer);
+      for (const auto& of_fewer : of_fewer_axes) {
         const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
         if (fewer != nullptr && !table.is_refused) check_no_less(table, certified_least_by_fewer(*fewer, cut));
       }

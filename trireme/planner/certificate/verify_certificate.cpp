@@ -182,7 +182,12 @@ class CertificateVerifier {
   // By tables of one data parallel rank: what they say of all that is computed, then of memory.
   std::optional<Found> ruled_out(const CertifiedWay& way) {
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
-    if (is_slower_by_fewer(way, certified_by_tp(way.cut)) || is_slower_by_fewer(way, certified_by_tp_and_ep(way.cut)))
+    if (is_slower_by_fewer(way, certified_by_tp(way.cut))) return Found::kDone;
+    for (const CertifiedCut& fewer : certified_by_fewer_ep(way.cut)) {
+      if (is_slower_by_fewer(way, fewer)) return Found::kDone;
+    }
+    if (is_slower_by_fewer(way, certified_by_tp_and_ep(way.cut)) ||
+        is_slower_by_fewer(way, certified_by_half_cp(way.cut)))
       return Found::kDone;
     const auto unsliced = certified_without_slices(way.cut);
     auto of_few = unsliced ? certified_few_ranks(*unsliced) : unsliced;

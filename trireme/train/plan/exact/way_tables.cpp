@@ -150,18 +150,22 @@ std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(cons
       return answer_by_fewer_axes(way, known(way.inner));
     };
   };
-  return {by_fewer(by_tp_alone), by_fewer(by_tp_and_ep),
-          // By the most rows, without recomputation.
-          by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
-          // With it.
-          by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
-          asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew),
-          asks(with_most_rows, Asked::kMemory),
-          // By its own rows.
-          by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew),
-          [this, &ways](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
-          asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
-          [this, &ways](size_t i) { return answer_by_few_ranks(ways.at(i)); }};
+  std::vector<std::function<OuterAnswer(size_t)>> out{by_fewer(by_tp_alone)};
+  for (const int64_t ep : kFewerEp) out.push_back(by_fewer([ep](const InnerWay& way) { return by_fewer_ep(way, ep); }));
+  const std::vector<std::function<OuterAnswer(size_t)>> others{
+      by_fewer(by_tp_and_ep), by_fewer(by_half_cp),
+      // By the most rows, without recomputation.
+      by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
+      // With it.
+      by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
+      asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew), asks(with_most_rows, Asked::kMemory),
+      // By its own rows.
+      by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew),
+      [this, &ways](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
+      asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
+      [this, &ways](size_t i) { return answer_by_few_ranks(ways.at(i)); }};
+  out.insert(out.end(), others.begin(), others.end());
+  return out;
 }
 
 OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, const OnProgress& tell,

@@ -50,12 +50,27 @@ std::optional<InnerWay> by_tp_and_ep(const InnerWay& way) {
   return out;
 }
 
+std::optional<InnerWay> by_fewer_ep(const InnerWay& way, int64_t ep) {
+  if (way.ep <= ep || way.ep % ep != 0) return std::nullopt;
+  std::optional<InnerWay> out = by_tp_alone(way);
+  out->ep = ep;
+  return out;
+}
+
+std::optional<InnerWay> by_half_cp(const InnerWay& way) {
+  if (way.cp % 4 != 0) return std::nullopt;
+  std::optional<InnerWay> out = by_tp_alone(way);
+  out->cp = way.cp / 2;
+  out->ep = way.ep;
+  return out;
+}
+
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way) {
   PartPrices out;
   out.parts.resize(prices.parts.size());
   const LeastPartOf of{.rows = way.rows, .rows_of_table = known.rows, .is_own = false};
   for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
-    const PartPrice cut = least_of_cut_part(prices.parts[block], way.cp, known.ep != way.ep);
+    const PartPrice cut = least_of_cut_part(prices.parts[block], way.cp / known.cp, known.ep != way.ep);
     raise_passes(out.parts[block], least_part(cut, of));
   }
   return out;

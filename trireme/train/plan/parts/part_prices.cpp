@@ -14,8 +14,6 @@
 #include "trireme/base/error.h"
 #include "trireme/cost/crew_links.h"
 #include "trireme/mesh/machine.h"
-#include "trireme/partition/crews.h"
-#include "trireme/partition/micro_batches.h"
 #include "trireme/planner/outer/least_part.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
@@ -142,7 +140,8 @@ namespace {
 // that compute all again, and those that keep elsewhere, of which few are asked for.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {
   const std::vector<std::string> choices = recompute_choices();
-  const bool is_alone = way == alone_of(way);  // others are compiled without what is computed again
+  const bool is_alone = way == alone_of(way);               // others are compiled without what is computed again
+  if (way.rows == 1 && way == all_kept(way)) return {way};  // which sums over ranks are compared with
   if (!is_alone || way.keep != Tier::kDevice || way.recompute == choices.back() || way == all_kept(with_most_rows(way)))
     return {way};
   std::vector<InnerWay> out;
@@ -151,6 +150,17 @@ std::vector<InnerWay> asked_together_with(const InnerWay& way) {
     each.recompute = again;
     if (again == choices.back() || each == all_kept(with_most_rows(way))) continue;
     out.push_back(std::move(each));
+  }
+  return out;
+}
+
+// All of which say something of the way.
+std::vector<InnerWay> by_fewer_axes(const InnerWay& way) {
+  std::vector<std::optional<InnerWay>> all{by_tp_alone(way), by_tp_and_ep(way), by_half_cp(way)};
+  for (const int64_t ep : kFewerEp) all.push_back(by_fewer_ep(way, ep));
+  std::vector<InnerWay> out;
+  for (const std::optional<InnerWay>& each : all) {
+    if (each) out.push_back(*each);
   }
   return out;
 }
@@ -182,10 +192,10 @@ struct PartPricer::Impl {
   // Crews of the reduced job: the parts.
   int64_t crews() const { return parts.count(); }
 
-  // The order of a crew's passes. All forward passes first: it keeps what all micro-batches keep. One by one: each
-  // micro-batch ends before the next one begins. The last one by one: in every schedule the last stage runs a
-  // micro-batch's backward pass after its forward pass, so that what is read again soon does not leave.
-  enum class Turns : uint8_t { kAllForward, kOneByOne, kLastOneByOne };
+  // The order of a crew's passes. All forward passes first: it keeps what all micro-batches keep. The last one by one:
+  // in every schedule the last stage runs a micro-batch's backward pass after its forward pass, so that what is read
+  // again soon does not leave.
+  enum class Turns : uint8_t { kAllForward, kLastOneByOne };
 
   // A reduced job: its crews are the parts.
   struct Reduced {
@@ -223,7 +233,7 @@ struct PartPricer::Impl {
     Timetable out{.name = "parts", .stages = stages, .micro_batches = count};
     for (int stage = 0; stage < stages; ++stage) {
       std::vector<Unit>& units = out.crews.emplace_back();
-      const bool one_by_one = turns == Turns::kOneByOne || (turns == Turns::kLastOneByOne && stage + 1 == stages);
+      const bool one_by_one = turns == Turns::kLastOneByOne && stage + 1 == stages;
       for (int i = 0; i < count; ++i) {
         units.push_back({kForward, stage, i});
         if (one_by_one) units.push_back({kBackward, stage, i});
@@ -269,7 +279,7 @@ struct PartPricer::Impl {
     Begun out{crew_programs(step_of(inner, micro_batches, job), options)};
     const auto made = static_cast<int64_t>(out.programs.programs.size());
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
-    out.is_joined = micro_batches > 1 && depend_on_each_other(out.programs.whole.partitioned, micro_batches);
+    out.is_joined = of_model.mixture && of_model.experts > 0 && out.programs.are_joined;
     out.programs.whole.partitioned = Program();
     // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
     const size_t most_kept = is_alone ? 16 : 2;
@@ -285,18 +295,6 @@ struct PartPricer::Impl {
     constexpr size_t kMostSteps = 16;
     if (steps.size() == kMostSteps) steps.pop_front();
     return steps.emplace_back(key, graphs_of(job.assembly, job.ranks).step).second;
-  }
-
-  // Micro-batches that no crew can run one by one. Of models without a mixture none do.
-  bool depend_on_each_other(const Program& partitioned, int micro_batches) const {
-    if (!of_model.mixture || of_model.experts == 0) return false;
-    try {
-      in_crews(in_micro_batches(partitioned), timetable(Turns::kOneByOne, micro_batches));
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kInvalidArgument) throw;
-      return true;
-    }
-    return false;
   }
 
   // Whether the reduced job has a block of each kind of the whole one.
@@ -410,6 +408,7 @@ const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) 
   const auto found = compiled_.find(way);
   if (found != compiled_.end()) return found->second;
   for (const InnerWay& each : asked_together_with(way)) {
+    if (compiled_.contains(each)) continue;
     std::optional<PartPrices> out = compiled(each);  // which may add others
     compiled_.emplace(each, std::move(out));
   }
@@ -442,9 +441,9 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
       raise_passes(*out, blocks);
     }
   }
-  for (const auto& known : {by_tp_alone(key), by_tp_and_ep(key)}) {
-    if (!out || !known) continue;
-    if (const auto& least = alone(*known)) raise_passes(*out, least_by_fewer_axes(*least, *known, key));
+  for (const InnerWay& known : by_fewer_axes(key)) {
+    if (!out) break;
+    if (const auto& least = alone(known)) raise_passes(*out, least_by_fewer_axes(*least, known, key));
   }
   return alone_.emplace(key, std::move(out)).first->second;
 }

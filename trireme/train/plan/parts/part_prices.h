@@ -4,6 +4,7 @@
 // takes, and the rest of the step is what it takes once.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -85,6 +86,12 @@ InnerWay all_kept(InnerWay way);
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);
 // The same by tp and ep, of a way with ep that is cut by cp or in its vocabulary as well.
 std::optional<InnerWay> by_tp_and_ep(const InnerWay& way);
+// The same by tp and so many ranks of ep, one of kFewerEp, of which the way has a multiple: experts that lie on more
+// ranks exchange no less.
+inline constexpr std::array<int64_t, 4> kFewerEp{2, 4, 8, 16};
+std::optional<InnerWay> by_fewer_ep(const InnerWay& way, int64_t ep);
+// The same by tp, ep and half the ranks of cp, of a way whose cp is a multiple of 4.
+std::optional<InnerWay> by_half_cp(const InnerWay& way);
 // What blocks of `way` take at least, by the prices of one of these, for its rows.
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way);
 
@@ -126,7 +133,7 @@ class PartPricer {
   // together move for less than least_moves_ps(way).
   const std::optional<PartPrices>& prices(const InnerWay& way);
   // The table of alone_of(way), no less than what the one with the most rows says of it, no shorter than with all kept,
-  // and of cp, ep and a cut vocabulary than what by_tp_alone(way) and by_tp_and_ep(way) say.
+  // and of cp, ep and a cut vocabulary than what the ways of fewer axes say (by_tp_alone and those after it).
   const std::optional<PartPrices>& alone(const InnerWay& way);
   // The same by compiling this very way, instead of from the compute of one data parallel rank and what the others add.
   std::optional<PartPrices> compiled(const InnerWay& way);

@@ -97,6 +97,7 @@ struct CrewPrograms {
   Compiled whole;  // without crews
   std::vector<Program> programs;
   CrewRepeats repeats = {};
+  bool are_joined = false;  // of a pipeline: depend_on_each_other (partition/fewer_micro_batches.h)
 };
 CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
 // Of a graph that was cut. `may_repeat`: the programs may be of fewer micro-batches, as CrewPrograms::repeats says.

@@ -51,6 +51,7 @@ CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_re
     made.programs.push_back(std::move(all));
     return made;
   }
+  made.are_joined = depend_on_each_other(all);
   if (const SliceCrossings how_sliced = options.parallel.pipeline.slice_crossings;
       how_sliced != SliceCrossings::kNever) {
     const bool always = how_sliced == SliceCrossings::kAlways;
