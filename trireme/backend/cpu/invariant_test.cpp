@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "trireme/backend/cpu/cases/kernel_cases_impl.h"
-#include "trireme/backend/cpu/cases/test_isa_impl.h"
+#include "trireme/backend/cpu/cases/isas_for_tests.h"
+#include "trireme/backend/cpu/cases/kernel_cases_for_tests.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <set>
 
-#include "trireme/backend/cpu/cases/kernel_cases_impl.h"
-#include "trireme/backend/cpu/cases/test_isa_impl.h"
+#include "trireme/backend/cpu/cases/isas_for_tests.h"
+#include "trireme/backend/cpu/cases/kernel_cases_for_tests.h"
 #include "trireme/backend/cpu/products/blocked_product.h"
 #include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/base/log.h"

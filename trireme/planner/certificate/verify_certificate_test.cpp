@@ -8,7 +8,7 @@
 #include "trireme/base/error.h"
 #include "trireme/planner/certificate/certified_price.h"
 #include "trireme/planner/certificate/certified_space.h"
-#include "trireme/planner/certificate/random_model_impl.h"
+#include "trireme/planner/certificate/random_model_for_tests.h"
 
 namespace trireme::verify_certificate_test {
 namespace {

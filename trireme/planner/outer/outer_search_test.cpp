@@ -10,7 +10,7 @@
 #include "trireme/planner/outer/least_part.h"
 #include "trireme/planner/outer/least_slowest.h"
 #include "trireme/planner/outer/pipeline_shape.h"
-#include "trireme/planner/outer/random_tables_impl.h"
+#include "trireme/planner/outer/random_tables_for_tests.h"
 #include "trireme/planner/outer/stage_sums.h"
 
 namespace trireme::outer_search_test {

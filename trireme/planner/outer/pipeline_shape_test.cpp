@@ -6,7 +6,7 @@
 
 #include "trireme/parallel/timetable/schedules.h"
 #include "trireme/parallel/timetable/timetable_time.h"
-#include "trireme/planner/outer/random_tables_impl.h"
+#include "trireme/planner/outer/random_tables_for_tests.h"
 
 namespace trireme::pipeline_shape_test {
 namespace {

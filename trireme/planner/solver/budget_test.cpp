@@ -6,7 +6,7 @@
 #include <ctime>
 #include <limits>
 
-#include "trireme/planner/solver/random_problem_impl.h"
+#include "trireme/planner/solver/random_problem_for_tests.h"
 
 namespace trireme::solver::budget_test {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/planner/solver/budget.h"
-#include "trireme/planner/solver/random_problem_impl.h"
+#include "trireme/planner/solver/random_problem_for_tests.h"
 
 namespace trireme::solver::elimination_test {
 namespace {

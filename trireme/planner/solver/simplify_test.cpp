@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/planner/solver/budget.h"
-#include "trireme/planner/solver/random_problem_impl.h"
+#include "trireme/planner/solver/random_problem_for_tests.h"
 
 namespace trireme::solver::simplify_test {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/worst.h"
-#include "trireme/backend/cpu/cases/test_isa_impl.h"
+#include "trireme/backend/cpu/cases/isas_for_tests.h"
 #include "trireme/base/rng.h"
 #include "trireme/tensor/dtype.h"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/cases/row_cases_impl.h"
-#include "trireme/backend/cpu/cases/test_isa_impl.h"
+#include "trireme/backend/cpu/cases/isas_for_tests.h"
+#include "trireme/backend/cpu/cases/row_cases_for_tests.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/op/conformance.h"

@@ -5,7 +5,7 @@
 #include <bit>
 #include <vector>
 
-#include "trireme/backend/cpu/cases/test_isa_impl.h"
+#include "trireme/backend/cpu/cases/isas_for_tests.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/op/conformance.h"

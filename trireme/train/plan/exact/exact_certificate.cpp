@@ -128,8 +128,8 @@ void expect_same_table(std::string_view kind, const CertifiedTable& said, const 
       "update={}",
       cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0,
       to_string(cut.keep), cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
-  require(said.is_refused == compiled.is_refused, "certificate: its {} of {} are {}, but the compiler {} that cut", kind,
-          text, said.is_refused ? "refused" : "given", compiled.is_refused ? "refuses" : "takes");
+  require(said.is_refused == compiled.is_refused, "certificate: its {} of {} are {}, but the compiler {} that cut",
+          kind, text, said.is_refused ? "refused" : "given", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);
 }
 

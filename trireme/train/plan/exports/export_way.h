@@ -1,6 +1,6 @@
 // Exports: a planned way as flags or configuration of other systems, as far as they can express it. Each system has a
-// file, export_<system>.cpp, and a line in the list of export_way.cpp. What a system cannot express is refused by name: a
-// configuration that trains differently from the plan is not an export of it.
+// file, export_<system>.cpp, and a line in the list of export_way.cpp. What a system cannot express is refused by name:
+// a configuration that trains differently from the plan is not an export of it.
 #pragma once
 
 #include <cstdint>

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/backend/cpu/cases/case_types_impl.h"
+#include "trireme/backend/cpu/cases/case_types_for_tests.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/structural.h"
 

@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "trireme/planner/certificate/certified_problem_impl.h"
+#include "trireme/planner/certificate/certified_problem_for_tests.h"
 #include "trireme/planner/certificate/certified_space.h"
 
 namespace trireme::verify_certificate_test {

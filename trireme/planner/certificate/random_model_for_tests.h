@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "trireme/planner/certificate/random_prices_impl.h"
+#include "trireme/planner/certificate/random_prices_for_tests.h"
 #include "trireme/planner/outer/outer_search.h"
 #include "trireme/version.h"
 

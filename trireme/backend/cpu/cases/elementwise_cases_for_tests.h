@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "trireme/backend/cpu/cases/case_types_impl.h"
+#include "trireme/backend/cpu/cases/case_types_for_tests.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 

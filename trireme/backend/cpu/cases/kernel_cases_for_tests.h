@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/backend/cpu/cases/elementwise_cases_impl.h"
-#include "trireme/backend/cpu/cases/movement_cases_impl.h"
-#include "trireme/backend/cpu/cases/row_cases_impl.h"
-#include "trireme/backend/cpu/cases/window_cases_impl.h"
+#include "trireme/backend/cpu/cases/elementwise_cases_for_tests.h"
+#include "trireme/backend/cpu/cases/movement_cases_for_tests.h"
+#include "trireme/backend/cpu/cases/row_cases_for_tests.h"
+#include "trireme/backend/cpu/cases/window_cases_for_tests.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/registry.h"
 

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "trireme/planner/certificate/certified_least.h"
-#include "trireme/planner/certificate/certified_problem_impl.h"
-#include "trireme/planner/certificate/random_space_impl.h"
+#include "trireme/planner/certificate/certified_problem_for_tests.h"
+#include "trireme/planner/certificate/random_space_for_tests.h"
 #include "trireme/planner/outer/least_part.h"
 
 namespace trireme::verify_certificate_test {
