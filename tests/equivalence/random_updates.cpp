@@ -38,8 +38,8 @@ Tensor clipping(Graph& graph, const std::vector<Tensor>& parameters, const std::
   }
   if (!sum) return constant(graph, {stored, {}}, 1);
   if (exact) sum = total_of_digits(sum);
-  const double limit = draw.chance(50) ? 0.5 : 2;
-  return clamp(scale(reciprocal(sqrt(sum) + 1e-6), limit), 0, 1);
+  if (draw.chance(50)) return clip_scale(sum, 0.5);
+  return clamp(scale(reciprocal(sqrt(sum) + 1e-6), 0.5), 0, 1);
 }
 
 }  // namespace

@@ -308,6 +308,8 @@ AdamUpdate lazy_adam_update(const AdamOperands& in, const Tensor& count, const A
 // LAMB: Adam's direction with decoupled decay, scaled by the ratio of the norms of param and direction, each of the
 // whole tensor.
 AdamUpdate lamb_update(const AdamOperands& in, const AdamOptions& options = {});
+// min(1, max_norm / (sqrt(norm_squared) + 1e-6)): the `scale` that clips gradients with that sum of squares.
+Tensor clip_scale(const Tensor& norm_squared, double max_norm);
 
 // -- collectives on the pieces of ranks ----------------------------------------------------------------------
 // For models that are cut by hand; the compiler inserts its own. Bool tensors are refused, and reductions other than

@@ -315,10 +315,10 @@ TEST(Kernels, OnlyWhatTakesNoTimeIsLeftToTheReference) {
   }
 
   // Coordinates are made once, a reshape or stop_gradient copies bytes or nothing, a pick reads one element a row,
-  // batch_statistics a few numbers a channel, fill_beyond what is beyond the end of a piece, and the last is one
+  // batch_statistics a few numbers a channel, fill_beyond what is beyond the end of a piece, and the last two are one
   // number.
   EXPECT_THAT(left, testing::UnorderedElementsAre("iota", "fill_beyond", "reshape", "pick", "stop_gradient",
-                                                  "batch_statistics", "total_of_digits"));
+                                                  "batch_statistics", "clip_scale", "total_of_digits"));
 }
 
 TEST(Kernels, WhatRunsOnF32RunsOnBf16) {

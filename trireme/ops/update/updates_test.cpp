@@ -140,5 +140,15 @@ TEST(LambUpdate, TakesAPlainStepFromAZeroParameter) {
   EXPECT_THAT(values(p[0]), ElementsAre(DoubleNear(-0.1, kTol), DoubleNear(-0.2, kTol)));
 }
 
+TEST(ClipScale, LimitsTheNormAndNeverGrowsIt) {
+  EXPECT_NEAR(values(run_op("clip_scale", {scalar_f32(25)}, "{max_norm=2}")[0])[0], 0.4, kTol);
+  EXPECT_EQ(values(run_op("clip_scale", {scalar_f32(25)}, "{max_norm=6}")[0])[0], 1);
+}
+
+TEST(ClipScale, RefusesANormOfZero) {
+  EXPECT_EQ(error_text([] { run_op("clip_scale", {scalar_f32(1)}, "{max_norm=0}"); }),
+            "clip_scale: max_norm is 0; it must be above 0");
+}
+
 }  // namespace
 }  // namespace trireme::updates_test
