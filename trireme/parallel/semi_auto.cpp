@@ -380,6 +380,7 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
 // A strategy that was written down for this graph, or for another one of the model.
 Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t ranks, const SemiAutoOptions& options) {
   const bool exact = options.stored == nullptr && is_written_for(parallel.strategy, graph);
+  if (exact) check_states(parallel.strategy, graph);
   Strategy strategy = exact ? for_graph(graph, [&] { return strategy_for(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, parallel, options);
   if (options.numerics == Numerics::kInvariant && strategy.sums.each) strategy.sums.each = false;  // else other bits

@@ -152,8 +152,31 @@ void ask_new_state(const StrategyLines& lines, const Graph& graph, Parallel para
 
 }  // namespace
 
-bool knows_state(const StrategyFile& file) {
-  return std::ranges::any_of(file.lines().inputs, [](const StrategyTensor& input) { return !input.state_of.empty(); });
+bool lays_out_state(const StrategyFile& file) {
+  const StrategyLines& lines = file.lines();
+  return lines.graph.empty() ||  // of any graph, it says where each input lies
+         std::ranges::any_of(lines.inputs, [](const StrategyTensor& input) { return !input.state_of.empty(); });
+}
+
+void check_states(const StrategyFile& file, const Graph& graph) {
+  const StrategyLines& lines = file.lines();
+  if (lines.graph.empty() || !updates_something(graph)) return;
+  const auto is_state_of_parameter = [&](ValueId input) {
+    return std::ranges::any_of(graph.updates(), [&](const Update& update) {
+      return std::ranges::find(update.states, input) != update.states.end();
+    });
+  };
+  for (const StrategyTensor& line : lines.inputs) {
+    if (!line.state_of.empty()) continue;
+    const auto input = std::ranges::find(graph.inputs(), line.name, &Input::name);
+    const bool is_state =
+        input == graph.inputs().end() ? line.type.shape.rank() > 0 : is_state_of_parameter(input->value);
+    if (is_state)
+      wrong_strategy(line.line, fmt::format("\"{}\" is state of an optimizer, and its line does not say of which "
+                                            "parameter (state_of=): an older version saved the file; save it again "
+                                            "with parallel.save_strategy",
+                                            line.name));
+  }
 }
 
 bool is_written_for(const StrategyFile& file, const Graph& graph) {
@@ -169,6 +192,7 @@ Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const Para
   const StrategyLines& lines = file.lines();
   const bool is_step = updates_something(graph);
   if (is_step && lines.model != hash_of_model(graph)) refuse_other_model(lines, graph);
+  check_states(file, graph);
   Asks asks;
   asks.inputs.resize(graph.inputs().size());
   asks.sums_flow = options.numerics == Numerics::kFast;

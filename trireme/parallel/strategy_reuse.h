@@ -13,8 +13,12 @@ namespace trireme {
 Strategy reuse_strategy(const StrategyFile& file, const Graph& graph, const Parallel& parallel,
                         const SemiAutoOptions& options);
 
-// Whether the file has an optimizer's state of a parameter.
-bool knows_state(const StrategyFile& file);
+// Whether the file says where the optimizer's state of a parameter lies.
+bool lays_out_state(const StrategyFile& file);
+
+// Throws kInvalidArgument with the line's number where a file that was saved of a training step of this graph's model
+// does not say whose state an input is. Older versions did not, and names do not tell.
+void check_states(const StrategyFile& file, const Graph& graph);
 
 // Whether the file was written for exactly this graph, or does not say for which.
 bool is_written_for(const StrategyFile& file, const Graph& graph);

@@ -107,7 +107,8 @@ TEST(StrategyText, says_whose_state_an_input_is) {
   const StrategyFile file = text;
   EXPECT_EQ(to_string(file.lines()), text);
   EXPECT_EQ(strategy_from_json(strategy_to_json(file), "s.json"), text);
-  EXPECT_TRUE(knows_state(file));
+  EXPECT_TRUE(lays_out_state(file));
+  EXPECT_NO_THROW(check_states(file, graph));
   EXPECT_THAT(error_of(text, "=\"up\"", "=up"), HasSubstr("line 5: expected state_of=\"parameter\", found 'up'"));
   EXPECT_THAT(error_of(text, "\noutput \"y\" f32[8,4] [-, -]", "\noutput \"y\" f32[8,4] [-, -] state_of=\"up\""),
               HasSubstr("unexpected 'state_of' of an output"));

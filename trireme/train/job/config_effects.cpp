@@ -128,7 +128,7 @@ Reasons keys_without_effect(const JobConfig& c, int64_t ranks = 0) {
       for (const char* key : {"parallel.ops", "parallel.parameters", "parallel.fields", "parallel.dataset",
                               "parallel.sp", "parallel.stages"})
         all[key] = file;
-      if (knows_state(given)) all["parallel.zero"] = file;
+      if (lays_out_state(given)) all["parallel.zero"] = file;
       if (given.lines().sums_each) all["parallel.gradient_accumulation_shard"] = file;
     }
   }

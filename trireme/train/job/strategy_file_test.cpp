@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <regex>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -174,6 +175,19 @@ TEST_F(StrategyFile, of_an_optimizer_without_state_leaves_that_of_another_to_zer
   const std::string uncut = written(with(plain, "parallel.zero=0"));
   const std::vector<std::string> sliced{"train.optimizer=adamw", "parallel.zero=1", "parallel.zero_threshold_kb=0"};
   expect_same(compiled(job(with(sliced, uncut))), compiled(job(sliced)));
+}
+
+// Whose state an input is cannot be read off its name, whatever the optimizer here is.
+TEST_F(StrategyFile, that_does_not_say_whose_state_an_input_is_is_refused) {
+  const std::string text = compiled(job({"parallel.zero=1"})).file;
+  const std::string path = directory_ / "older.txt";
+  atomic_write(path, std::regex_replace(text, std::regex(" state_of=\"[^\"]*\""), ""));
+  for (const std::vector<std::string>& keys : std::vector<std::vector<std::string>>{
+           {}, {"train.optimizer=sgd", "train.momentum=0.9"}, {"train.optimizer=sgd", "train.momentum=0"}}) {
+    EXPECT_THAT(error_of(job(with(keys, "parallel.strategy=" + path))),
+                AllOf(HasSubstr("is state of an optimizer, and its line does not say of which parameter (state_of=)"),
+                      HasSubstr("save it again with parallel.save_strategy")));
+  }
 }
 
 TEST_F(StrategyFile, of_another_model_says_what_differs) {
