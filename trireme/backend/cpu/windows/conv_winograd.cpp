@@ -6,6 +6,7 @@
 // The gradient of the input is the convolution of dy with the taps in reverse; that of the weight multiplies patches of
 // x with tiles of dy at each place. docs/design/numerics.md says how large its errors are.
 #include <algorithm>
+#include <limits>
 
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/products/onednn.h"
@@ -20,7 +21,7 @@
 namespace trireme::cpu {
 namespace {
 
-constexpr int64_t kRowsOnAvx2 = 6;  // of a product on AVX2
+constexpr int64_t kRowsOnAvx2 = 6;  // of a product's tile
 constexpr int64_t kTileSide = 4, kTaps = 9, kPlaces = 36, kPlacesOfRow = 6;
 // Tiles that are multiplied at once at most, where all weights are kept and where all patches are.
 constexpr int64_t kTilesByWeights = 42, kTilesByPatches = 168;
@@ -28,7 +29,7 @@ constexpr int64_t kGroupChannels = 32;  // of results that are made at once: col
 constexpr int64_t kTermsAtOnce = 256;   // of products, so that a panel of them fits the first-level cache
 // Of a weight's gradient: the tiles that are transformed at once (as many as take so much, but not too few for a
 // product), the rows of a task's result, and tiles transformed by a task.
-constexpr int64_t kChunkFloats = 1 << 19, kLeastChunkTiles = 64;
+constexpr int64_t kChunkFloats = 1 << 19, kLeastChunkTiles = 128;
 constexpr int64_t kPartRows = 42, kTilesOfTask = 8;
 constexpr int64_t kLeastChannels = 16;
 
@@ -96,15 +97,31 @@ struct PlaceProduct {
   void run() const {
     const int64_t width = loops().tile_columns;
     for (int64_t place = 0; place < kPlaces; ++place) {
+      RowsAhead ahead = next_of(place);
       for (int64_t first = 0; first < g.k; first += kTermsAtOnce) {
         Gemm part = g;
         part.k = std::min(kTermsAtOnce, g.k - first);
         part.a = g.a + place * a_place + first * (g.transpose_a ? g.lda : 1);
         part.c = g.c + place * c_place;
         if (first > 0) part.beta = 1;
-        multiply_packed(part, panels + place * panels_place + first * width, g.k);
+        multiply_packed(part, panels + place * panels_place + first * width, g.k, {},
+                        std::numeric_limits<int32_t>::max(), &ahead);
       }
     }
+  }
+
+ private:
+  // What the next place's product reads, as so many pieces as are asked for with this one's tiles; nothing where the
+  // second-level cache has it. Rows of a transposed lie apart, and are found soon enough.
+  RowsAhead next_of(int64_t place) const {
+    constexpr int64_t kNearFloats = 128 << 10, kLineBytes = 64;
+    RowsAhead ahead;
+    if (place + 1 == kPlaces || g.transpose_a || kPlaces * g.m * g.k <= kNearFloats) return ahead;
+    const int64_t tiles = pieces_of(g.m, loops().tile_rows) * pieces_of(g.n, loops().tile_columns);
+    const int64_t bytes = g.m * g.lda * static_cast<int64_t>(sizeof(float));
+    const int64_t piece = rounded_up(pieces_of(bytes, kRowsOfTile * tiles), kLineBytes);
+    ahead.add(g.a + (place + 1) * a_place, bytes / piece, piece, piece);
+    return ahead;
   }
 };
 
