@@ -366,6 +366,21 @@ TEST(Kernels, AConvolutionThatOneDnnHasNoLoopsForRunsAsProductsOnAvx2) {
             "conv2d_grad_input.blocks");
 }
 
+TEST(Kernels, AConvolutionIsComputedInTheWayThatTuningFound) {
+  const std::vector<TensorType> in{{DType::kF32, {8, 14, 14, 64}}, {DType::kF32, {64, 3, 3, 64}}};
+  const std::vector<TensorType> out{{DType::kF32, {8, 14, 14, 64}}};
+  const Attrs attrs = Attrs::of(Conv2dAttrs{.padding = {1, 1}});
+  const TypeArgs types{in, out, attrs};
+  const Kernel& usual = choose_kernel(op("conv2d"), types);
+  ASSERT_NE(usual.rivals, nullptr);
+  const std::string work = usual.rivals->key(types);
+
+  EXPECT_EQ(work, "conv2d:8x14x14x64:64x3x3x64:1.1:1.1");
+  EXPECT_EQ(usual.name, "conv2d.onednn");
+  EXPECT_EQ(choose_kernel(op("conv2d"), types, {"", {{work, "winograd"}}}).name, "conv2d.winograd");
+  EXPECT_EQ(choose_kernel(op("conv2d"), types, {"", {{work, "packed"}}}).name, "conv2d.onednn");
+}
+
 TEST(Kernels, TheFastestThatCanRunIsChosen) {
   const TensorType single{DType::kF32, {4}};
   const std::vector<TensorType> in{single, single};

@@ -42,6 +42,13 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   // Few channels: positions enough for several sums, and windows that step and reach over edges.
   add(f32_of({19, 14, 13, 1}), 6, 5, {.padding = {2, 2}});
   add(f32_of({3, 9, 10, 6}), 16, 5, {.stride = {2, 1}, .padding = {1, 1}});
+  // Three by three: tiles of four positions, whole and cut off, in one block and several; weights or patches kept;
+  // sums of more terms than are multiplied at once; more tiles than a gradient of the weight transforms at once.
+  add(f32_of({1, 6, 6, 16}), 16, 3, {});
+  add(f32_of({3, 17, 18, 21}), 37, 3, {.padding = {1, 1}});
+  add(f32_of({2, 5, 3, 18}), 67, 3, {.padding = {2, 2}});
+  add(f32_of({1, 7, 9, 270}), 86, 3, {.padding = {1, 1}});
+  add(f32_of({3, 70, 69, 17}), 16, 3, {.padding = {1, 1}});
   // Lines of a window that lie apart, also inside the image.
   add(f32_of({4, 12, 11, 2}), 5, 3, {.padding = {1, 1}, .dilation = {2, 1}});
   return cases;

@@ -53,7 +53,8 @@ class CpuDevice : public Device {
     // As much whichever of them measuring finds, so that no plan's bytes depend on it.
     if (tuned && kernel.rivals != nullptr && !kernel.rivals->key(query.chosen_by).empty()) {
       for (const Kernel* each : kernels_of(query.op)) {
-        if (each->rivals == kernel.rivals) scratch = std::max(scratch, each->scratch_bytes(query.types, query.threads));
+        if (each->rivals == kernel.rivals && (each->why_not == nullptr || each->why_not(query.chosen_by).empty()))
+          scratch = std::max(scratch, each->scratch_bytes(query.types, query.threads));
       }
     }
     return {std::string(kernel.name), scratch};

@@ -69,10 +69,13 @@ template <class Fn>
 [[gnu::always_inline]] static inline Doubles widened(F32 x) {
 #if defined(__AVX512F__)
   return {_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))};
-#endif
+#elif defined(__AVX2__) && !defined(TRIREME_ISA_EMULATED)
+  return {_mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1))};
+#else
   HalfF32 half[2];
   __builtin_memcpy(half, &x, sizeof x);
   return {__builtin_convertvector(half[0], HalfF64), __builtin_convertvector(half[1], HalfF64)};
+#endif
 }
 [[gnu::always_inline]] static inline Doubles operator+(const Doubles& a, const Doubles& b) {
   return {a.low + b.low, a.high + b.high};
@@ -82,11 +85,16 @@ template <class Fn>
 }
 
 // sums += x, where a vector begins; those past its end are left.
+// One register after the other: a copy of both would go through memory, in parts that a load of a register waits for.
 [[gnu::always_inline]] static inline void add_to(double* sums, const Whole& v, const Doubles& x) {
-  Doubles old;
-  __builtin_memcpy(&old, sums + v.at, sizeof old);
-  old = old + x;
-  __builtin_memcpy(sums + v.at, &old, sizeof old);
+  HalfF64 low, high;
+  double* const at = sums + v.at;
+  __builtin_memcpy(&low, at, sizeof low);
+  __builtin_memcpy(&high, at + kLanes / 2, sizeof high);
+  low += x.low;
+  high += x.high;
+  __builtin_memcpy(at, &low, sizeof low);
+  __builtin_memcpy(at + kLanes / 2, &high, sizeof high);
 }
 [[gnu::always_inline]] static inline void add_to(double* sums, const Rest& v, const Doubles& x) {
   double values[kLanes];

@@ -17,6 +17,7 @@
 #include "trireme/backend/cpu/isa/reduce.h"
 #include "trireme/backend/cpu/isa/softmax.h"
 #include "trireme/backend/cpu/isa/updates.h"
+#include "trireme/backend/cpu/isa/winograd.h"
 
 namespace trireme::cpu {
 
@@ -40,7 +41,7 @@ struct Bf16Loops {
   MultiplyAdds bf16_peak;  // in f32 where no instruction multiplies bf16
 };
 
-struct Loops : AttentionLoops, Bf16Loops {
+struct Loops : AttentionLoops, WinogradLoops, Bf16Loops {
   TensorLoops<float> f32;
 
   // At most tile_rows rows and tile_columns columns.

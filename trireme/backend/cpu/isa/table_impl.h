@@ -37,7 +37,7 @@ extern const cpu::Bf16Loops kBf16Loops;
 constinit const cpu::Bf16Loops kBf16Loops = make_bf16_table();
 #else
 constexpr cpu::Loops make_table() {
-  cpu::Loops table{attention_loops(), make_bf16_table()};
+  cpu::Loops table{attention_loops(), winograd_loops(), make_bf16_table()};
   table.f32 = make_tensor_table<float>();
   table.leaf_tile = leaf_tile_of<>;
   table.block_tile = block_tile_of<>;

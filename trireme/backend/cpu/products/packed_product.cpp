@@ -185,7 +185,6 @@ void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_
 
 void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted,
                      RowsAhead* ahead) {
-  constexpr int64_t kRowsOfTile = 2;
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   LeafRun run;

@@ -12,6 +12,7 @@
 #include "trireme/backend/cpu/products/onednn.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
+#include "trireme/backend/cpu/windows/conv_rivals.h"
 #include "trireme/backend/cpu/windows/conv_windows.h"
 #include "trireme/op/op_attrs.h"
 
@@ -311,6 +312,7 @@ std::span<const Kernel> conv_kernels() {
           .scratch = conv_scratch<Pass::kForward>,
           .run = run_conv<Pass::kForward>,
           .bits = Bits::kShape,
+          .rivals = &kConvRivals<Pass::kForward>,
       },
       {
           .op = "conv2d_grad_input",
@@ -319,6 +321,7 @@ std::span<const Kernel> conv_kernels() {
           .scratch = conv_scratch<Pass::kInput>,
           .run = run_conv<Pass::kInput>,
           .bits = Bits::kShape,
+          .rivals = &kConvRivals<Pass::kInput>,
       },
       {
           .op = "conv2d_grad_weight",
@@ -327,6 +330,7 @@ std::span<const Kernel> conv_kernels() {
           .scratch = conv_scratch<Pass::kWeight>,
           .run = run_conv<Pass::kWeight>,
           .bits = Bits::kShape,
+          .rivals = &kConvRivals<Pass::kWeight>,
       },
   };
   return kAll;

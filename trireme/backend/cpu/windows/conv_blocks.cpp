@@ -10,6 +10,7 @@
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
+#include "trireme/backend/cpu/windows/conv_rivals.h"
 #include "trireme/backend/cpu/windows/conv_windows.h"
 
 namespace trireme::cpu {
@@ -259,6 +260,7 @@ constexpr Kernel conv_in_blocks(std::string_view op, std::string_view name, Kern
       .scratch = conv_blocks_scratch<pass>,
       .run = run,
       .bits = Bits::kShape,
+      .rivals = &kConvRivals<pass>,
   };
 }
 

@@ -9,6 +9,7 @@
 #include "trireme/backend/cpu/products/product.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
+#include "trireme/backend/cpu/windows/conv_rivals.h"
 #include "trireme/backend/cpu/windows/conv_windows.h"
 #include "trireme/op/op_attrs.h"
 
@@ -104,6 +105,7 @@ std::span<const Kernel> conv_products_kernels() {
           .scratch = conv_products_scratch,
           .run = by_storage<run_conv_products<float>, run_conv_products<Bf16>>,
           .bits = Bits::kShape,
+          .rivals = &kConvRivals<Pass::kWeight>,
       },
   };
   return kAll;

@@ -1,0 +1,96 @@
+#include "trireme/backend/cpu/windows/conv_rivals.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "trireme/backend/cpu/products/onednn.h"
+#include "trireme/backend/cpu/quickest.h"
+#include "trireme/op/registry.h"
+
+namespace trireme::cpu {
+namespace {
+
+constexpr std::array<std::string_view, 3> kOps{"conv2d", "conv2d_grad_input", "conv2d_grad_weight"};
+
+std::string_view op_of(Pass pass) {
+  return kOps[static_cast<size_t>(pass)];
+}
+
+double flops_of(const Windows& c) {
+  return 2 * static_cast<double>(c.positions()) * static_cast<double>(c.w.elements());
+}
+
+std::string sizes(const Shape& shape) {
+  return fmt::format("{}x{}x{}x{}", shape[0], shape[1], shape[2], shape[3]);
+}
+
+// A call of a kernel on one thread, with memory of its own.
+class ConvCall {
+ public:
+  ConvCall(const Kernel& kernel, const TypeArgs& args) : kernel_(&kernel), attrs_(&args.attrs) {
+    const int64_t room = aligned(kernel.scratch_bytes(args, 1));
+    int64_t bytes = kAlign + room;
+    for (const std::span<const TensorType> types : {args.in, args.out}) {
+      for (const TensorType& type : types) bytes += aligned(type.bytes());
+    }
+    memory_.resize(static_cast<size_t>(bytes));
+    std::byte* at = align(memory_.data());
+    scratch_ = {at, static_cast<size_t>(room)};
+    at += room;
+    const auto take = [&](const TensorType& type) {
+      const View view{at, type};
+      at += aligned(type.bytes());
+      return view;
+    };
+    for (const TensorType& type : args.in) {
+      const std::span<float> numbers = in_.emplace_back(take(type)).as<float>();
+      // Not zeros, and small enough for sums to stay far from overflow.
+      for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 17) / 16 - 0.5F;
+    }
+    for (const TensorType& type : args.out) out_.push_back(take(type));
+  }
+
+  void run() { kernel_->run({in_, out_, {}, {}, *attrs_, scratch_, nullptr, &state_}); }
+  std::string_view way() const { return kernel_->name.substr(kernel_->name.rfind('.') + 1); }
+
+ private:
+  const Kernel* kernel_;
+  const Attrs* attrs_;
+  std::vector<std::byte> memory_;
+  std::span<std::byte> scratch_;
+  std::vector<View> in_, out_;
+  std::shared_ptr<void> state_;
+};
+
+}  // namespace
+
+template <Pass pass>
+std::string measured_conv(const TypeArgs& args) {
+  if (!why_no_winograd<pass>(args).empty() && !why_no_packed<pass>(args).empty()) return "";
+  const auto& attrs = args.attrs.as<Conv2dAttrs>();
+  const Windows c = windows_of(pass, args.in[0].shape, args.in[1].shape, args.out[0].shape, attrs);
+  if (flops_of(c) < kLeastMeasuredFlops) return "";
+  return fmt::format("{}:{}:{}:{}.{}:{}.{}", op_of(pass), sizes(c.x), sizes(c.w), c.stride_h, c.stride_w, c.top,
+                     c.left);
+}
+
+template <Pass pass>
+std::string_view quickest_conv(const TypeArgs& args) {
+  std::vector<ConvCall> calls;
+  for (const Kernel* kernel : kernels_of(op(op_of(pass)))) {
+    if (kernel->rivals != &kConvRivals<pass>) continue;
+    if (kernel->why_not == nullptr || kernel->why_not(args).empty()) calls.emplace_back(*kernel, args);
+  }
+  return calls[quickest_of(calls.size(), 0, [&](size_t way) { calls[way].run(); })].way();
+}
+
+template std::string measured_conv<Pass::kForward>(const TypeArgs&);
+template std::string measured_conv<Pass::kInput>(const TypeArgs&);
+template std::string measured_conv<Pass::kWeight>(const TypeArgs&);
+template std::string_view quickest_conv<Pass::kForward>(const TypeArgs&);
+template std::string_view quickest_conv<Pass::kInput>(const TypeArgs&);
+template std::string_view quickest_conv<Pass::kWeight>(const TypeArgs&);
+
+}  // namespace trireme::cpu
