@@ -1,15 +1,13 @@
 #include "trireme/partition/repeat.h"
 
 #include <algorithm>
-#include <map>
 #include <unordered_map>
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/op/message.h"
-#include "trireme/op/op_attrs.h"
 #include "trireme/op/structural.h"
 #include "trireme/partition/fewer_micro_batches.h"
+#include "trireme/partition/moving_attrs_impl.h"
 
 namespace trireme {
 namespace {
@@ -24,89 +22,6 @@ struct Part {
   int micro_batches = 0;  // of the program
 
   NodeId end() const { return begin + length; }
-};
-
-// How numbers in attributes differ from one time to the next.
-class MovingAttrs {
- public:
-  // Notes what the attributes of a node say, and those of the same node a time later. False where they are not the
-  // same but for numbers that move alike. `next_is_after`: the place. What answers a message there may be another one,
-  // or the step's end: there are fewer messages behind it.
-  bool note(const Node& node, const Node& next, bool next_is_after) {
-    if (node.attrs == next.attrs) return true;
-    if (node.op == &structural().slice) return note_slice(node, next);
-    if (node.op == &structural().send) {
-      const auto &a = node.attrs.as<SendAttrs>(), &b = next.attrs.as<SendAttrs>();
-      if (a.to != b.to || !note_tag(a.tag, b.tag)) return false;
-      if (a.answer == b.answer) return true;
-      if (!waits(a)) return false;
-      if (next_is_after) most_tag_ = std::max(most_tag_, a.answer);
-      return next_is_after || note_tag(a.answer, b.answer);
-    }
-    if (node.op == &structural().recv) {
-      const auto &a = node.attrs.as<RecvAttrs>(), &b = next.attrs.as<RecvAttrs>();
-      return a.from == b.from && a.dtype == b.dtype && a.shape == b.shape && note_tag(a.tag, b.tag);
-    }
-    return false;
-  }
-
-  // The node's attributes so many times later, of `all` times that there are more.
-  Attrs later(const Node& node, int times, int all) {
-    const auto moved = [&](int64_t tag) { return tag + (tag > most_tag_ ? all : times) * tags_; };
-    if (node.op == &structural().send) {
-      SendAttrs attrs = node.attrs.as<SendAttrs>();
-      attrs.tag = moved(attrs.tag);
-      if (waits(attrs)) attrs.answer = moved(attrs.answer);
-      return Attrs::of(attrs);
-    }
-    if (node.op == &structural().recv) {
-      RecvAttrs attrs = node.attrs.as<RecvAttrs>();
-      attrs.tag = moved(attrs.tag);
-      return Attrs::of(attrs);
-    }
-    const std::vector<int64_t>* const starts = times == 0 ? nullptr : starts_of(node);
-    if (starts == nullptr) return node.attrs;
-    SliceAttrs attrs = node.attrs.as<SliceAttrs>();
-    for (size_t dim = 0; dim < starts->size(); ++dim) attrs.starts[dim] += times * (*starts)[dim];
-    return Attrs::of(attrs);
-  }
-
-  // Whether numbers of messages are of those that move.
-  bool moves_tag(const Node& node) const {
-    if (node.op == &structural().send) return node.attrs.as<SendAttrs>().tag >= least_tag_;
-    if (node.op == &structural().recv) return node.attrs.as<RecvAttrs>().tag >= least_tag_;
-    return true;
-  }
-
- private:
-  using SliceOf = std::pair<ValueId, std::vector<int64_t>>;  // what is cut, and sizes
-
-  bool note_slice(const Node& node, const Node& next) {
-    const auto &a = node.attrs.as<SliceAttrs>(), &b = next.attrs.as<SliceAttrs>();
-    if (a.sizes != b.sizes || a.starts.size() != b.starts.size() || node.inputs[0] != next.inputs[0]) return false;
-    std::vector<int64_t> starts;
-    for (size_t dim = 0; dim < a.starts.size(); ++dim) starts.push_back(b.starts[dim] - a.starts[dim]);
-    return starts_.try_emplace({node.inputs[0], a.sizes}, starts).first->second == starts;
-  }
-
-  const std::vector<int64_t>* starts_of(const Node& node) const {
-    if (node.op != &structural().slice) return nullptr;
-    const auto found = starts_.find({node.inputs[0], node.attrs.as<SliceAttrs>().sizes});
-    return found == starts_.end() ? nullptr : &found->second;
-  }
-
-  static bool waits(const SendAttrs& attrs) { return attrs.answer >= 0 && attrs.answer < kStepsEnd; }
-
-  bool note_tag(int64_t tag, int64_t next) {
-    if (tags_ == 0) tags_ = next - tag;
-    least_tag_ = std::min(least_tag_, tag);
-    most_tag_ = std::max(most_tag_, next);
-    return next - tag == tags_ && tags_ > 0;
-  }
-
-  int64_t tags_ = 0;
-  int64_t least_tag_ = kMessageTags, most_tag_ = 0;  // of those that move; what is above is of the step's end
-  std::map<SliceOf, std::vector<int64_t>> starts_;
 };
 
 // Finds the part and what of it moves.
@@ -132,7 +47,7 @@ class FoundPart {
   }
 
   const Part& part() const { return part_; }
-  MovingAttrs& attrs() { return attrs_; }
+  const MovingAttrs& attrs() const { return *attrs_; }
   // What is made from here on, before the place, moves: who reads it later reads what is made times later.
   ValueId first_moving() const { return first_moving_; }
   NodeId first_moving_node() const { return first_moving_node_; }
@@ -152,22 +67,11 @@ class FoundPart {
       first_values_.push_back(value);
       value += static_cast<ValueId>(n.outputs.size());
       const bool is_of_stage = repeat_.at.stage < 0 || n.stage == repeat_.at.stage;
-      const bool is_of_unit = is_of_stage && micro_batch_of(n) == of_unit && n.phase == phase;
+      const bool is_of_unit = is_of_stage && micro_batch_of(program_, is_of_all_, n) == of_unit && n.phase == phase;
       if (first < 0 && is_of_unit && n.op != &structural().recv) first = id;
     }
     first_values_.push_back(value);
     return first;
-  }
-
-  // As it is marked or, where nodes are not, that of what it makes.
-  int micro_batch_of(const Node& n) const {
-    if (n.micro_batch >= 0) return n.micro_batch;
-    const auto is_part = [&](ValueId id) {
-      const auto& part = program_.part_of(id);
-      return part != nullptr && !is_of_all_(*part);
-    };
-    const auto part = std::ranges::find_if(n.outputs, is_part);
-    return part == n.outputs.end() ? -1 : static_cast<int>(program_.part_of(*part)->micro_batch);
   }
 
   // Whether they do the same, of micro-batches a time apart.
@@ -202,7 +106,7 @@ class FoundPart {
 
   // Whether all times before the place, and the one after it, are the same.
   bool is_found() {
-    attrs_ = MovingAttrs();
+    attrs_.emplace(program_, is_of_all_, MovingAttrs::Time{part_.begin, part_.length, part_.micro_batches}, of_each_);
     part_.times = 0;
     for (NodeId begin = part_.begin; begin >= 0; begin -= part_.length, ++part_.times) {
       if (!is_same_time(begin)) break;
@@ -220,7 +124,7 @@ class FoundPart {
     if (first_value(begin + part_.length) - first_value(begin) != part_.values) return false;
     for (NodeId id = begin; id < begin + part_.length; ++id) {
       const NodeId next = id + part_.length;
-      if (!is_same_kind(id, next) || !attrs_.note(node(id), node(next), is_last) || !makes_same(id, next)) return false;
+      if (!is_same_kind(id, next) || !attrs_->note(id, is_last) || !makes_same(id, next)) return false;
       for (size_t i = 0; i < node(id).inputs.size(); ++i) {
         if (!is_later(node(id).inputs[i], node(next).inputs[i])) return false;
       }
@@ -295,7 +199,7 @@ class FoundPart {
 
   bool later_attrs_move() const {
     for (NodeId id = part_.end(); id < nodes(); ++id) {
-      if (!attrs_.moves_tag(node(id))) return false;
+      if (!attrs_->knows(id, first_moving_)) return false;
     }
     return true;
   }
@@ -307,14 +211,14 @@ class FoundPart {
   IsOfAll is_of_all_;
   std::vector<ValueId> first_values_;  // by node, what it makes first, or the next one
   Part part_;
-  MovingAttrs attrs_;
+  std::optional<MovingAttrs> attrs_;
   ValueId first_moving_ = 0;
   NodeId first_moving_node_ = 0;
 };
 
 class Repeated {
  public:
-  Repeated(const Program& program, FoundPart& found, const Repeat& repeat)
+  Repeated(const Program& program, const FoundPart& found, const Repeat& repeat)
       : from_(program),
         graph_(program.graph),
         found_(found),
@@ -399,7 +303,7 @@ class Repeated {
     if (mark.gradient_of >= found_.first_moving_node()) mark.gradient_of += times * part_.length;
     if (mark.micro_batch >= 0 && !is_of_all(node)) mark.micro_batch += times * part_.micro_batches;
     to_.graph.set_mark(mark);
-    const NodeId made = to_.graph.add_node(*node.op, found_.attrs().later(node, times, times_), inputs_, types_);
+    const NodeId made = to_.graph.add_node(*node.op, found_.attrs().later(id, times, times_), inputs_, types_);
     for (size_t i = 0; i < node.outputs.size(); ++i) define(node.outputs[i], times, to_.graph.node(made).outputs[i]);
   }
 
@@ -445,7 +349,7 @@ class Repeated {
 
   const Program& from_;
   const Graph& graph_;
-  FoundPart& found_;
+  const FoundPart& found_;
   const Part& part_;
   int times_;
   IsOfAll is_of_all_;

@@ -110,8 +110,15 @@ std::optional<ShorterTimetable> shorter(const Timetable& timetable) {
     out.crews.push_back({run.together, *at});
     out.timetable.crews.push_back(std::move(units));
   }
+  const auto is_forward = [](const std::vector<Unit>& units) {
+    return std::ranges::all_of(units, [](const Unit& unit) { return unit.pass == Unit::Pass::kForward; });
+  };
   try {
-    check(out.timetable);
+    if (std::ranges::all_of(out.timetable.crews, is_forward)) {
+      check_forward(out.timetable);
+    } else {
+      check(out.timetable);
+    }
   } catch (const Error&) {  // crews that leave out the same number, but not the same micro-batches
     return std::nullopt;
   }

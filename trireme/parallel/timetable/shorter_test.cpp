@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trireme/base/error.h"
 #include "trireme/parallel/timetable/schedules.h"
 
 namespace trireme::shorter_test {
@@ -38,6 +39,19 @@ TEST(Shorter, timetables_of_all_schedules_can_be_run_with_fewer_micro_batches) {
     }
   }
   EXPECT_GE(count, 9);
+}
+
+TEST(Shorter, forward_passes_alone_are_those_of_fewer_micro_batches) {
+  Timetable forward = make_timetable("1f1b", {.crews = 3, .micro_batches = 64});
+  for (std::vector<Unit>& units : forward.crews)
+    std::erase_if(units, [](const Unit& unit) { return unit.pass != Unit::Pass::kForward; });
+  const std::optional<ShorterTimetable> fewer = shorter(forward);
+  ASSERT_TRUE(fewer.has_value());
+  EXPECT_EQ(fewer->timetable.micro_batches + fewer->left_out, 64);
+  EXPECT_NO_THROW(check_forward(fewer->timetable));
+  EXPECT_THROW(check(fewer->timetable), Error);
+  forward.crews[1].pop_back();
+  EXPECT_THROW(check_forward(forward), Error);
 }
 
 TEST(Shorter, a_timetable_without_a_part_that_repeats_is_not_shorter) {

@@ -166,7 +166,6 @@ void check_passes_of(const Unit& forward, int crew, const UnitSet& seen, const T
   const auto has = [&](Unit::Pass pass) { return seen.contains(with(forward, pass)); };
   using enum Unit::Pass;
   const bool whole = has(kBackward), input = has(kInputGrad), weight = has(kWeightGrad);
-  if (!seen.contains(forward)) refuse_timetable(timetable, "crew {} lacks {}", crew, text(kForward));
   if (whole && (input || weight))
     refuse_timetable(timetable, "crew {} has {}, the whole backward pass, and also a part of it", crew,
                      text(kBackward));
@@ -177,17 +176,18 @@ void check_passes_of(const Unit& forward, int crew, const UnitSet& seen, const T
     refuse_timetable(timetable, "crew {} has {} but lacks {}", crew, text(kInputGrad), text(kWeightGrad));
 }
 
-// Each unit once, and a stage's units in one crew.
-void check_units(const Timetable& timetable) {
+// Each unit once, or each of forward passes, and a stage's units in one crew.
+void check_units(const Timetable& timetable, bool forward_alone) {
   std::vector<int> crew_of(static_cast<size_t>(timetable.stages), -1);
   const UnitSet seen = units_of(timetable, crew_of);
   for (int stage = 0; stage < timetable.stages; ++stage) {
     const int crew = crew_of[static_cast<size_t>(stage)];
     if (crew < 0) refuse_timetable(timetable, "no crew has a unit of stage {}", stage);
     for (int part = 0; part < timetable.micro_batches * timetable.seq_chunks; ++part) {
-      check_passes_of(
-          {.stage = stage, .micro_batch = part / timetable.seq_chunks, .seq_chunk = part % timetable.seq_chunks}, crew,
-          seen, timetable);
+      const Unit forward{
+          .stage = stage, .micro_batch = part / timetable.seq_chunks, .seq_chunk = part % timetable.seq_chunks};
+      if (!seen.contains(forward)) refuse_timetable(timetable, "crew {} lacks {}", crew, text_of(forward, timetable));
+      if (!forward_alone) check_passes_of(forward, crew, seen, timetable);
     }
   }
 }
@@ -281,7 +281,12 @@ Timetable parse_timetable(std::string_view text) {
 }
 
 void check(const Timetable& timetable) {
-  check_units(timetable);
+  check_units(timetable, false);
+  check_order(timetable);
+}
+
+void check_forward(const Timetable& timetable) {
+  check_units(timetable, true);
   check_order(timetable);
 }
 

@@ -55,6 +55,8 @@ Timetable parse_timetable(std::string_view text);
 //  - has both a whole backward pass and one in two parts of the same unit;
 //  - cannot be run: units wait for each other in a circle, a unit stands before one of its own crew that it needs.
 void check(const Timetable& timetable);
+// The same of forward passes alone.
+void check_forward(const Timetable& timetable);
 
 // What has to be done before a unit can start.
 struct UnitNeeds {

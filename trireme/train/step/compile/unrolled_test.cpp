@@ -22,7 +22,7 @@ struct Job {
 
 constexpr int64_t kRanks = 4;
 
-Compiled compiled(const Job& job, size_t repeat_from) {
+CompiledJob compiled_with_evaluation(const Job& job, size_t repeat_from) {
   std::vector<std::string> keys{"model.kind=gpt", "model.layers=4", "model.width=16",
                                 "model.heads=4",  "data.seq=16",    "parallel.gradient_accumulation_steps=48"};
   keys.insert(keys.end(), job.keys.begin(), job.keys.end());
@@ -34,7 +34,11 @@ Compiled compiled(const Job& job, size_t repeat_from) {
   JobGraphs graphs = graphs_of(assembly, kRanks);
   CompileOptions how = compile_options(assembly, graphs.parallel, kRanks, 1);
   how.repeat_from = repeat_from;
-  return compile(std::move(graphs.step), how);
+  return compile(std::move(graphs.step), std::move(graphs.evaluation), how);
+}
+
+Compiled compiled(const Job& job, size_t repeat_from) {
+  return compiled_with_evaluation(job, repeat_from).step;
 }
 
 // Each on four ranks; `repeats`: whether a few micro-batches are enough.
@@ -88,6 +92,25 @@ TEST_P(Unrolled, a_step_of_which_a_few_micro_batches_are_compiled_is_that_of_all
   for (size_t crew = 0; crew < all.crews.size(); ++crew) {
     EXPECT_EQ(first_difference(to_string(all.crews[crew].program), to_string(few.crews[crew].program)), "");
     EXPECT_EQ(first_difference(to_string(all.crews[crew].plan), to_string(few.crews[crew].plan)), "");
+  }
+}
+
+// Forward passes alone repeat as well.
+TEST(UnrolledEvaluation, of_which_a_few_micro_batches_are_compiled_is_that_of_all) {
+  for (const Job& job : {Job{"1f1b", {"parallel.pp=2", "parallel.tp=2"}},
+                         Job{"interleaved",
+                             {"parallel.pp=2", "parallel.tp=2", "parallel.schedule=interleaved",
+                              "parallel.virtual_stages=2", "parallel.gradient_accumulation_steps=96"}}}) {
+    const CompiledJob all = compiled_with_evaluation(job, static_cast<size_t>(-1));
+    const CompiledJob few = compiled_with_evaluation(job, 0);
+    ASSERT_TRUE(all.evaluation && few.evaluation);
+    EXPECT_EQ(all.evaluation->repeated, 0);
+    EXPECT_GT(few.evaluation->repeated, 0) << job.name;
+    for (size_t crew = 0; crew < all.evaluation->crews.size(); ++crew) {
+      const CompiledCrew &whole = all.evaluation->crews[crew], &repeated = few.evaluation->crews[crew];
+      EXPECT_EQ(first_difference(to_string(whole.program), to_string(repeated.program)), "") << job.name;
+      EXPECT_EQ(first_difference(to_string(whole.plan), to_string(repeated.plan)), "") << job.name;
+    }
   }
 }
 
