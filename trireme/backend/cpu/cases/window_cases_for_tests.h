@@ -47,6 +47,7 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   add(f32_of({1, 6, 6, 16}), 16, 3, {});
   add(f32_of({3, 17, 18, 21}), 37, 3, {.padding = {1, 1}});
   add(f32_of({2, 5, 3, 18}), 67, 3, {.padding = {2, 2}});
+  add(f32_of({1, 5, 6, 16}), 18, 3, {.padding = {3, 3}});
   add(f32_of({1, 7, 9, 270}), 86, 3, {.padding = {1, 1}});
   add(f32_of({3, 70, 69, 17}), 16, 3, {.padding = {1, 1}});
   // Lines of a window that lie apart, also inside the image.

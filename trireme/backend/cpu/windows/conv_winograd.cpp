@@ -80,8 +80,10 @@ SquaresOf<T> places(T* data, int64_t place) {
   return {.data = data, .row = kPlacesOfRow * place, .column = place};
 }
 
+constexpr int64_t kBytesOfFloat = sizeof(float);
+
 int64_t room_bytes(int64_t floats) {
-  return aligned(floats * static_cast<int64_t>(sizeof(float)));
+  return aligned(floats * kBytesOfFloat);
 }
 
 float* room_at(const KernelArgs& args, int64_t bytes) {
@@ -118,7 +120,7 @@ struct PlaceProduct {
     RowsAhead ahead;
     if (place + 1 == kPlaces || g.transpose_a || kPlaces * g.m * g.k <= kNearFloats) return ahead;
     const int64_t tiles = pieces_of(g.m, loops().tile_rows) * pieces_of(g.n, loops().tile_columns);
-    const int64_t bytes = g.m * g.lda * static_cast<int64_t>(sizeof(float));
+    const int64_t bytes = g.m * g.lda * kBytesOfFloat;
     const int64_t piece = rounded_up(pieces_of(bytes, kRowsOfTile * tiles), kLineBytes);
     ahead.add(g.a + (place + 1) * a_place, bytes / piece, piece, piece);
     return ahead;
@@ -216,8 +218,8 @@ void run_winograd(const KernelArgs& args) {
   const float* const w = args.in[of.reversed ? 0 : 1].as<float>().data();
   float* const y = args.out[0].as<float>().data();
   const auto products = [&](int thread) { return room_at(args, of.kept_bytes() + thread * of.thread_bytes()); };
-  const auto taps = [&](int thread) { return products(thread) + of.product_bytes() / 4; };
-  const auto passing = [&](int thread) { return taps(thread) + of.tap_bytes() / 4; };  // what is not kept
+  const auto taps = [&](int thread) { return products(thread) + of.product_bytes() / kBytesOfFloat; };
+  const auto passing = [&](int thread) { return taps(thread) + of.tap_bytes() / kBytesOfFloat; };  // what is not kept
   const auto weights_at = [&](int64_t group) { return room_at(args, group * of.weight_bytes()); };
   const auto patches_at = [&](int64_t block) { return room_at(args, block * of.patch_bytes()); };
   if (of.keeps_weights()) {
