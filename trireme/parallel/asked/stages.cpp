@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "trireme/cost/op_seconds.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/op/op_def.h"
+#include "trireme/op/row_steps.h"
 #include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
@@ -53,17 +55,35 @@ std::vector<char> depends_on_parameters(const Graph& graph) {
   return out;
 }
 
+// What has modules inside it: "h", "h.0" and "h.0.mlp", of "h.0.mlp.c_fc".
+std::set<std::string, std::less<>> all_containers_of(const Graph& graph) {
+  std::set<std::string, std::less<>> out;
+  for (const Node& node : graph.nodes()) {
+    const std::string_view scope = graph.scope_of(node);
+    if (node.phase != Phase::kForward) continue;
+    for (size_t dot = scope.find('.'); dot != std::string_view::npos; dot = scope.find('.', dot + 1))
+      out.emplace(scope.substr(0, dot));
+  }
+  return out;
+}
+
+// Ops on rows that would wait for memory go with the products beside them, which have their rows in the cache
+// (pass/fuse_rows.h): they take as long as their arithmetic.
 double seconds_of(const Graph& graph, const Node& node, const Machine& machine) {
   std::vector<TensorType> in, out;
   for (const ValueId id : node.inputs) in.push_back(graph.type(id));
   for (const ValueId id : node.outputs) out.push_back(graph.type(id));
-  return compute_seconds(def_of(node), {in, out, node.attrs}, machine);
+  const TypeArgs types{in, out, node.attrs};
+  if (cheap_row_op(def_of(node), types)) return bound_of(def_of(node), types, machine).flops_s;
+  return compute_seconds(def_of(node), types, machine);
 }
 
 // Runs of forward ops that stay together: modules, joined where a later one makes what an earlier one reads.
 class Modules {
  public:
-  explicit Modules(const Graph& graph) : graph_(graph), of_node_(graph.nodes().size(), -1) {
+  enum class Size { kNumbered, kSmallest };  // up to the first number of a path, or those without others inside
+
+  Modules(const Graph& graph, Size size) : graph_(graph), size_(size), of_node_(graph.nodes().size(), -1) {
     find();
     join_circles();
     weigh();
@@ -80,12 +100,18 @@ class Modules {
 
   void find() {
     const std::vector<char> depends = depends_on_parameters(graph_);
-    const std::set<std::string, std::less<>> containers = containers_of(graph_);
+    const bool is_numbered = size_ == Size::kNumbered;
+    const std::set<std::string, std::less<>> containers =
+        is_numbered ? containers_of(graph_) : all_containers_of(graph_);
     std::map<std::string, int, std::less<>> by_name;
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const std::string scope(graph_.scope_of(graph_.node(id)));
       if (!is_forward(id) || depends[static_cast<size_t>(id)] == 0) continue;
-      const std::string_view module = module_of(scope, containers);
+      std::string_view module = scope;
+      if (is_numbered)
+        module = module_of(scope, containers);
+      else if (containers.contains(scope))
+        module = {};
       if (module.empty()) continue;
       const auto [found, is_new] = by_name.try_emplace(std::string(module), count_);
       if (is_new) ++count_;
@@ -170,6 +196,7 @@ class Modules {
   }
 
   const Graph& graph_;
+  Size size_;
   std::vector<int> of_node_;
   std::map<std::string, int, std::less<>> of_scope_;
   int count_ = 0;
@@ -177,8 +204,15 @@ class Modules {
   std::vector<int64_t> bytes_;
 };
 
-// Where each stage begins: the slowest stage is as quick as can be, and of equal ones fewest bytes cross.
-std::vector<int> cut_evenly(const Modules& modules, int stages) {
+// Where each stage begins, and how long the slowest takes.
+struct EvenCut {
+  std::vector<int> begins;
+  double slowest = 0;
+};
+
+// The slowest stage is as quick as can be, and of equal ones fewest bytes cross. A stage that does not come first takes
+// as long as its modules and, for each byte that comes to it and whose gradient goes back, `seconds_of_byte`.
+EvenCut cut_evenly(const Modules& modules, int stages, double seconds_of_byte) {
   struct Best {
     double slowest = std::numeric_limits<double>::infinity();
     int64_t bytes = 0;
@@ -199,18 +233,46 @@ std::vector<int> cut_evenly(const Modules& modules, int stages) {
       Best& mine = best[static_cast<size_t>(s)][static_cast<size_t>(n)];
       for (int begin = s; begin < n; ++begin) {
         const Best& before = best[static_cast<size_t>(s) - 1][static_cast<size_t>(begin)];
-        const Best trial{std::max(before.slowest, sum[static_cast<size_t>(n)] - sum[static_cast<size_t>(begin)]),
-                         before.bytes + modules.bytes_before(begin), begin};
+        const int64_t bytes = modules.bytes_before(begin);
+        const double seconds = sum[static_cast<size_t>(n)] - sum[static_cast<size_t>(begin)] +
+                               seconds_of_byte * static_cast<double>(bytes);
+        const Best trial{std::max(before.slowest, seconds), before.bytes + bytes, begin};
         if (trial < mine) mine = trial;
       }
     }
   }
-  std::vector<int> begins(static_cast<size_t>(stages), 0);
+  EvenCut out{std::vector<int>(static_cast<size_t>(stages), 0), best.back().back().slowest};
   for (int s = stages - 1, n = count; s > 0; --s) {
     n = best[static_cast<size_t>(s)][static_cast<size_t>(n)].begin;
-    begins[static_cast<size_t>(s)] = n;
+    out.begins[static_cast<size_t>(s)] = n;
   }
-  return begins;
+  return out;
+}
+
+ScopeStages stages_by(const Modules& modules, const std::vector<int>& begins) {
+  ScopeStages out;
+  for (const auto& [scope, module] : modules.of_scope())
+    out[scope] = static_cast<int>(std::ranges::upper_bound(begins, module) - begins.begin()) - 1;
+  return out;
+}
+
+// Between numbered modules or, where the slowest stage is then a good deal quicker, inside one. More may cross there:
+// that counts as over a link between hosts, of 10 Gbit/s.
+ScopeStages even_stages(const Graph& graph, int stages) {
+  constexpr double kMustSave = 0.02, kLinkBytes = 1.25e9;
+  const Modules modules(graph, Modules::Size::kNumbered);
+  require(modules.count() >= stages,
+          "the model '{}' has {} that a pipeline can be cut between, and there are {} stages; use fewer "
+          "(parallel.pp, virtual_stages)",
+          graph.name(), counted(modules.count(), "module"), stages);
+  const EvenCut whole = cut_evenly(modules, stages, 0);
+  const double mean = std::reduce(modules.seconds().begin(), modules.seconds().end()) / stages;
+  if (mean < (1 - kMustSave) * whole.slowest) {
+    const Modules smallest(graph, Modules::Size::kSmallest);
+    const EvenCut inside = cut_evenly(smallest, stages, 2 / kLinkBytes);
+    if (inside.slowest < (1 - kMustSave) * whole.slowest) return stages_by(smallest, inside.begins);
+  }
+  return stages_by(modules, whole.begins);
 }
 
 void check_stage(int stage, int stages, const std::string& who) {
@@ -318,17 +380,7 @@ void require_all(const Graph& graph, const ScopeStages& of_scope, int stages) {
 
 ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageRule> rules) {
   ScopeStages out = asked_stages(graph, stages, rules);
-  if (out.empty()) {
-    const Modules modules(graph);
-    require(modules.count() >= stages,
-            "the model '{}' has {} that a pipeline can be cut between, and there are {} stages; use fewer "
-            "(parallel.pp, virtual_stages)",
-            graph.name(), counted(modules.count(), "module"), stages);
-    const std::vector<int> begins = cut_evenly(modules, stages);
-    for (const auto& [scope, module] : modules.of_scope()) {
-      out[scope] = static_cast<int>(std::ranges::upper_bound(begins, module) - begins.begin()) - 1;
-    }
-  }
+  if (out.empty()) out = even_stages(graph, stages);
   require_all(graph, out, stages);
   return out;
 }

@@ -52,8 +52,10 @@ Timetable forward_only(const Timetable& timetable, int64_t micro_batches);
 
 // The scopes of the graph's forward ops, by the rules and by what the model's code asks, which rules win over; where
 // nothing is asked, cut between modules (up to the first number of a path: "wte", "h.0", "h.1", "layer1.0") such that
-// the slowest stage takes as short as it can, gradients included. Throws kInvalidArgument for rules that match nothing,
-// stages out of range, stages without ops, and models that have fewer modules than stages.
+// the slowest stage takes as short as it can, gradients included; or between modules inside these ("h.0.mlp.c_fc")
+// where it then takes at least 2 % less, and what more crosses to other stages takes less than that saves. Throws
+// kInvalidArgument for rules that match nothing, stages out of range, stages without ops, and models that have fewer
+// modules than stages.
 ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageRule> rules);
 
 // Throws kInvalidArgument where a stage has no op, or is none of so many.

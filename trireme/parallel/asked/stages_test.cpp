@@ -71,6 +71,19 @@ TEST(Stages, are_cut_where_they_take_about_as_long) {
   EXPECT_EQ(all, (std::set<int>{0, 1, 2, 3}));
 }
 
+TEST(Stages, are_cut_inside_a_block_where_the_slowest_is_then_a_good_deal_quicker) {
+  // Products of three passes, but for the first, which has no gradient of its operand: 11 and 6 between blocks.
+  const Chain odd({512, 512, 512, 512, 512, 512}, {"h.0.a", "h.0.b", "h.1.a", "h.1.b", "h.2.a"});
+  const ScopeStages inside = choose_stages(odd.graph, 2, {});
+  EXPECT_EQ(inside.at("h.1.a"), 0);
+  EXPECT_EQ(inside.at("h.1.b"), 1);
+  // 5 and 6.
+  const Chain even({512, 512, 512, 512}, {"h.0.a", "h.0.b", "h.1.a"});
+  const ScopeStages between = choose_stages(even.graph, 2, {});
+  EXPECT_EQ(between.at("h.0.b"), 0);
+  EXPECT_EQ(between.at("h.1.a"), 1);
+}
+
 TEST(Stages, of_gradients_state_and_updates_follow_from_those_of_ops) {
   const Chain chain({64, 64, 64}, {"first", "second"});
   const ScopeStages stages{{"first", 0}, {"second", 1}, {"tied", 2}};
