@@ -85,7 +85,7 @@ Parallel parallel_of(const Case& c) {
   config.parallel.sp = c.sp;
   config.parallel.zero.level = c.zero;
   config.parallel.cp = c.ring;
-  config.parallel.cp_algorithm = "ring";
+  config.parallel.cp_algorithm = ContextAlgorithm::kRing;
   config.parallel.zero.threshold_kb = 0;
   return trireme::parallel_of(config, c.ranks);
 }

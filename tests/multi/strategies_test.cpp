@@ -111,7 +111,7 @@ std::vector<Case> cases_of(const std::string& model) {
   const auto rings = [&](const std::string& name, int ranks, int64_t cp, int64_t tp, bool sp, int64_t zero) {
     JobConfig config = config_of(model, tp, sp, zero);
     config.parallel.cp = cp;
-    config.parallel.cp_algorithm = name.starts_with("hybrid") ? "hybrid" : "ring";
+    config.parallel.cp_algorithm = name.starts_with("hybrid") ? ContextAlgorithm::kHybrid : ContextAlgorithm::kRing;
     return Case{model + "_" + name, ranks, parallel_of(config, ranks), model};
   };
   const auto vocabulary = [&](const std::string& name, int ranks, bool sp, int64_t zero) {
@@ -333,7 +333,7 @@ TEST(ContextParallelBytes, a_layer_of_llama_exchanges_fewer_keys_and_values) {
 TEST(ContextParallelBytes, a_ring_hands_on_six_pieces_a_layer_for_each_other_rank) {
   JobConfig config = config_of("gpt", 1, false, 0);
   config.parallel.cp = 4;
-  config.parallel.cp_algorithm = "ring";
+  config.parallel.cp_algorithm = ContextAlgorithm::kRing;
   std::map<std::string, int64_t> bytes = bytes_of(4, parallel_of(config, 4));
   EXPECT_EQ(bytes["ring_shift"], kLayers * 6 * 3 * (kActivation / 4));
   EXPECT_EQ(bytes["all_gather"] + bytes["reduce_scatter"] + bytes["all_to_all"], 0);
@@ -345,9 +345,9 @@ TEST(ContextParallel, is_by_heads_where_they_divide_and_a_ring_where_not) {
   EXPECT_EQ(describe_context(config), "attention over cp = 2: ulysses (chosen): 2 heads over tp x cp");
   config.parallel.cp = 4;
   EXPECT_EQ(describe_context(config), "attention over cp = 4: a ring (chosen)");
-  config.parallel.cp_algorithm = "hybrid";
+  config.parallel.cp_algorithm = ContextAlgorithm::kHybrid;
   EXPECT_EQ(describe_context(config), "attention over cp = 4: rings of 2, heads over the other 2 (asked for)");
-  config.parallel.cp_algorithm = "ulysses";
+  config.parallel.cp_algorithm = ContextAlgorithm::kUlysses;
   try {
     parallel_of(config, 4);
     FAIL() << "4 ranks share 2 heads";
@@ -359,7 +359,8 @@ TEST(ContextParallel, is_by_heads_where_they_divide_and_a_ring_where_not) {
 }
 
 TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_said) {
-  const auto described = [](int64_t cp, int64_t degree, const char* algorithm = "hybrid",
+  using enum ContextAlgorithm;
+  const auto described = [](int64_t cp, int64_t degree, ContextAlgorithm algorithm = kHybrid,
                             int64_t tp = 1) -> std::string {
     JobConfig config = config_of("gpt", tp, false, 0);
     set_keys(config, {"model.heads=4"});
@@ -384,9 +385,9 @@ TEST(ContextParallel, the_ranks_that_share_heads_in_a_hybrid_are_those_that_are_
       testing::HasSubstr(
           "parallel.ulysses_degree = 8 must divide parallel.cp = 8, and with parallel.tp = 1 the 4 heads of keys "
           "and values; use 1, 2, 4"));
-  EXPECT_THAT(described(4, 4, "hybrid", 2), testing::HasSubstr("use 1, 2"));
+  EXPECT_THAT(described(4, 4, kHybrid, 2), testing::HasSubstr("use 1, 2"));
   EXPECT_THAT(described(8, 3), testing::HasSubstr("use 1, 2, 4"));
-  EXPECT_THAT(described(4, 2, "ring"),
+  EXPECT_THAT(described(4, 2, kRing),
               testing::HasSubstr(
                   "ulysses_degree = 2 is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 ranks or more; they "
                   "are 'ring' and 4"));

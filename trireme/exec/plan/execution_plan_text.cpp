@@ -16,9 +16,9 @@
 #include <array>
 #include <cctype>
 #include <charconv>
-#include <iterator>
 #include <unordered_map>
 
+#include "trireme/base/append_text.h"
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/exec/plan/call_text.h"
@@ -364,7 +364,7 @@ class PlanWriter {
  private:
   template <class... Args>
   void add(fmt::format_string<Args...> text, Args&&... args) {
-    fmt::format_to(std::back_inserter(out_), text, std::forward<Args>(args)...);
+    append_text(out_, text, std::forward<Args>(args)...);
   }
 
   void head() {

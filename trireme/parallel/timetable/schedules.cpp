@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
@@ -60,8 +61,6 @@ const PipelineSchedule& find_schedule(std::string_view name) {
   fail(ErrorKind::kNotFound, "there is no schedule '{}'; there are {}", name, names);
 }
 
-namespace {
-
 Timetable unchecked_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
   if (request.stages_per_crew == 0)
     request.stages_per_crew = std::max(1, schedule.stages_per_crew == 0 ? 2 : schedule.stages_per_crew);
@@ -89,31 +88,28 @@ Timetable unchecked_timetable(const PipelineSchedule& schedule, ScheduleRequest 
   return out;
 }
 
-}  // namespace
-
 Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request) {
   Timetable out = unchecked_timetable(schedule, request);
   check(out);
   return out;
 }
 
-Timetable unchecked_timetable(std::string_view name, ScheduleRequest request) {
-  return unchecked_timetable(find_schedule(name), request);
-}
-
 Timetable make_timetable(std::string_view name, ScheduleRequest request) {
   return make_timetable(find_schedule(name), request);
 }
 
+ScheduleSpec::ScheduleSpec(Timetable timetable) : given_(std::move(timetable)), text_(to_string(*given_)) {
+  check(*given_);
+}
+
 ScheduleSpec ScheduleSpec::read(std::string_view text) {
   ScheduleSpec out;
-  out.text_ = text;
   if (text.starts_with("timetable ")) {
-    out.given_ = parse_timetable(text);
-    check(*out.given_);
+    out = ScheduleSpec(parse_timetable(text));
   } else {
     out.schedule_ = &find_schedule(text);
   }
+  out.text_ = text;
   return out;
 }
 

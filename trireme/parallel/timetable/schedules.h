@@ -39,14 +39,15 @@ const PipelineSchedule& find_schedule(std::string_view name);
 Timetable make_timetable(const PipelineSchedule& schedule, ScheduleRequest request);
 Timetable make_timetable(std::string_view name, ScheduleRequest request);  // throws as find_schedule does, too
 // The same without a check (timetable.h) of what the schedule made, for who runs it and sees whether it ends.
-Timetable unchecked_timetable(std::string_view name, ScheduleRequest request);
+Timetable unchecked_timetable(const PipelineSchedule& schedule, ScheduleRequest request);
 
 // The order of work that a user asks for: one of the schedules, by its name, or a timetable, by its text.
 class ScheduleSpec {
  public:
   template <Text T>
   ScheduleSpec(const T& written)
-      : ScheduleSpec(read(written)) {}  // NOLINT: throws as find_schedule, parse_timetable, check
+      : ScheduleSpec(read(written)) {}         // NOLINT: throws as find_schedule, parse_timetable, check
+  explicit ScheduleSpec(Timetable timetable);  // throws as check does
 
   const PipelineSchedule& schedule() const { return *schedule_; }  // where no timetable is given
   const Timetable* given() const { return given_ ? &*given_ : nullptr; }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/op/move.h"
+#include "trireme/planner/way_choices.h"
 
 namespace trireme {
 
@@ -53,7 +54,7 @@ struct CertifiedCut {
   bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
-  std::string recompute = "none";
+  WayRecompute recompute = WayRecompute::kNone;
   bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks of tp
   Tier keep = Tier::kDevice;  // where it lies
   CertifiedPlace place = {};
@@ -72,7 +73,7 @@ struct CertifiedTable {
 
 struct CertifiedWay {
   int64_t pp = 1, micro_batches = 1;
-  std::string schedule = "1f1b";
+  WaySchedule schedule = WaySchedule::k1F1B;
   int64_t virtual_stages = 1;  // of each crew: crew c has the stages c, c + pp, c + 2 pp and so on
   CertifiedCut cut;
   friend auto operator<=>(const CertifiedWay&, const CertifiedWay&) = default;

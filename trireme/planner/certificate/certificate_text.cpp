@@ -27,8 +27,8 @@ std::string_view part_name(size_t part, size_t parts) {
 // The cut of a table of one data parallel rank has no dp, zero and place of its own.
 std::string cut_words(const CertifiedCut& cut, bool is_alone) {
   std::string out = fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} keep={}",
-                                cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute,
-                                cut.kept_slices ? 1 : 0, to_string(cut.keep));
+                                cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows,
+                                to_string(cut.recompute), cut.kept_slices ? 1 : 0, to_string(cut.keep));
   if (!is_alone)
     out += fmt::format(" dp={} zero={} state={} update={}", cut.dp, cut.zero, to_string(cut.place.state),
                        to_string(cut.place.update));
@@ -152,12 +152,16 @@ void read_part(CertificateReader& reader, std::string_view name, CertifiedPart& 
   for (size_t i = 0; i < kFields; ++i) into.*kCertifiedPartFields[i] = numbers[i];
 }
 
-Tier read_tier(CertificateReader& reader, std::string_view name) {
+// One of these by its name.
+template <class Choice, size_t n>
+Choice read_choice(CertificateReader& reader, std::string_view name, const std::array<Choice, n>& choices) {
   const std::string_view text = reader.value(name);
-  const auto tier = std::ranges::find(kTierNames, text);
-  if (tier == kTierNames.end())
-    reader.wrong(fmt::format("{}={}; it must be device, host or disk", name, text.substr(0, 60)));
-  return kEveryTier[static_cast<size_t>(tier - kTierNames.begin())];
+  std::string names;
+  for (size_t i = 0; i < n; ++i) {
+    if (to_string(choices[i]) == text) return choices[i];
+    names += fmt::format("{}{}", i == 0 ? "" : i + 1 == n ? " or " : ", ", to_string(choices[i]));
+  }
+  reader.wrong(fmt::format("{}={}; it must be {}", name, text.substr(0, 60), names));
 }
 
 CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
@@ -168,14 +172,14 @@ CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
   out.sp = reader.number_from("sp", 0, 1) == 1;
   out.vocabulary = reader.number_from("vocabulary", 0, 1) == 1;
   out.rows = reader.number_from("rows", 1, kCertifiedBatch);
-  out.recompute = reader.value("recompute");
+  out.recompute = read_choice(reader, "recompute", kWayRecompute);
   out.kept_slices = reader.number_from("kept_slices", 0, 1) == 1;
-  out.keep = read_tier(reader, "keep");
+  out.keep = read_choice(reader, "keep", kEveryTier);
   if (is_alone) return out;
   out.dp = reader.number_from("dp", 1, kCertifiedRanks);
   out.zero = reader.number_from("zero", 0, 3);
-  out.place.state = read_tier(reader, "state");
-  out.place.update = read_tier(reader, "update");
+  out.place.state = read_choice(reader, "state", kEveryTier);
+  out.place.update = read_choice(reader, "update", kEveryTier);
   if (out.place.update == Tier::kDisk || (out.place.update == Tier::kHost && out.place.state == Tier::kDevice))
     reader.wrong("updates run on the device, or on the host with their state elsewhere than on the device");
   return out;
@@ -210,7 +214,7 @@ CertifiedPlan read_plan(CertificateReader& reader) {
   CertifiedPlan out;
   out.way.pp = reader.number_from("pp", 1, kCertifiedRanks);
   out.way.micro_batches = reader.number_from("micro_batches", 1, kCertifiedBatch);
-  out.way.schedule = reader.value("schedule");
+  out.way.schedule = read_choice(reader, "schedule", kWaySchedules);
   out.way.virtual_stages = reader.number_from("virtual_stages", 1, kCertifiedLayers);
   out.way.cut = read_cut(reader, false);
   out.step_ps = reader.number("step_ps");
@@ -317,8 +321,8 @@ std::string to_string(const Certificate& c) {
   for (const CertifiedPlan& plan : c.best) {
     out += fmt::format(
         "best pp={} micro_batches={} schedule={} virtual_stages={} {} step_ps={} begins={} crew_bytes={}\n",
-        plan.way.pp, plan.way.micro_batches, plan.way.schedule, plan.way.virtual_stages, cut_words(plan.way.cut, false),
-        plan.step_ps, fmt::join(plan.begins, ","), fmt::join(plan.crew_bytes, ","));
+        plan.way.pp, plan.way.micro_batches, to_string(plan.way.schedule), plan.way.virtual_stages,
+        cut_words(plan.way.cut, false), plan.step_ps, fmt::join(plan.begins, ","), fmt::join(plan.crew_bytes, ","));
   }
   out += "ledger" + named_numbers(c.ledger, kCertifiedLedgerNames) + "\n";
   add_tables(c.alone, true, out);

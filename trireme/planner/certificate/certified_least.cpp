@@ -45,7 +45,7 @@ CertifiedCut certified_most_rows(CertifiedCut cut) {
 }
 
 CertifiedCut certified_all_kept(CertifiedCut cut) {
-  cut.recompute = "none";
+  cut.recompute = WayRecompute::kNone;
   cut.kept_slices = false;
   cut.keep = Tier::kDevice;
   return cut;
@@ -220,8 +220,9 @@ void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
       require(table.parts[part].*field >= least.parts[part].*field && table.crossing >= least.crossing,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
               "kept_slices={} keep={} state={} update={} are below their bounds",
-              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute,
-              cut.kept_slices ? 1 : 0, to_string(cut.keep), to_string(cut.place.state), to_string(cut.place.update));
+              cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows,
+              to_string(cut.recompute), cut.kept_slices ? 1 : 0, to_string(cut.keep), to_string(cut.place.state),
+              to_string(cut.place.update));
     }
   }
 }

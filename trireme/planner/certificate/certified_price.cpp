@@ -63,8 +63,8 @@ int64_t CertifiedPrice::most_of_stage(int64_t stage, int64_t of_whole, int64_t o
   const auto of = [&](int64_t in_flight, int64_t put_off) {
     return exact_sum(exact_product(of_whole, in_flight), exact_product(of_put_off, put_off));
   };
-  if (way_.schedule == "zb-h1") return std::max(of(whole, stage), of(whole - 1, stage + 1));
-  if (way_.schedule == "zb-h2") {
+  if (way_.schedule == WaySchedule::kZbH1) return std::max(of(whole, stage), of(whole - 1, stage + 1));
+  if (way_.schedule == WaySchedule::kZbH2) {
     const int64_t ahead = 2 * whole - 1, more = std::min<int64_t>(ahead, 2);
     return std::max(of(ahead, 2 * stage), of(ahead - more, 2 * stage + more));
   }
@@ -100,7 +100,7 @@ int64_t CertifiedPrice::most_of_crew(int64_t crew, const std::vector<Sum>& stage
   const int64_t turns = way_.pp * way_.virtual_stages;
   const int64_t later = way_.pp - 1 - crew;
   const int64_t ahead =
-      (way_.virtual_stages - 1) * way_.pp + (way_.schedule == "interleaved" ? 2 * later + 1 : later + 1);
+      (way_.virtual_stages - 1) * way_.pp + (way_.schedule == WaySchedule::kInterleaved ? 2 * later + 1 : later + 1);
   const auto kept_in = [&](int64_t turn) {
     return stages[static_cast<size_t>(crew + turn % turns / way_.pp * way_.pp)].*of_each;
   };
@@ -134,10 +134,10 @@ int64_t CertifiedPrice::bytes_of_crew(int64_t crew, const std::vector<Sum>& stag
 // several stages a crew each is shorter by so much.
 int64_t CertifiedPrice::idle(int64_t weight_grads) const {
   const int64_t waited =
-      way_.schedule == "zb-h2" ? of_all(forward_of) : exact_sum(of_all(forward_of), of_all(backward_of));
+      way_.schedule == WaySchedule::kZbH2 ? of_all(forward_of) : exact_sum(of_all(forward_of), of_all(backward_of));
   int64_t sum = exact_sum(waited, weight_grads);
-  if (way_.schedule == "zb-h1") sum = exact_sum(waited, -weight_grads);
-  if (way_.schedule == "zb-h2") sum = waited;
+  if (way_.schedule == WaySchedule::kZbH1) sum = exact_sum(waited, -weight_grads);
+  if (way_.schedule == WaySchedule::kZbH2) sum = waited;
   return std::max<int64_t>(0, exact_product(sum, way_.pp - 1)) / exact_product(way_.pp, way_.virtual_stages);
 }
 
@@ -154,14 +154,14 @@ int64_t CertifiedPrice::crossings() const {
   if (way_.pp == 1) return 0;
   const int64_t next = way_.pp - 1;
   int64_t once = exact_product(2, exact_product(way_.pp, way_.virtual_stages) - 1), more = 0;
-  if (way_.schedule == "1f1b") {
+  if (way_.schedule == WaySchedule::k1F1B) {
     once = 2 * (next - 1);
     more = 2 * next;
-  } else if (way_.schedule == "zb-h1") {
+  } else if (way_.schedule == WaySchedule::kZbH1) {
     once = 4 * next;
-  } else if (way_.schedule == "zb-h2") {
+  } else if (way_.schedule == WaySchedule::kZbH2) {
     once = next;
-  } else if (way_.schedule == "interleaved-delayed") {
+  } else if (way_.schedule == WaySchedule::kInterleavedDelayed) {
     once = 2 * (next + way_.virtual_stages - 2);
     more = exact_product(2 * next, way_.virtual_stages);
   }
@@ -302,7 +302,7 @@ bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
   const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
   const int64_t beside = exact_sum(crossings(), share_of_crew(certified_once_of, more)), filled = fill();
   return every_slowest_exceeds(limit, [&](int64_t slowest) {
-    const bool fills = way_.schedule == "zb-h1";
+    const bool fills = way_.schedule == WaySchedule::kZbH1;
     const int64_t waits = fills ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : filled;
     return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits), beside);
   });

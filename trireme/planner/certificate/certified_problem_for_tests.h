@@ -51,11 +51,11 @@ inline PartPrice as_price(const CertifiedPart& part) {
 }
 
 inline const PipelineShape& shape_once(const CertifiedWay& way) {
-  static std::map<std::tuple<std::string, int64_t, int64_t>, PipelineShape> shapes;
+  static std::map<std::tuple<WaySchedule, int64_t, int64_t>, PipelineShape> shapes;
   const std::tuple key(way.schedule, way.pp, way.virtual_stages);
   const auto found = shapes.find(key);
   if (found != shapes.end()) return found->second;
-  return shapes.emplace(key, shape_of_schedule(way.schedule, way.pp, way.virtual_stages)).first->second;
+  return shapes.emplace(key, shape_of_schedule(schedule_of(way.schedule), way.pp, way.virtual_stages)).first->second;
 }
 
 using Runs = std::vector<CertifiedRun>;
@@ -102,7 +102,7 @@ inline bool is_more_than_tp(const CertifiedCut& cut) {
 }
 inline CertifiedCut tp_of(CertifiedCut cut) {
   cut = most_of(std::move(cut));
-  cut.recompute = "none";
+  cut.recompute = WayRecompute::kNone;
   cut.kept_slices = false;
   cut.keep = Tier::kDevice;
   cut.cp = cut.ep = 1;
@@ -151,7 +151,7 @@ inline void raise_moved_of(CertifiedTable& table, const CertifiedTable& few) {
   }
 }
 inline CertifiedCut all_kept(CertifiedCut cut) {
-  cut.recompute = "none";
+  cut.recompute = WayRecompute::kNone;
   cut.kept_slices = false;
   cut.keep = Tier::kDevice;
   return cut;

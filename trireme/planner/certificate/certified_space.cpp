@@ -13,9 +13,9 @@ namespace {
 // A change of the space is a change of the certificate's version.
 constexpr int64_t kCertifiedMostRows = 8;
 constexpr int64_t kCertifiedFewestPositions = 1024;
-constexpr std::array kCertifiedSchedules{"1f1b", "zb-h1", "zb-h2"};
-constexpr std::array kCertifiedInterleaved{"interleaved", "interleaved-delayed"};
-constexpr std::array kCertifiedRecompute{"none", "selective", "full"};
+constexpr std::array kCertifiedSchedules{WaySchedule::k1F1B, WaySchedule::kZbH1, WaySchedule::kZbH2};
+constexpr std::array kCertifiedInterleaved{WaySchedule::kInterleaved, WaySchedule::kInterleavedDelayed};
+constexpr std::array kCertifiedRecompute{WayRecompute::kNone, WayRecompute::kSelective, WayRecompute::kFull};
 
 // All values from 1 to `of` that divide it and that `is_allowed`.
 template <class Allowed>
@@ -83,7 +83,7 @@ class SpaceOf {
   }
 
   void add_rest(CertifiedWay way) {
-    for (const char* const schedule : kCertifiedSchedules) {
+    for (const WaySchedule schedule : kCertifiedSchedules) {
       if (way.pp == 1 && schedule != kCertifiedSchedules.front()) continue;
       way.schedule = schedule;
       add_slices(way);
@@ -93,7 +93,7 @@ class SpaceOf {
     const int64_t most = (model_.layers + way.pp - 1) / way.pp;
     for (way.virtual_stages = 2; way.virtual_stages <= most; ++way.virtual_stages) {
       if (most % way.virtual_stages != 0 || way.virtual_stages * way.pp > model_.layers + 2) continue;
-      for (const char* const schedule : kCertifiedInterleaved) {
+      for (const WaySchedule schedule : kCertifiedInterleaved) {
         way.schedule = schedule;
         add_slices(way);
       }
@@ -103,7 +103,7 @@ class SpaceOf {
   void add_slices(CertifiedWay way) {
     const bool has_copies = ranks_ / way.pp > way.cut.tp;
     for (way.cut.zero = 0; way.cut.zero <= (has_copies ? 3 : 0); ++way.cut.zero) {
-      for (const char* const recompute : kCertifiedRecompute) {
+      for (const WayRecompute recompute : kCertifiedRecompute) {
         way.cut.recompute = recompute;
         look_at_group(way);
       }
@@ -180,12 +180,12 @@ bool certified_comes_for_step(const CertifiedCut& cut) {
 
 std::string certified_way_text(const CertifiedWay& way) {
   const CertifiedCut& cut = way.cut;
-  std::string out =
-      fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}", way.pp, cut.tp,
-                  cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.zero, cut.rows, cut.recompute);
+  std::string out = fmt::format("pp={} tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={}",
+                                way.pp, cut.tp, cut.cp, cut.ep, cut.dp, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0,
+                                cut.zero, cut.rows, to_string(cut.recompute));
   if (cut.kept_slices) out += " kept_slices=1";
   if (cut.keep != Tier::kDevice) out += fmt::format(" keep={}", to_string(cut.keep));
-  if (way.pp > 1) out += " schedule=" + way.schedule;
+  if (way.pp > 1) out += fmt::format(" schedule={}", to_string(way.schedule));
   if (way.virtual_stages > 1) out += fmt::format(" virtual_stages={}", way.virtual_stages);
   if (cut.place.state != Tier::kDevice) out += fmt::format(" state={}", to_string(cut.place.state));
   if (cut.place.update != Tier::kDevice) out += fmt::format(" update={}", to_string(cut.place.update));
@@ -204,8 +204,8 @@ int64_t certified_most_rows_of_ways() {
 }
 
 bool certified_way_divides(const CertifiedWay& way) {
-  if (way.schedule == "zb-h2") return way.micro_batches > 2 * (way.pp - 1);     // it runs ahead by so many
-  if (way.virtual_stages > 1 && way.micro_batches % way.pp != 0) return false;  // they go in groups of so many
+  if (way.schedule == WaySchedule::kZbH2) return way.micro_batches > 2 * (way.pp - 1);  // it runs ahead by so many
+  if (way.virtual_stages > 1 && way.micro_batches % way.pp != 0) return false;          // they go in groups of so many
   return way.micro_batches >= way.pp;
 }
 
@@ -221,7 +221,7 @@ int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& mod
 }
 
 int64_t certified_arithmetic_ps(const CertifiedWay& way, const CertifiedModel& model) {
-  if (way.schedule.starts_with("zb-")) return model.arithmetic_ps;
+  if (way.schedule == WaySchedule::kZbH1 || way.schedule == WaySchedule::kZbH2) return model.arithmetic_ps;
   // The first stage's first pass, and the last one's last, have the others wait.
   const int64_t passes = exact_product(way.micro_batches, way.virtual_stages);
   return exact_sum(model.arithmetic_ps, exact_product(model.arithmetic_ps, way.pp - 1) / passes);

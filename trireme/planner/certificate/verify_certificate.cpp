@@ -130,8 +130,8 @@ class CertificateVerifier {
   static bool is_cut_like(const CertifiedWay& a, const CertifiedWay& b) {
     const auto cut_of = [](const CertifiedWay& way) {
       const CertifiedCut& cut = way.cut;
-      return std::tuple(way.pp, way.micro_batches, way.virtual_stages, std::string_view(way.schedule), cut.tp, cut.cp,
-                        cut.ep, cut.sp, cut.vocabulary, cut.rows);
+      return std::tuple(way.pp, way.micro_batches, way.virtual_stages, way.schedule, cut.tp, cut.cp, cut.ep, cut.sp,
+                        cut.vocabulary, cut.rows);
     };
     return cut_of(a) == cut_of(b);
   }

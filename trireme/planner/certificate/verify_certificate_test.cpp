@@ -69,10 +69,10 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
   table.parts[0].waiting = 1'000;
   table.parts[1].waiting = 3'000;
   const Runs runs{{0, 20}, {1, 30}, {0, 10}};
-  for (const char* const schedule : {"1f1b", "zb-h1", "zb-h2", "interleaved", "interleaved-delayed"}) {
-    const bool is_interleaved = std::string_view(schedule).starts_with("inter");
+  for (const WaySchedule schedule : kWaySchedules) {
+    const bool is_interleaved = schedule == WaySchedule::kInterleaved || schedule == WaySchedule::kInterleavedDelayed;
     for (int64_t pp = 1; pp <= 40; ++pp) {
-      if (pp == 1 && std::string_view(schedule) != "1f1b") continue;
+      if (pp == 1 && schedule != WaySchedule::k1F1B) continue;
       const int64_t virtual_stages = is_interleaved ? 2 + pp % 4 : 1;
       if (pp * virtual_stages > 62) continue;
       const CertifiedWay way{.pp = pp, .micro_batches = 5 * pp, .schedule = schedule, .virtual_stages = virtual_stages};
@@ -81,8 +81,8 @@ TEST(CertifiedPrice, knows_the_schedules_as_their_timetables_have_them) {
       for (int64_t stage = 0; stage < pp; ++stage) begins.push_back(stage);
       if (is_interleaved) begins = even_cuts(62, pp * virtual_stages).back();
       const auto cut = CertifiedPrice(way, table, runs, {.device = 1}).of_cut(begins);
-      EXPECT_EQ(cut.step_ps, price_of_cut(problem, begins).total) << schedule << " " << pp;
-      EXPECT_EQ(cut.crew_bytes, bytes_of_crews(problem, begins)) << schedule << " " << pp;
+      EXPECT_EQ(cut.step_ps, price_of_cut(problem, begins).total) << to_string(schedule) << " " << pp;
+      EXPECT_EQ(cut.crew_bytes, bytes_of_crews(problem, begins)) << to_string(schedule) << " " << pp;
     }
   }
 }

@@ -49,7 +49,7 @@ TEST(StageProblem, the_best_cut_is_the_best_of_all) {
 // What bounds rest on: with longer passes and more bytes no cut is faster than the bound, and none fits that did not.
 TEST(StageProblem, steps_that_no_number_tells_are_refused) {
   StageProblem problem{.parts = {{.forward = int64_t{1} << 40, .kept = int64_t{1} << 40}},
-                       .shape = shape_of_schedule("1f1b", 1),
+                       .shape = shape_of_schedule(schedule_of(WaySchedule::k1F1B), 1),
                        .micro_batches = (int64_t{1} << 21) - 1};
   EXPECT_NO_THROW(check_range(problem));
   ++problem.micro_batches;

@@ -175,7 +175,7 @@ std::vector<std::vector<HeldMoment>> held_by_crews(const Timetable& timetable) {
 
 }  // namespace
 
-PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_t chunks) {
+PipelineShape shape_of_schedule(const PipelineSchedule& schedule, int64_t crews, int64_t chunks) {
   if (crews == 1) {
     PipelineShape out;
     out.held.push_back({HeldMoment{HeldMicroBatches{.whole = 1}}});
@@ -196,12 +196,12 @@ PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_
   PipelineShape out{.held = held_by_crews(few), .chunks = chunks};
   if (out.held != held_by_crews(longer)) {
     fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more activations the more micro-batches there are",
-         schedule);
+         schedule.name);
   }
   if (idle != more) {
     fail(ErrorKind::kUnsupported,
-         "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule, idle,
-         fewest, more, fewest + crews);
+         "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule.name,
+         idle, fewest, more, fewest + crews);
   }
   out.idle_forward = forward - idle;
   out.idle_input = input - idle;

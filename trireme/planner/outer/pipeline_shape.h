@@ -1,8 +1,7 @@
 // What a schedule costs in addition to its passes, read off its timetables.
 #pragma once
 
-#include <string_view>
-
+#include "trireme/parallel/timetable/schedules.h"
 #include "trireme/planner/outer/stage_problem.h"
 
 namespace trireme {
@@ -11,6 +10,6 @@ namespace trireme {
 // messages take much less, and there are at least as many micro-batches as crews (with several stages per crew three
 // times as many; with fewer a crew may hold less). Throws as make_timetable does, and kUnsupported for schedules whose
 // idle time grows with the micro-batches.
-PipelineShape shape_of_schedule(std::string_view schedule, int64_t crews, int64_t chunks = 1);
+PipelineShape shape_of_schedule(const PipelineSchedule& schedule, int64_t crews, int64_t chunks = 1);
 
 }  // namespace trireme

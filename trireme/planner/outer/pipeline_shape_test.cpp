@@ -16,22 +16,23 @@ using outer_search_test::RandomTables;
 // What a timetable of equal stages takes, to the unit where passes take about as long as each other.
 TEST(PipelineShape, says_what_timetables_take) {
   RandomTables tables(4);
-  const std::pair<const char*, int64_t> schedules[] = {{"1f1b", 1},
-                                                       {"zb-h1", 1},
-                                                       {"zb-h2", 1},
-                                                       {"interleaved", 2},
-                                                       {"interleaved", 3},
-                                                       {"interleaved", 5},
-                                                       {"interleaved", 8},
-                                                       {"interleaved-delayed", 2},
-                                                       {"interleaved-delayed", 4}};
-  for (const auto& [schedule, chunks] : schedules) {
+  const std::pair<WaySchedule, int64_t> schedules[] = {{WaySchedule::k1F1B, 1},
+                                                       {WaySchedule::kZbH1, 1},
+                                                       {WaySchedule::kZbH2, 1},
+                                                       {WaySchedule::kInterleaved, 2},
+                                                       {WaySchedule::kInterleaved, 3},
+                                                       {WaySchedule::kInterleaved, 5},
+                                                       {WaySchedule::kInterleaved, 8},
+                                                       {WaySchedule::kInterleavedDelayed, 2},
+                                                       {WaySchedule::kInterleavedDelayed, 4}};
+  for (const auto& [name, chunks] : schedules) {
+    const PipelineSchedule& schedule = schedule_of(name);
     for (const int64_t crews : {2, 3, 4, 8}) {
       const PipelineShape shape = shape_of_schedule(schedule, crews, chunks);
       ASSERT_EQ(shape.crews(), crews);
       ASSERT_EQ(shape.stages(), crews * chunks);
       for (int i = 0; i < 20; ++i) {
-        const int64_t fewest = std::string_view(schedule) == "zb-h2" ? 2 * crews - 1 : crews;
+        const int64_t fewest = name == WaySchedule::kZbH2 ? 2 * crews - 1 : crews;
         const bool in_rounds = chunks > 1 || tables.number(0, 1) == 1;
         const int64_t micro_batches = in_rounds ? ((fewest + crews - 1) / crews + tables.number(0, 4)) * crews
                                                 : fewest + tables.number(0, 3 * crews);
@@ -39,7 +40,7 @@ TEST(PipelineShape, says_what_timetables_take) {
         const Timetable timetable = make_timetable(schedule, {.crews = static_cast<int>(crews),
                                                               .stages_per_crew = static_cast<int>(chunks),
                                                               .micro_batches = static_cast<int>(micro_batches)});
-        const int64_t transfer = in_rounds && !std::string_view(schedule).starts_with("zb") ? tables.number(0, 20) : 0;
+        const int64_t transfer = in_rounds && name != WaySchedule::kZbH1 && name != WaySchedule::kZbH2 ? tables.number(0, 20) : 0;
         const TimetableTime time = time_of(timetable, {.forward = static_cast<double>(f),
                                                        .input_grad = static_cast<double>(in),
                                                        .weight_grad = static_cast<double>(w),
@@ -48,18 +49,18 @@ TEST(PipelineShape, says_what_timetables_take) {
         const int64_t transfers = shape.transfers + shape.more_transfers * micro_batches / crews;
         EXPECT_EQ(static_cast<int64_t>(time.makespan),
                   micro_batches * chunks * (f + in + w) + idle + (transfer > 0 ? transfers * transfer : 0))
-            << schedule << " of " << crews << " crews of " << chunks << " and " << micro_batches << " micro-batches";
+            << schedule.name << " of " << crews << " x " << chunks << ", " << micro_batches << " micro-batches";
         for (size_t crew = 0; crew < time.crews.size(); ++crew) {
           int64_t held = 0;
           for (const HeldMicroBatches& each : shape.held[crew].front()) held += each.whole + each.waiting;
-          EXPECT_LE(time.crews[crew].live, held) << schedule;
+          EXPECT_LE(time.crews[crew].live, held) << schedule.name;
         }
       }
     }
   }
   const auto moment = [](std::vector<HeldMicroBatches> of) { return HeldMoment(std::move(of)); };
   using Moments = std::vector<HeldMoment>;
-  const PipelineShape four = shape_of_schedule("1f1b", 4);
+  const PipelineShape four = shape_of_schedule(schedule_of(WaySchedule::k1F1B), 4);
   EXPECT_EQ(four.idle_forward, 3);
   EXPECT_EQ(four.idle_input, 3);
   EXPECT_EQ(four.idle_weight, 3);
@@ -67,9 +68,9 @@ TEST(PipelineShape, says_what_timetables_take) {
   EXPECT_EQ(four.more_transfers, 6);
   EXPECT_EQ(four.held,
             (std::vector<Moments>{{moment({{4, 0}})}, {moment({{3, 0}})}, {moment({{2, 0}})}, {moment({{1, 0}})}}));
-  EXPECT_EQ(shape_of_schedule("zb-h1", 2).held,
+  EXPECT_EQ(shape_of_schedule(schedule_of(WaySchedule::kZbH1), 2).held,
             (std::vector<Moments>{{moment({{2, 0}}), moment({{1, 1}})}, {moment({{1, 1}}), moment({{0, 2}})}}));
-  const PipelineShape one = shape_of_schedule("1f1b", 1);
+  const PipelineShape one = shape_of_schedule(schedule_of(WaySchedule::k1F1B), 1);
   EXPECT_EQ(one.held, (std::vector<Moments>{{moment({{1, 0}})}}));
   EXPECT_EQ(one.idle_forward + one.idle_input + one.idle_weight + one.transfers + one.more_transfers, 0);
 }
@@ -77,7 +78,8 @@ TEST(PipelineShape, says_what_timetables_take) {
 // What a crew of several stages keeps: every moment of long timetables, with all stages' weights drawn.
 TEST(PipelineShape, has_the_fullest_moment_of_interleaved_crews_whatever_stages_keep) {
   RandomTables tables(7);
-  for (const char* const schedule : {"interleaved", "interleaved-delayed"}) {
+  for (const WaySchedule name : {WaySchedule::kInterleaved, WaySchedule::kInterleavedDelayed}) {
+    const PipelineSchedule& schedule = schedule_of(name);
     for (int i = 0; i < 200; ++i) {
       const int64_t crews = tables.number(2, 5), chunks = tables.number(2, 4);
       const PipelineShape shape = shape_of_schedule(schedule, crews, chunks);
@@ -98,7 +100,7 @@ TEST(PipelineShape, has_the_fullest_moment_of_interleaved_crews_whatever_stages_
           for (size_t chunk = 0; chunk < moment.size(); ++chunk) sum += kept[chunk] * moment[chunk].whole;
           said = std::max(said, sum);
         }
-        ASSERT_EQ(said, most) << schedule << " of " << crews << " crews of " << chunks << ", crew " << crew;
+        ASSERT_EQ(said, most) << schedule.name << " of " << crews << " crews of " << chunks << ", crew " << crew;
       }
     }
   }

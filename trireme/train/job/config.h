@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/keys.h"
 #include "trireme/data/data_spec.h"
 #include "trireme/nn/model_spec.h"
 #include "trireme/nn/optimizer.h"
@@ -13,6 +14,14 @@
 #include "trireme/train/step/fit_options.h"
 
 namespace trireme {
+
+// Attention over parallel.cp: by heads, with an all-to-all to them and back; keys and values travel around; or both,
+// some ranks sharing heads. Auto: by heads where they divide, otherwise a ring.
+enum class ContextAlgorithm { kAuto, kUlysses, kRing, kHybrid };
+inline constexpr NameOf<ContextAlgorithm> kContextAlgorithms[] = {{"auto", ContextAlgorithm::kAuto},
+                                                                  {"ulysses", ContextAlgorithm::kUlysses},
+                                                                  {"ring", ContextAlgorithm::kRing},
+                                                                  {"hybrid", ContextAlgorithm::kHybrid}};
 
 // What a job's file says, each part in the struct of its owner; the defaults are those of a job. The sections [model]
 // and [data], and the optimizer's numbers in [train], have the keys of their kinds, which choose_kinds sets: `spec` is
@@ -39,8 +48,8 @@ struct JobConfig {
     Schedule schedule = {.kind = Schedule::Kind::kCosine};
     double label_smoothing = 0;
     int64_t sample_tokens = 320;
-    std::string tuning = "auto";  // or off, or a file
-    std::string trace;            // file
+    TuningPlace tuning = "auto";
+    std::string trace;  // file
     int64_t trace_steps = 3;
   } train;
   struct {
@@ -61,8 +70,8 @@ struct JobConfig {
     std::string schedule = "1f1b";                       // a name, or a file
     std::vector<StageRule> stages;
     SliceCrossings slice_crossings = SliceCrossings::kAuto;
-    std::string cp_algorithm = "auto";  // auto | ulysses | ring | hybrid
-    int64_t ulysses_degree = 0;         // of hybrid; 0: as many ranks as divide the heads
+    ContextAlgorithm cp_algorithm = ContextAlgorithm::kAuto;
+    int64_t ulysses_degree = 0;  // of hybrid; 0: as many ranks as divide the heads
     bool sp = false, vocabulary = false;
     std::vector<Recompute::Rule> keep;
     std::vector<HomeRule> homes;

@@ -105,7 +105,7 @@ Reasons keys_without_effect(const JobConfig& c, int64_t ranks = 0) {
     all["train.sample_tokens"] =
         fmt::format("model.kind = '{}', which here is no language model over bytes", c.model.kind);
   }
-  if (c.train.step.numerics == Numerics::kInvariant && c.train.tuning != "auto" && c.train.tuning != "off")
+  if (c.train.step.numerics == Numerics::kInvariant && c.train.tuning.is_named())
     all["train.tuning"] = "train.numerics = 'invariant', whose kernels are not measured";
   for (const auto& [key, reason] : effects_of_kinds(c)) all[key] = reason;
   add_effects_of_tiers(c, all);

@@ -16,10 +16,10 @@ constexpr NameOf<SliceCrossings> kSliceCrossings[] = {
 constexpr int64_t kMostFusionMb = int64_t{1} << 20;
 constexpr std::string_view kSemiAuto = "mode=semi_auto_parallel";
 
-template <size_t count>
-void check_one_of(const std::string& name, const KeyTarget& target, const std::string_view (&names)[count]) {
+void check_transport(const std::string&, const KeyTarget& target) {
+  const std::vector<std::string> names{"auto", "shm", "ucx", "mpi"};
   const std::string& value = *std::get<std::string*>(target);
-  if (std::ranges::count(names, value) == 0) fail_not_one_of(name, value, {std::begin(names), std::end(names)});
+  if (std::ranges::count(names, value) == 0) fail_not_one_of("parallel.transport", value, names);
 }
 
 // What the job itself has of [train].
@@ -32,15 +32,17 @@ std::vector<Key> keys_of_run(JobConfig& c) {
        .flag = "--device",
        .in_bench = true},
       {.name = "tuning",
-       .target = &c.train.tuning,
+       .target = TextOf{.text = [place = &c.train.tuning] { return to_string(*place); },
+                        .set =
+                            [place = &c.train.tuning](const std::string& name, const std::string& text) {
+                              require(!text.empty(), "configuration: {} is empty; it must be auto, off or a file",
+                                      name);
+                              *place = text;
+                            }},
        .doc = "which kernels are the quickest on this machine is measured when a shape is first met, for a tenth of "
               "a second (longer where it is very large), and kept in a file: its path, or auto for one in the user's "
               "cache "
               "folder; off takes the usual kernels, whose last bits do not depend on what was measured",
-       .check =
-           [](const std::string& name, const KeyTarget& target) {
-             require(!std::get<std::string*>(target)->empty(), "{} is empty; it must be auto, off or a file", name);
-           },
        .flag = "--tuning",
        .in_bench = true,
        .on_resume = OnResume::kTold},
@@ -105,11 +107,7 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
       {.name = "transport",
        .target = &p.transport,
        .doc = "auto, shm, ucx or mpi: how ranks exchange tensors",
-       .check =
-           [](const std::string& name, const KeyTarget& target) {
-             static constexpr std::string_view kTransports[] = {"auto", "shm", "ucx", "mpi"};
-             check_one_of(name, target, kTransports);
-           },
+       .check = check_transport,
        .flag = "--transport",
        .of_ranks = true},
       {.name = "device_num",
@@ -191,14 +189,9 @@ std::vector<Key> keys_of_ready_made(JobConfig& c) {
        .in_bench = true,
        .implies = kSemiAuto},
       {.name = "cp_algorithm",
-       .target = &p.cp_algorithm,
+       .target = one_of(&p.cp_algorithm, kContextAlgorithms),
        .doc = "attention over cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
               "hybrid (both), or auto: ulysses where the heads divide, otherwise ring",
-       .check =
-           [](const std::string& name, const KeyTarget& target) {
-             static constexpr std::string_view kAlgorithms[] = {"auto", "ulysses", "ring", "hybrid"};
-             check_one_of(name, target, kAlgorithms);
-           },
        .flag = "--cp-algorithm",
        .in_bench = true,
        .no_effect_with = "cp = 1"},

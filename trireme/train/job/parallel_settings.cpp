@@ -32,8 +32,8 @@ int64_t ranks_of_heads(const JobConfig& config) {
   if (p.cp == 1) return 1;
   const int64_t heads = key_heads(config);
   const bool divide = heads % (p.tp * p.cp) == 0;
-  if (p.cp_algorithm == "ring" || (p.cp_algorithm == "auto" && !divide)) return 1;
-  if (p.cp_algorithm != "hybrid") return p.cp;
+  if (p.cp_algorithm == ContextAlgorithm::kRing || (p.cp_algorithm == ContextAlgorithm::kAuto && !divide)) return 1;
+  if (p.cp_algorithm != ContextAlgorithm::kHybrid) return p.cp;
   if (p.ulysses_degree > 0) return p.ulysses_degree;
   for (int64_t ranks = p.cp / 2; ranks > 1; --ranks) {
     if (p.cp % ranks == 0 && heads % (p.tp * ranks) == 0) return ranks;
@@ -55,10 +55,10 @@ Positions positions_of(const JobConfig& config) {
 void check_degree(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.ulysses_degree == 0) return;
-  require(p.cp_algorithm == "hybrid" && p.cp > 1,
+  require(p.cp_algorithm == ContextAlgorithm::kHybrid && p.cp > 1,
           "configuration: parallel.ulysses_degree = {} is for parallel.cp_algorithm = 'hybrid' on parallel.cp = 2 "
           "ranks or more; they are '{}' and {}",
-          p.ulysses_degree, p.cp_algorithm, p.cp);
+          p.ulysses_degree, name_of(p.cp_algorithm, kContextAlgorithms), p.cp);
   std::vector<std::string> fit;
   for (int64_t ranks = 1; ranks <= p.cp; ++ranks) {
     if (p.cp % ranks == 0 && key_heads(config) % (p.tp * ranks) == 0) fit.push_back(std::to_string(ranks));
@@ -450,7 +450,7 @@ std::string describe_context(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.cp <= 1) return "";
   const int64_t heads = ranks_of_heads(config);
-  const char* chosen = p.cp_algorithm == "auto" ? "chosen" : "asked for";
+  const char* chosen = p.cp_algorithm == ContextAlgorithm::kAuto ? "chosen" : "asked for";
   if (heads == p.cp)
     return fmt::format("attention over cp = {}: ulysses ({}): {} heads over tp x cp", p.cp, chosen, key_heads(config));
   if (heads > 1)

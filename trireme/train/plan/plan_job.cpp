@@ -121,7 +121,7 @@ class Planner {
 
   CompiledJob compiled(const Way& way, bool is_verified = true) const {
     JobConfig job = job_;
-    set_keys(job, way.keys());
+    way.set(job);
     const Assembly assembly = assembly_for(job, request_.ranks);
     JobGraphs graphs = graphs_of(assembly, request_.ranks);
     CompileOptions how = compile_options(assembly, graphs.parallel, request_.ranks, request_.threads, device_);
@@ -135,7 +135,7 @@ class Planner {
     std::vector<WayVariant> variants;
     for (const Way& way : ways)
       variants.push_back({.kept_slices = way.kept_slices, .keep = way.keep, .place = way.place});
-    const bool is_again = ways.front().recompute != "none";
+    const bool is_again = ways.front().recompute != WayRecompute::kNone;
     if (!is_again) fits_without = false;
     std::vector<char> is_too_large(ways.size(), 0);
     for (size_t i = 0; i < ways.size(); ++i) {
@@ -194,10 +194,9 @@ class Planner {
     constexpr size_t kMostTried = 64;
     std::vector<JobPlan::TooLarge> order = out_.too_large;
     // Of as many bytes of parameters and state the one that likely has the fewest others.
-    const std::vector<std::string> again = recompute_choices();  // each makes more again than the one before
     std::ranges::stable_sort(order, {}, [&](const JobPlan::TooLarge& of) {
-      return std::tuple(of.bytes, again.end() - std::ranges::find(again, of.way.recompute), -of.way.micro_batches,
-                        !of.way.kept_slices, of.way.keep == Tier::kDevice);
+      return std::tuple(of.bytes, kWayRecompute.end() - std::ranges::find(kWayRecompute, of.way.recompute),
+                        -of.way.micro_batches, !of.way.kept_slices, of.way.keep == Tier::kDevice);
     });
     order.resize(std::min(order.size(), kMostTried));
     for (const JobPlan::TooLarge& each : order) {

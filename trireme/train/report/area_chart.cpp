@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 #include <span>
 
+#include "trireme/base/append_text.h"
 #include "trireme/train/report/report_chart.h"
 
 namespace trireme {
@@ -36,7 +36,7 @@ std::string area_path(const AreaFrame& frame, std::span<const AreaPoint> points,
     const double from = frame.x(points[i].at_s);
     const double to = frame.x(i + 1 < points.size() ? points[i + 1].at_s : frame.end_s);
     const double high = frame.y(below[i] + points[i].bytes[part]), low = frame.y(below[i]);
-    fmt::format_to(std::back_inserter(forth), "{}{:.1f} {:.1f}H{:.1f}", i == 0 ? "M" : "L", from, high, to);
+    append_text(forth, "{}{:.1f} {:.1f}H{:.1f}", i == 0 ? "M" : "L", from, high, to);
     back = fmt::format("L{:.1f} {:.1f}H{:.1f}", to, low, from) + back;
   }
   return forth + back + "Z";

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 
+#include "trireme/base/append_text.h"
 #include "trireme/train/report/report_chart.h"
 
 namespace trireme {
@@ -33,21 +33,20 @@ double height_of(const LanesChart& chart) {
 }
 
 void draw_span(const LaneSpan& span, double y, const LanesChart& chart, const LanesFrame& frame, std::string& out) {
-  const auto to = std::back_inserter(out);
   const double x = frame.x_of(span.begin_s, chart.end_s), width = frame.x_of(span.end_s, chart.end_s) - x;
   const bool has_label = !span.label.empty() && width > kLetter * static_cast<double>(span.label.size());
   const std::string rect =
       fmt::format("x=\"{:.2f}\" y=\"{:.0f}\" width=\"{:.2f}\" height=\"{:.0f}\"", x, y, width, chart.row_height);
   if (span.title.empty() && !has_label) {
-    fmt::format_to(to, "<rect class=\"{}\" {}/>\n", span.css_class, rect);
+    append_text(out, "<rect class=\"{}\" {}/>\n", span.css_class, rect);
     return;
   }
-  fmt::format_to(to, "<g class=\"{}\">", span.css_class);
-  if (!span.title.empty()) fmt::format_to(to, "<title>{}</title>", escape_html(span.title));
-  fmt::format_to(to, "<rect {}/>", rect);
+  append_text(out, "<g class=\"{}\">", span.css_class);
+  if (!span.title.empty()) append_text(out, "<title>{}</title>", escape_html(span.title));
+  append_text(out, "<rect {}/>", rect);
   if (has_label)
-    fmt::format_to(to, "<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>", x + width / 2, y + chart.row_height - 7,
-                   escape_html(span.label));
+    append_text(out, "<text x=\"{:.2f}\" y=\"{:.0f}\">{}</text>", x + width / 2, y + chart.row_height - 7,
+                escape_html(span.label));
   out += "</g>\n";
 }
 
@@ -57,23 +56,22 @@ void draw_ticks(const LanesChart& chart, double y, const LanesFrame& frame, std:
   for (size_t i = 0; i < ticks.size(); ++i) {
     const double x = frame.x_of(ticks[i] * 1e-3, chart.end_s);
     const bool at_end = x > frame.width - 30;
-    fmt::format_to(std::back_inserter(out), "<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"{}\">{}{}</text>\n", x,
-                   y + kTicksHeight - 5, at_end ? "end" : "middle", texts[i], i == 0 ? " ms" : "");
+    append_text(out, "<text x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"{}\">{}{}</text>\n", x, y + kTicksHeight - 5,
+                at_end ? "end" : "middle", texts[i], i == 0 ? " ms" : "");
   }
 }
 
 // From `top` down.
 void draw_chart(const LanesChart& chart, double top, const LanesFrame& frame, std::string& out) {
-  const auto to = std::back_inserter(out);
-  fmt::format_to(to, "<text x=\"0\" y=\"{:.0f}\">{}</text>\n", top + kTitleHeight - 8, escape_html(chart.title));
+  append_text(out, "<text x=\"0\" y=\"{:.0f}\">{}</text>\n", top + kTitleHeight - 8, escape_html(chart.title));
   double y = top + kTitleHeight;
   for (const LaneRow& row : chart.rows) {
     y += row.begins_group ? kGroupGap : kRowGap;
-    fmt::format_to(to,
-                   "<text x=\"0\" y=\"{:.0f}\">{}</text>\n<rect class=\"c0\" x=\"{:.0f}\" y=\"{:.0f}\" "
-                   "width=\"{:.0f}\" height=\"{:.0f}\"/>\n",
-                   y + chart.row_height / 2 + 4, escape_html(row.name), frame.names, y, frame.width - frame.names,
-                   chart.row_height);
+    append_text(out,
+                "<text x=\"0\" y=\"{:.0f}\">{}</text>\n<rect class=\"c0\" x=\"{:.0f}\" y=\"{:.0f}\" "
+                "width=\"{:.0f}\" height=\"{:.0f}\"/>\n",
+                y + chart.row_height / 2 + 4, escape_html(row.name), frame.names, y, frame.width - frame.names,
+                chart.row_height);
     for (const LaneSpan& span : row.spans) draw_span(span, y, chart, frame, out);
     y += chart.row_height;
   }

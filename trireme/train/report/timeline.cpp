@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <sstream>
 
+#include "trireme/base/append_text.h"
 #include "trireme/base/error.h"
 #include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/checkpoints/checkpointing.h"
@@ -143,8 +143,8 @@ void TimelineRecorder::end(int64_t step, bool is_tracing) {
 std::string to_string(std::span<const PassSpan> spans) {
   std::string out;
   for (const PassSpan& span : spans) {
-    fmt::format_to(std::back_inserter(out), "{} {} {} {} {} {}\n", trireme::to_string(span.phase), span.stage,
-                   span.micro_batch, span.begin_s, span.end_s, span.computed_s);
+    append_text(out, "{} {} {} {} {} {}\n", trireme::to_string(span.phase), span.stage, span.micro_batch, span.begin_s,
+                span.end_s, span.computed_s);
   }
   return out;
 }

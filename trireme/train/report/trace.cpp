@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "trireme/base/append_text.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -63,7 +63,6 @@ std::string Trace::events() const {
   std::ranges::stable_sort(sorted, {}, [](const Event* event) { return event->begin_ns; });
   std::array<std::vector<int64_t>, kLanes> rows;  // of each lane: when the last event of each ends
   std::string out;
-  const auto to = std::back_inserter(out);
   for (const Event* event : sorted) {
     const auto lane = static_cast<size_t>(event->lane);
     const auto free = std::ranges::find_if(rows[lane], [&](int64_t end_ns) { return end_ns <= event->begin_ns; });
@@ -73,22 +72,20 @@ std::string Trace::events() const {
       rows[lane].push_back(0);
       if (row > 0) {
         const std::string name = fmt::format("{} {}", to_string(event->lane), row + 1);
-        fmt::format_to(to, ",\n{}", name_of("thread_name", rank_, track, name));
+        append_text(out, ",\n{}", name_of("thread_name", rank_, track, name));
       }
     }
     rows[lane][row] = event->end_ns;
-    fmt::format_to(
-        to,
-        ",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
-        "\"args\":{{\"scope\":{},\"action\":{},\"step\":{}}}}}",
-        quoted_json(event->name), event->category, process_of(rank_), thread_of(rank_, track), event->begin_ns / 1000,
-        event->begin_ns % 1000, (event->end_ns - event->begin_ns) / 1000, (event->end_ns - event->begin_ns) % 1000,
-        quoted_json(event->scope), event->action, event->step);
+    append_text(out,
+                ",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
+                "\"args\":{{\"scope\":{},\"action\":{},\"step\":{}}}}}",
+                quoted_json(event->name), event->category, process_of(rank_), thread_of(rank_, track),
+                event->begin_ns / 1000, event->begin_ns % 1000, (event->end_ns - event->begin_ns) / 1000,
+                (event->end_ns - event->begin_ns) % 1000, quoted_json(event->scope), event->action, event->step);
   }
   for (const LiveBytes& live : live_) {
-    fmt::format_to(to,
-                   ",\n{{\"name\":\"bytes in use\",\"ph\":\"C\",\"pid\":{},\"ts\":{:.3f},\"args\":{{\"bytes\":{}}}}}",
-                   process_of(rank_), live.at_s * 1e6, live.bytes);
+    append_text(out, ",\n{{\"name\":\"bytes in use\",\"ph\":\"C\",\"pid\":{},\"ts\":{:.3f},\"args\":{{\"bytes\":{}}}}}",
+                process_of(rank_), live.at_s * 1e6, live.bytes);
   }
   return out;
 }

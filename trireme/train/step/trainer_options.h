@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
+#include "trireme/mesh/tuning_place.h"
 #include "trireme/parallel/parallel.h"
 #include "trireme/pass/passes.h"
 #include "trireme/tensor/view.h"
@@ -50,7 +51,7 @@ struct TrainerOptions {
   std::string device = "cpu";  // make_device (backend/device.h)
   // Where it is kept which kernels are the quickest on this machine: a file, "auto", the usual one, or "off", for the
   // usual kernels (docs/howto/measure_a_machine.md).
-  std::string tuning = "off";
+  TuningPlace tuning = "off";
   Schedule schedule = {};
   std::string out;                // folder for logs, report and checkpoints; "": none are written
   bool progress = true;           // the bar, on rank 0

@@ -80,7 +80,7 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
       "parallel.mode=semi_auto_parallel",
       "parallel.search=recursive_programming",
       fmt::format("parallel.pp={}", plan.way.pp),
-      "parallel.schedule=" + plan.way.schedule,
+      fmt::format("parallel.schedule={}", to_string(plan.way.schedule)),
       fmt::format("parallel.virtual_stages={}", plan.way.virtual_stages == 1 ? 0 : plan.way.virtual_stages),
       "parallel.seq_chunks=0",
       fmt::format("parallel.tp={}", cut.tp),
@@ -91,7 +91,7 @@ std::vector<std::string> keys_of(const Certificate& c, const CertifiedPlan& plan
       fmt::format("parallel.zero={}", cut.zero),
       fmt::format("parallel.gradient_accumulation_steps={}", plan.way.micro_batches),
       "parallel.interleave=1",
-      "train.recompute=" + cut.recompute,
+      fmt::format("train.recompute={}", to_string(cut.recompute)),
       fmt::format("parallel.recompute_slice_activation={}", cut.kept_slices),
       fmt::format("parallel.stages=[{}]", stages)};
   if (cut.keep != Tier::kDevice) out.push_back(fmt::format("parallel.keep=[\"* = {}\"]", to_string(cut.keep)));
@@ -126,8 +126,9 @@ void expect_same_table(std::string_view kind, const CertifiedTable& said, const 
   const std::string text = fmt::format(
       "tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} keep={} dp={} zero={} state={} "
       "update={}",
-      cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, cut.recompute, cut.kept_slices ? 1 : 0,
-      to_string(cut.keep), cut.dp, cut.zero, to_string(cut.place.state), to_string(cut.place.update));
+      cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows, to_string(cut.recompute),
+      cut.kept_slices ? 1 : 0, to_string(cut.keep), cut.dp, cut.zero, to_string(cut.place.state),
+      to_string(cut.place.update));
   require(said.is_refused == compiled.is_refused, "certificate: its {} of {} are {}, but the compiler {} that cut",
           kind, text, said.is_refused ? "refused" : "given", compiled.is_refused ? "refuses" : "takes");
   fail(ErrorKind::kInvalidArgument, "certificate: the {} of {} are not what compiling it gives", kind, text);
@@ -141,7 +142,7 @@ Certificate certificate_of(const ExactPlan& plan, const PlanRequest& request) {
   for (const ExactWay& way : plan.best) {
     out.best.push_back({.way = {.pp = way.outer.pp,
                                 .micro_batches = way.outer.micro_batches,
-                                .schedule = std::string(way.outer.schedule),
+                                .schedule = way.outer.schedule,
                                 .virtual_stages = way.outer.virtual_stages,
                                 .cut = certified_cut(way.outer.inner)},
                         .begins = way.begins,

@@ -80,8 +80,8 @@ std::pair<int64_t, int64_t> moved_by(const Program& program, const Rates& rates)
 // A pipeline whose stages are the parts, crew by crew. What tables have of the last crew may be more.
 TEST(PlanKeep, moves_and_bytes_of_the_tables_are_those_of_the_compiled_program) {
   for (const Tier keep : {Tier::kHost, Tier::kDisk}) {
-    for (const char* const recompute : {"none", "full"}) {
-      SCOPED_TRACE(fmt::format("{}, {}", to_string(keep), recompute));
+    for (const WayRecompute recompute : {WayRecompute::kNone, WayRecompute::kFull}) {
+      SCOPED_TRACE(fmt::format("{}, {}", to_string(keep), to_string(recompute)));
       const PlanRequest request = request_for(machine_beside(kMuch, kMuch), 4, kMuch);
       const ExactSetting setting = exact_setting(request);
       WayTables tables(setting, 1);
@@ -115,9 +115,11 @@ TEST(PlanKeep, moves_and_bytes_of_the_tables_are_those_of_the_compiled_program) 
 // As near as the same way is with all on the device: there tables can be below virtual time as well.
 TEST(PlanKeep, times_are_no_less_than_virtual_time_has_them) {
   for (const double link : {8e9, 2e10}) {
-    for (const auto& [pp, micro_batches, schedule] :
-         {std::tuple(1, 1, "1f1b"), {1, 4, "1f1b"}, {2, 4, "1f1b"}, {2, 4, "zb-h1"}}) {
-      SCOPED_TRACE(fmt::format("link {}, pp {}, {} micro-batches, {}", link, pp, micro_batches, schedule));
+    for (const auto& [pp, micro_batches, schedule] : {std::tuple(1, 1, WaySchedule::k1F1B),
+                                                      {1, 4, WaySchedule::k1F1B},
+                                                      {2, 4, WaySchedule::k1F1B},
+                                                      {2, 4, WaySchedule::kZbH1}}) {
+      SCOPED_TRACE(fmt::format("link {}, pp {}, {} micro-batches, {}", link, pp, micro_batches, to_string(schedule)));
       const PlanRequest request = request_for(machine_beside(kMuch, 0, link), pp, kMuch, {"model.layers=6"});
       const ExactSetting setting = exact_setting(request);
       WayTables tables(setting, 1);
@@ -154,7 +156,7 @@ PlanRequest request_that_keeps_elsewhere() {
   WayTables tables(setting, 1);
   int64_t fewest = kMuch;
   for (const OuterWay& way : setting.ways(1).all()) {
-    if (way.inner.keep != Tier::kDevice || way.inner.recompute == "full") continue;
+    if (way.inner.keep != Tier::kDevice || way.inner.recompute == WayRecompute::kFull) continue;
     const auto problem = tables.problem_of(way);
     if (const auto bytes = problem ? fewest_bytes_of_cuts(*problem) : std::nullopt) fewest = std::min(fewest, *bytes);
   }
@@ -168,7 +170,7 @@ TEST(PlanKeep, activations_lie_on_the_host_where_that_costs_less_than_computing_
   ASSERT_EQ(plan.best.size(), 1U);
   const ExactWay& best = plan.best.front();
   EXPECT_EQ(best.outer.inner.keep, Tier::kHost);
-  EXPECT_NE(best.outer.inner.recompute, "full");
+  EXPECT_NE(best.outer.inner.recompute, WayRecompute::kFull);
   const std::string text = exact_text(plan, 1, 512, "tokens");
   EXPECT_THAT(text, HasSubstr("--set 'parallel.keep=[\"* = host\"]'"));
   EXPECT_THAT(text, HasSubstr("  kept's moves "));
@@ -202,7 +204,7 @@ TEST(PlanKeep, activations_lie_on_the_host_where_that_costs_less_than_computing_
 TEST(PlanKeep, compiled_ways_keep_activations_elsewhere_where_nothing_else_fits) {
   PlanRequest request = request_for(machine_beside(kMuch), 1, kMuch, {"model.layers=1"});
   request.is_asked = [](const Way& way) {
-    return way.micro_batches == 1 && way.recompute == "none" && way.place == UpdatePlace();
+    return way.micro_batches == 1 && way.recompute == WayRecompute::kNone && way.place == UpdatePlace();
   };
   const JobPlan much = plan_job(request);
   ASSERT_FALSE(much.best.empty());
@@ -222,7 +224,7 @@ PlanRequest request_with_updates_on_the_host(int64_t host_bytes) {
   machine.host_flops_per_s = 1e11;
   PlanRequest out = request_for(machine, 1, kMuch, {"model.layers=1"});
   out.is_asked = [](const Way& way) {
-    return way.place.update == Tier::kHost && way.recompute == "none" && way.keep == Tier::kDevice;
+    return way.place.update == Tier::kHost && way.recompute == WayRecompute::kNone && way.keep == Tier::kDevice;
   };
   return out;
 }

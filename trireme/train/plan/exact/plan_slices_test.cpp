@@ -97,7 +97,7 @@ TEST(PlanSlices, the_best_is_the_best_of_all_ways_priced_one_by_one) {
 TEST(PlanSlices, what_they_move_by_the_tables_is_what_they_move_in_the_compiled_program) {
   int differ = 0;  // all but sp with all computed again, which leaves nothing to slice
   for (const bool sp : {false, true}) {
-    for (const char* const recompute : {"none", "selective", "full"}) {
+    for (const WayRecompute recompute : kWayRecompute) {
       PlanRequest request = request_for(
           2, kMuch,
           {"model.kind=llama", "model.kv_heads=2", "model.mlp_width=160", "model.tied=false", "train.clip=0"});
@@ -105,7 +105,7 @@ TEST(PlanSlices, what_they_move_by_the_tables_is_what_they_move_in_the_compiled_
       WayTables tables(setting, 1);
       int64_t moved_whole = 0, kept_whole = 0, in_whole_program = 0;
       for (const bool kept_slices : {false, true}) {
-        SCOPED_TRACE(fmt::format("sp {}, recompute {}, kept_slices {}", sp, recompute, kept_slices));
+        SCOPED_TRACE(fmt::format("sp {}, recompute {}, kept_slices {}", sp, to_string(recompute), kept_slices));
         const OuterWay way{.inner = {.tp = 2, .sp = sp, .rows = 4, .recompute = recompute, .kept_slices = kept_slices}};
         const std::optional<StageProblem> problem = tables.problem_of(way);
         ASSERT_TRUE(problem) << tables.pricer().refusal();
@@ -198,8 +198,8 @@ TEST(PlanSlices, a_plan_says_it_and_a_job_follows_it) {
 TEST(PlanSlices, compiled_ways_have_them_only_where_they_are_needed) {
   PlanRequest request = request_for(2, kMuch);
   request.is_asked = [](const Way& way) {
-    return way.tp == 2 && way.schedule == "1f1b" && way.micro_batches == 1 && way.recompute == "none" && !way.sp &&
-           way.zero == 0;
+    return way.tp == 2 && way.schedule == WaySchedule::k1F1B && way.micro_batches == 1 &&
+           way.recompute == WayRecompute::kNone && !way.sp && way.zero == 0;
   };
   const JobPlan much = plan_job(request);
   ASSERT_EQ(much.best.size(), 1U);
@@ -217,7 +217,7 @@ TEST(PlanSlices, compiled_ways_have_them_only_where_they_are_needed) {
   EXPECT_THROW(export_way("torchtitan", request.job, way, 2), Error);
   EXPECT_THROW(export_way("megatron", request.job, way, 2), Error);
   Way full = way;
-  full.recompute = "full";
+  full.recompute = WayRecompute::kFull;
   EXPECT_THAT(export_way("megatron", request.job, full, 2), HasSubstr("--distribute-saved-activations\n"));
 }
 

@@ -257,7 +257,7 @@ TEST(PlanTiers, the_best_is_the_best_of_all_ways_priced_one_by_one) {
 // The tables of parts against the moves of the whole job's program: one price, in integers; and the same bytes.
 TEST(PlanTiers, moves_and_bytes_of_the_tables_are_those_of_the_compiled_program) {
   for (const auto& [ranks, zero] : {std::pair(1, 0), {2, 0}, {2, 1}, {2, 2}, {4, 1}}) {
-    for (const char* const recompute : {"none", "full"}) {
+    for (const WayRecompute recompute : {WayRecompute::kNone, WayRecompute::kFull}) {
       PlanRequest request = request_for(
           machine_with_host(kMuch), ranks, kMuch,
           {"model.kind=llama", "model.kv_heads=2", "model.mlp_width=160", "model.tied=false", "train.batch=8"});
@@ -447,8 +447,8 @@ TEST(PlanTiers, a_certificate_with_updates_on_the_host_edited_by_hand_is_refused
 TEST(PlanTiers, compiled_ways_have_the_state_elsewhere_only_where_it_is_needed) {
   PlanRequest request = request_for(machine_with_host(kMuch), 2, kMuch, {"model.layers=1"});
   request.is_asked = [](const Way& way) {
-    return way.schedule == "1f1b" && way.micro_batches == 1 && way.recompute == "none" && !way.is_searched &&
-           way.tp == 1 && way.zero == 0 && way.keep == Tier::kDevice;
+    return way.schedule == WaySchedule::k1F1B && way.micro_batches == 1 && way.recompute == WayRecompute::kNone &&
+           !way.is_searched && way.tp == 1 && way.zero == 0 && way.keep == Tier::kDevice;
   };
   const JobPlan much = plan_job(request);
   ASSERT_EQ(much.best.size(), 1U);

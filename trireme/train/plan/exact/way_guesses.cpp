@@ -224,8 +224,7 @@ const std::optional<PartPrices>& WayGuesses::guessed_cut(const InnerWay& way) {
 // What each axis takes off the whole, times each other; what moves over each, added.
 std::optional<PartPrices> WayGuesses::by_axes(const InnerWay& way) {
   const InnerWay whole{.rows = kMostRows};
-  const auto table = [&](int64_t tp, int64_t cp, int64_t ep,
-                         const std::string& again) -> const std::optional<PartPrices>& {
+  const auto table = [&](int64_t tp, int64_t cp, int64_t ep, WayRecompute again) -> const std::optional<PartPrices>& {
     InnerWay cut = whole;
     cut.tp = tp;
     cut.cp = cp;
@@ -235,13 +234,13 @@ std::optional<PartPrices> WayGuesses::by_axes(const InnerWay& way) {
     cut.recompute = again;
     return pricer_.alone(cut);
   };
-  const std::optional<PartPrices>&base = table(1, 1, 1, "none"), &again = table(1, 1, 1, way.recompute);
-  const std::optional<PartPrices>&of_tp = table(way.tp, 1, 1, "none"), &of_cp = table(1, way.cp, 1, "none"),
-        &of_ep = table(1, 1, way.ep, "none");
+  const std::optional<PartPrices>&base = table(1, 1, 1, WayRecompute::kNone), &again = table(1, 1, 1, way.recompute);
+  const std::optional<PartPrices>&of_tp = table(way.tp, 1, 1, WayRecompute::kNone),
+        &of_cp = table(1, way.cp, 1, WayRecompute::kNone), &of_ep = table(1, 1, way.ep, WayRecompute::kNone);
   // Experts' ranks are as far from each other as those of so many.
   const int64_t spanned = way.tp * way.cp * way.ep, experts = setting_.model.experts;
   const int64_t far = way.ep > 1 && experts % spanned == 0 ? spanned : way.ep;
-  const std::optional<PartPrices>& of_far = table(1, 1, far, "none");
+  const std::optional<PartPrices>& of_far = table(1, 1, far, WayRecompute::kNone);
   for (const auto* each : {&base, &again, &of_tp, &of_cp, &of_ep, &of_far}) {
     if (!*each) return std::nullopt;
   }

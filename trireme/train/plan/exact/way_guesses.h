@@ -60,7 +60,7 @@ class WayGuesses {
   ShapeOf shape_;
   std::vector<int64_t> chain_;
   std::vector<std::pair<size_t, int64_t>> runs_;  // of the chain
-  std::map<std::pair<Cut, std::string>, std::optional<PartPrices>> cuts_;
+  std::map<std::pair<Cut, WayRecompute>, std::optional<PartPrices>> cuts_;
   std::map<std::pair<Cut, int64_t>, Correction> corrections_;  // by slices, too
   std::vector<Guess> left_;                                    // a heap, the fastest first
   bool is_begun_ = false;

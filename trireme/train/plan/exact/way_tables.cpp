@@ -296,7 +296,7 @@ const WayTables::ShapeOfCrews& WayTables::shape_of_crews(const OuterWay& way) {
   const std::tuple key(way.pp, way.virtual_stages, way.schedule);
   const auto found = shapes_.find(key);
   if (found != shapes_.end()) return found->second;
-  ShapeOfCrews out{.shape = shape_of_schedule(way.schedule, way.pp, way.virtual_stages), .even = {}};
+  ShapeOfCrews out{.shape = shape_of_schedule(schedule_of(way.schedule), way.pp, way.virtual_stages), .even = {}};
   out.most_held = most_held(out.shape);
   if (out.shape.chunks > 1) out.even = even_cuts(static_cast<int64_t>(chain_.size()), out.shape.stages());
   return shapes_.emplace(key, std::move(out)).first->second;

@@ -93,7 +93,7 @@ class WayTables {
   std::map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes> least_times_by_fewer_axes_;
   // By both tables, the rows of the way, whether it scatters sums of each micro-batch, and whether blocks alone count.
   std::map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes> least_times_of_parts_;
-  std::map<std::tuple<int64_t, int64_t, std::string_view>, ShapeOfCrews> shapes_;  // by crews, and stages of each
+  std::map<std::tuple<int64_t, int64_t, WaySchedule>, ShapeOfCrews> shapes_;  // by crews, and stages of each
   bool refused_joined_ = false;
   std::vector<int64_t> chain_;                    // the parts
   std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one

@@ -12,8 +12,8 @@ std::string deepspeed_json(const ExportedWay& plan) {
   for (const auto& [name, value] : in_programs)
     require_sayable(value == 1, "deepspeed", fmt::format("--{} {} is set in its program, not in its file", name, value),
                     fmt::format("plan with --only {}=1", name));
-  require_sayable(way.recompute == "none", "deepspeed", "recomputation is set in its program, not in its file",
-                  "plan with --only recompute=none");
+  require_sayable(way.recompute == WayRecompute::kNone, "deepspeed",
+                  "recomputation is set in its program, not in its file", "plan with --only recompute=none");
   // What it calls so has the state on the CPU, and updates it there.
   const bool is_offloaded = way.place != UpdatePlace();
   require_sayable(!is_offloaded || (way.place == UpdatePlace{Tier::kHost, Tier::kHost} && way.zero > 0), "deepspeed",

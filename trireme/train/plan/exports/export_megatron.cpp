@@ -23,12 +23,13 @@ void check_megatron_way(const ExportedWay& plan) {
   require_sayable(way.zero <= 1, kMegatron,
                   fmt::format("its distributed optimizer slices the state alone, and the plan has --zero {}", way.zero),
                   "plan with --only zero=1");
-  require_sayable(way.pp == 1 || way.schedule == "1f1b" || way.schedule == "interleaved", kMegatron,
-                  fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
-  require_sayable(way.recompute == "none" || way.recompute == "full", kMegatron,
+  require_sayable(way.pp == 1 || way.schedule == WaySchedule::k1F1B || way.schedule == WaySchedule::kInterleaved,
+                  kMegatron, fmt::format("it has no schedule '{}'", to_string(way.schedule)),
+                  "plan with --only schedule=1f1b");
+  require_sayable(way.recompute == WayRecompute::kNone || way.recompute == WayRecompute::kFull, kMegatron,
                   "its selective recomputation is for attention, and the plan's for activation functions and norms",
                   "plan with --only recompute=none or recompute=full");
-  require_sayable(!way.kept_slices || (way.recompute == "full" && !way.sp), kMegatron,
+  require_sayable(!way.kept_slices || (way.recompute == WayRecompute::kFull && !way.sp), kMegatron,
                   "it keeps only the inputs of recomputed layers in slices, and only without --sequence-parallel; the "
                   "plan keeps more",
                   "plan with --only kept_slices=false");
@@ -108,7 +109,7 @@ std::string megatron_flags(const ExportedWay& plan) {
   if (way.sp) out += "--sequence-parallel\n";
   if (size_of(plan, "experts") > 0) out += fmt::format("--expert-model-parallel-size {}\n", way.ep);
   if (way.zero == 1) out += "--use-distributed-optimizer\n";
-  if (way.recompute == "full")
+  if (way.recompute == WayRecompute::kFull)
     out += "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
   if (way.kept_slices) out += "--distribute-saved-activations\n";
   out += fmt::format("--micro-batch-size {}\n--global-batch-size {}\n", plan.micro_batch, plan.job.train.fit.batch);

@@ -24,12 +24,12 @@ void check_torchtitan_way(const ExportedWay& plan) {
   require_sayable(way.zero >= 2 || (way.cp == 1 && way.ep == 1), kTorchtitan,
                   "it always slices parameters over the ranks of context and expert parallelism, and the plan does not",
                   "plan with --only zero=2 or zero=3");
-  require_sayable(way.pp == 1 || way.schedule == "1f1b", kTorchtitan,
-                  fmt::format("it has no schedule '{}'", way.schedule), "plan with --only schedule=1f1b");
+  require_sayable(way.pp == 1 || way.schedule == WaySchedule::k1F1B, kTorchtitan,
+                  fmt::format("it has no schedule '{}'", to_string(way.schedule)), "plan with --only schedule=1f1b");
   require_sayable(!plan.has_unlike_stages, kTorchtitan, "the plan's stages have different numbers of layers",
                   "plan with --search compiled, or with another --only pp=N");
   require_sayable(
-      way.recompute == "none" || way.recompute == "full", kTorchtitan,
+      way.recompute == WayRecompute::kNone || way.recompute == WayRecompute::kFull, kTorchtitan,
       "its selective recomputation chooses different ops from the plan's, which is for activation functions and norms",
       "plan with --only recompute=none or recompute=full");
 }
@@ -61,7 +61,7 @@ std::string torchtitan_toml(const ExportedWay& plan) {
   return out + fmt::format(
                    "context_parallel_degree = {}\nexpert_parallel_degree = {}\n\n[activation_checkpoint]\nmode = "
                    "\"{}\"\n",
-                   way.cp, way.ep, way.recompute);
+                   way.cp, way.ep, to_string(way.recompute));
 }
 
 }  // namespace trireme

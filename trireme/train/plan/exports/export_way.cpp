@@ -19,8 +19,9 @@ std::string deepspeed_json(const ExportedWay& plan);
 
 namespace {
 
-constexpr ExportSystem kExportSystems[] = {
-    {"megatron", megatron_flags}, {"torchtitan", torchtitan_toml}, {"deepspeed", deepspeed_json}};
+constexpr ExportSystem kExportSystems[] = {{.name = "megatron", .write = megatron_flags, .has_kept_slices = true},
+                                           {.name = "torchtitan", .write = torchtitan_toml},
+                                           {.name = "deepspeed", .write = deepspeed_json, .has_offload = true}};
 
 std::map<std::string, double> sizes_of(const JobConfig& job) {
   JobConfig copy = job;
@@ -55,13 +56,13 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
                   "plan without it by --only auto=false");
   require_sayable(job.parallel.homes.empty(), system, "parallel.home says what lies on the host or disk",
                   "leave it out");
-  require_sayable(way.place == UpdatePlace() || system == "deepspeed", system,
+  require_sayable(way.place == UpdatePlace() || found->has_offload, system,
                   fmt::format("the plan has the optimizer's state on the {}", to_string(way.place.state)),
                   "plan with --only state=device");
   require_sayable(way.keep == Tier::kDevice, system,
                   fmt::format("the plan keeps activations on the {}", to_string(way.keep)),
                   "plan with --only keep=device");
-  require_sayable(!way.kept_slices || system == "megatron", system, "the plan keeps activations in slices",
+  require_sayable(!way.kept_slices || found->has_kept_slices, system, "the plan keeps activations in slices",
                   "plan with --only kept_slices=false");
   ExportedWay plan{.job = job, .way = way, .ranks = ranks, .sizes = sizes_of(job)};
   plan.has_unlike_stages =

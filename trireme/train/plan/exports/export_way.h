@@ -27,6 +27,8 @@ struct ExportedWay {
 struct ExportSystem {
   std::string_view name;  // of --export
   std::string (*write)(const ExportedWay&);
+  bool has_offload = false;  // of the optimizer's state
+  bool has_kept_slices = false;
 };
 std::span<const ExportSystem> export_systems();
 

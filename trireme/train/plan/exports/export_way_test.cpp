@@ -27,7 +27,7 @@ std::string refused(std::string_view system, const JobConfig& job, const Way& wa
 }
 
 TEST(Export, to_megatron_gives_flags_of_the_model_and_of_its_cuts) {
-  const Way way{.pp = 2, .tp = 2, .sp = true, .zero = 1, .micro_batches = 4, .recompute = "full"};
+  const Way way{.pp = 2, .tp = 2, .sp = true, .zero = 1, .micro_batches = 4, .recompute = WayRecompute::kFull};
   EXPECT_EQ(export_way("megatron", named("gpt2"), way, 8),
             "--num-layers 12\n--hidden-size 768\n--num-attention-heads 12\n--normalization LayerNorm\n"
             "--position-embedding-type learned_absolute\n--attention-dropout 0\n--hidden-dropout 0\n"
@@ -81,9 +81,10 @@ TEST(ExportErrors, name_what_a_system_cannot_say_and_what_to_plan_instead) {
       refused("megatron", gpt, {.zero = 3}, 2),
       "export to megatron: its distributed optimizer slices the state alone, and the plan has --zero 3; plan with "
       "--only zero=1");
-  EXPECT_EQ(refused("megatron", gpt, {.pp = 2, .micro_batches = 2, .schedule = "zb-h1"}, 2),
+  EXPECT_EQ(refused("megatron", gpt, {.pp = 2, .micro_batches = 2, .schedule = WaySchedule::kZbH1}, 2),
             "export to megatron: it has no schedule 'zb-h1'; plan with --only schedule=1f1b");
-  EXPECT_THAT(refused("megatron", gpt, {.recompute = "selective"}, 2), testing::HasSubstr("selective recomputation"));
+  EXPECT_THAT(refused("megatron", gpt, {.recompute = WayRecompute::kSelective}, 2),
+              testing::HasSubstr("selective recomputation"));
   EXPECT_THAT(refused("megatron", gpt, {.pp = 8, .micro_batches = 8}, 8),
               testing::HasSubstr("12 layers do not divide over 8 stages"));
   EXPECT_THAT(refused("torchtitan", gpt, {.tp = 2}, 2), testing::HasSubstr("plan with --only sp=true"));
@@ -92,7 +93,7 @@ TEST(ExportErrors, name_what_a_system_cannot_say_and_what_to_plan_instead) {
   EXPECT_THAT(refused("torchtitan", gpt, {.cp = 2}, 2), testing::HasSubstr("over the ranks of context"));
   EXPECT_EQ(refused("deepspeed", gpt, {.tp = 2}, 2),
             "export to deepspeed: --tp 2 is set in its program, not in its file; plan with --only tp=1");
-  EXPECT_THAT(refused("deepspeed", gpt, {.recompute = "full"}, 2), testing::HasSubstr("recompute=none"));
+  EXPECT_THAT(refused("deepspeed", gpt, {.recompute = WayRecompute::kFull}, 2), testing::HasSubstr("recompute=none"));
   EXPECT_EQ(refused("deepspeed", gpt, {}, 5),
             "export: a batch of 32 samples does not divide over 5 copies of the model and 1 micro-batch");
 }

@@ -89,12 +89,12 @@ TimedTimetable timed_timetable(const ExactWay& way, const std::vector<StageParts
     costs.of_stage.push_back(static_cast<double>(pass(stage)) /
                              static_cast<double>(std::max<int64_t>(1, pass(slowest))));
   TimedTimetable out;
-  out.timetable =
-      crews == 1 ? alone(way.problem.micro_batches)
-                 : make_timetable(way.outer.schedule, {.crews = static_cast<int>(crews),
-                                                       .stages_per_crew = static_cast<int>(way.outer.virtual_stages),
-                                                       .micro_batches = static_cast<int>(way.problem.micro_batches),
-                                                       .seq_chunks = 1});
+  out.timetable = crews == 1 ? alone(way.problem.micro_batches)
+                             : make_timetable(schedule_of(way.outer.schedule),
+                                              {.crews = static_cast<int>(crews),
+                                               .stages_per_crew = static_cast<int>(way.outer.virtual_stages),
+                                               .micro_batches = static_cast<int>(way.problem.micro_batches),
+                                               .seq_chunks = 1});
   out.time = time_of(out.timetable, costs);
   return out;
 }
@@ -157,9 +157,9 @@ LanesChart beginning_of(const LanesChart& chart, double end_s) {
 
 void add_timelines(const ExactWay& way, const TimedTimetable& timed, const std::vector<StageParts>& crews,
                    PlanPage& page) {
-  LanesChart all{
-      .title = fmt::format("schedule {}, {}", way.outer.schedule, counted(way.problem.micro_batches, "micro-batch")),
-      .rows = {}};
+  LanesChart all{.title = fmt::format("schedule {}, {}", to_string(way.outer.schedule),
+                                      counted(way.problem.micro_batches, "micro-batch")),
+                 .rows = {}};
   size_t units = 0;
   const std::vector<size_t> drawn = drawn_stages(crews.size());
   for (size_t crew = 0; crew < crews.size(); ++crew)

@@ -10,19 +10,19 @@ namespace trireme {
 namespace {
 
 // The schedules of a pipeline, with stages of each crew.
-std::vector<std::pair<const char*, int64_t>> schedules_for(int64_t crews, int64_t parts) {
-  if (crews == 1) return {{"1f1b", 1}};
-  std::vector<std::pair<const char*, int64_t>> out{{"1f1b", 1}, {"zb-h1", 1}, {"zb-h2", 1}};
+std::vector<std::pair<WaySchedule, int64_t>> schedules_for(int64_t crews, int64_t parts) {
+  if (crews == 1) return {{WaySchedule::k1F1B, 1}};
+  std::vector<std::pair<WaySchedule, int64_t>> out{
+      {WaySchedule::k1F1B, 1}, {WaySchedule::kZbH1, 1}, {WaySchedule::kZbH2, 1}};
   for (const int64_t stages : virtual_stages_for(crews, parts)) {
-    out.emplace_back("interleaved", stages);
-    out.emplace_back("interleaved-delayed", stages);
+    out.emplace_back(WaySchedule::kInterleaved, stages);
+    out.emplace_back(WaySchedule::kInterleavedDelayed, stages);
   }
   return out;
 }
 
 // Of one pp and one choice of axes.
-void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>& recompute, int64_t parts,
-              OuterWays& out) {
+void add_ways(const OuterWay& cut, int64_t batch, int64_t parts, OuterWays& out) {
   const auto schedules = schedules_for(cut.pp, parts);
   // A batch that does not divide is one way, which is counted as such.
   const int64_t shares = cut.inner.dp * cut.inner.ep;
@@ -33,7 +33,7 @@ void add_ways(const OuterWay& cut, int64_t batch, const std::vector<std::string>
     if (samples == 0 && rows > 1) break;
     for (const auto& [schedule, virtual_stages] : schedules) {
       for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
-        for (const std::string& again : recompute) {
+        for (const WayRecompute again : kWayRecompute) {
           OuterWay way = cut;
           way.schedule = schedule;
           way.virtual_stages = virtual_stages;
@@ -70,7 +70,6 @@ std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
 
 OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
                      const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps) {
-  const std::vector<std::string> recompute = recompute_choices();
   OuterWays out(places, keeps);
   for (const int64_t pp : divisors_of(ranks)) {
     if (pp > parts) break;
@@ -79,17 +78,16 @@ OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, in
       if (model.heads > 0 && model.heads % axes.tp != 0) continue;
       const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
       OuterWay cut{.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}};
-      add_ways(cut, batch, recompute, parts, out);
+      add_ways(cut, batch, parts, out);
       cut.inner.vocabulary = true;
-      if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0)
-        add_ways(cut, batch, recompute, parts, out);
+      if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0) add_ways(cut, batch, parts, out);
     }
   }
   return out;
 }
 
 bool divides(const OuterWay& way) {
-  return way.micro_batches >= (way.schedule == "zb-h2" ? 2 * way.pp - 1 : way.pp) &&
+  return way.micro_batches >= (way.schedule == WaySchedule::kZbH2 ? 2 * way.pp - 1 : way.pp) &&
          (way.virtual_stages == 1 || way.micro_batches % way.pp == 0);
 }
 
@@ -107,7 +105,7 @@ int64_t least_bytes(const OuterWay& way, int64_t ranks, const StepFigures& figur
 // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
 int64_t arithmetic_ps(const OuterWay& way, const StepFigures& figures) {
   const int64_t arithmetic = figures.arithmetic_ps;
-  if (way.schedule.starts_with("zb-")) return arithmetic;
+  if (way.schedule == WaySchedule::kZbH1 || way.schedule == WaySchedule::kZbH2) return arithmetic;
   // arithmetic * (pp - 1) / passes, without a product that might be too large
   const int64_t passes = way.micro_batches * way.virtual_stages;
   return arithmetic + arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
@@ -160,12 +158,14 @@ std::vector<OuterWay> OuterWays::all() const {
 }
 
 std::vector<Way> OuterWays::examples() const {
-  std::set<std::pair<std::string_view, std::string>> seen;
+  std::set<std::pair<const WayTerm*, int64_t>> seen;
   std::vector<Way> out;
   const auto look_at = [&](size_t number) {
     Way way = at(number).way();
     bool is_new = false;
-    for (auto& term : terms_of(way)) is_new = seen.insert(std::move(term)).second || is_new;
+    for (const WayTerm& term : way_terms()) {
+      if (term.is_said_of(way)) is_new = seen.emplace(&term, term.value(way)).second || is_new;
+    }
     if (is_new) out.push_back(std::move(way));
   };
   for (size_t variant = 0; variant < variants_.size(); ++variant) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "trireme/planner/outer/outer_search.h"
@@ -14,8 +13,8 @@ inline constexpr int64_t kFewestPositions = 1024;  // of a sample, that cp leave
 
 struct OuterWay {
   int64_t pp = 1, micro_batches = 1;
-  std::string_view schedule = "1f1b";  // one of the names in outer_ways.cpp
-  int64_t virtual_stages = 1;          // of each crew
+  WaySchedule schedule = WaySchedule::k1F1B;
+  int64_t virtual_stages = 1;  // of each crew
   InnerWay inner;
 
   Way way() const;

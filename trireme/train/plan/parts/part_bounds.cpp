@@ -28,7 +28,7 @@ InnerWay with_whole_vocabulary(InnerWay way) {
 }
 
 InnerWay all_kept(InnerWay way) {
-  way.recompute = "none";
+  way.recompute = WayRecompute::kNone;
   way.kept_slices = false;
   way.keep = Tier::kDevice;
   return way;
@@ -147,7 +147,7 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
 }
 
 size_t InnerWayHash::operator()(const InnerWay& way) const noexcept {
-  size_t out = std::hash<std::string>()(way.recompute);
+  auto out = static_cast<size_t>(way.recompute);
   const int64_t flags = (way.sp ? 1 : 0) + (way.vocabulary ? 2 : 0) + (way.kept_slices ? 4 : 0);
   for (const int64_t each : {way.tp, way.cp, way.ep, way.dp, way.zero, way.rows, flags,
                              static_cast<int64_t>(way.place.state), static_cast<int64_t>(way.place.update)})

@@ -139,16 +139,16 @@ namespace {
 // Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
 // that compute all again, and those that keep elsewhere, of which few are asked for.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {
-  const std::vector<std::string> choices = recompute_choices();
   const bool is_alone = way == alone_of(way);               // others are compiled without what is computed again
   if (way.rows == 1 && way == all_kept(way)) return {way};  // which sums over ranks are compared with
-  if (!is_alone || way.keep != Tier::kDevice || way.recompute == choices.back() || way == all_kept(with_most_rows(way)))
+  if (!is_alone || way.keep != Tier::kDevice || way.recompute == WayRecompute::kFull ||
+      way == all_kept(with_most_rows(way)))
     return {way};
   std::vector<InnerWay> out;
-  for (const std::string& again : choices) {
+  for (const WayRecompute again : kWayRecompute) {
     InnerWay each = way;
     each.recompute = again;
-    if (again == choices.back() || each == all_kept(with_most_rows(way))) continue;
+    if (again == WayRecompute::kFull || each == all_kept(with_most_rows(way))) continue;
     out.push_back(std::move(each));
   }
   return out;
@@ -221,8 +221,8 @@ struct PartPricer::Impl {
     auto model = make_model(job);
     Assembly assembly = assembly_without_text(job, *model, ranks);
     if (machine) assembly.options.parallel.communication.machine = machine;
-    assembly.options.parallel.pipeline.schedule =
-        to_string(timetable(inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne, micro_batches));
+    const Turns turns = inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne;
+    assembly.options.parallel.pipeline.schedule = ScheduleSpec(timetable(turns, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
 

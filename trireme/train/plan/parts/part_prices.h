@@ -22,7 +22,7 @@ struct InnerWay {
   bool vocabulary = false;  // embedding, head and loss are cut over tp
   int64_t zero = 0;
   int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
-  std::string recompute = "none";
+  WayRecompute recompute = WayRecompute::kNone;
   bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks of tp
   Tier keep = Tier::kDevice;  // where what is kept lies
   UpdatePlace place = {};     // of the optimizer's state and updates

@@ -17,8 +17,11 @@ namespace {
 struct Technique {
   const char* name;
   bool (*is_used)(const Way& way, int64_t ranks);
-  const char* axis;  // whose links are named; "": none
   int adds;
+  // Whose links are named, and how many ranks it is over; "": none.
+  const char* axis = "";
+  int64_t (*degree)(const Way& way, int64_t ranks) = nullptr;
+  bool is_of_experts = false;
 };
 
 int64_t copies_of(const Way& way, int64_t ranks) {
@@ -27,20 +30,24 @@ int64_t copies_of(const Way& way, int64_t ranks) {
 
 // With how much each adds to what people have to think of: of ways that are alike the one with the least is advised.
 constexpr Technique kTechniques[] = {
-    {"data parallelism", [](const Way& way, int64_t ranks) { return copies_of(way, ranks) > 1; }, "dp", 0},
-    {"optimizer parallelism", [](const Way& way, int64_t) { return way.zero > 0; }, "", 1},
-    {"tensor parallelism", [](const Way& way, int64_t) { return way.tp > 1; }, "tp", 3},
-    {"sequence parallelism", [](const Way& way, int64_t) { return way.sp; }, "", 1},
-    {"context parallelism", [](const Way& way, int64_t) { return way.cp > 1; }, "cp", 4},
-    {"expert parallelism", [](const Way& way, int64_t) { return way.ep > 1; }, "ep", 4},
-    {"pipeline", [](const Way& way, int64_t) { return way.pp > 1; }, "pp", 4},
-    {"cuts by op (--auto)", [](const Way& way, int64_t) { return way.is_searched; }, "", 6},
+    {"data parallelism", [](const Way& way, int64_t ranks) { return copies_of(way, ranks) > 1; }, 0, "dp", copies_of},
+    {"optimizer parallelism", [](const Way& way, int64_t) { return way.zero > 0; }, 1},
+    {"tensor parallelism", [](const Way& way, int64_t) { return way.tp > 1; }, 3, "tp",
+     [](const Way& way, int64_t) { return way.tp; }},
+    {"sequence parallelism", [](const Way& way, int64_t) { return way.sp; }, 1},
+    {"context parallelism", [](const Way& way, int64_t) { return way.cp > 1; }, 4, "cp",
+     [](const Way& way, int64_t) { return way.cp; }},
+    {"expert parallelism", [](const Way& way, int64_t) { return way.ep > 1; }, 4, "ep",
+     [](const Way& way, int64_t) { return way.ep; }, true},
+    {"pipeline", [](const Way& way, int64_t) { return way.pp > 1; }, 4, "pp",
+     [](const Way& way, int64_t) { return way.pp; }},
+    {"cuts by op (--auto)", [](const Way& way, int64_t) { return way.is_searched; }, 6},
 };
 constexpr int kRecomputationAdds = 2, kVirtualStagesAdd = 1, kOffloadAdds = 2;
 constexpr size_t kMostAlike = 100;
 
 int complexity_of(const Way& way, int64_t ranks) {
-  int out = way.recompute == "none" ? 0 : kRecomputationAdds;
+  int out = way.recompute == WayRecompute::kNone ? 0 : kRecomputationAdds;
   if (way.virtual_stages > 1) out += kVirtualStagesAdd;
   if (way.place != UpdatePlace()) out += kOffloadAdds;
   if (way.keep != Tier::kDevice) out += kOffloadAdds;
@@ -120,19 +127,12 @@ std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts
 
 // "tp 8 within nvlink".
 std::string degree_text(const Technique& technique, const Way& way, const AdviceFacts& facts) {
-  const std::string_view axis = technique.axis;
-  const int64_t copies = copies_of(way, facts.ranks);
-  const int64_t degree = axis == "dp"   ? copies
-                         : axis == "tp" ? way.tp
-                         : axis == "cp" ? way.cp
-                         : axis == "ep" ? way.ep
-                                        : way.pp;
-  if (axis.empty()) return "";
-  std::string out = fmt::format(", {} over {} ranks", axis, degree);
+  if (technique.degree == nullptr) return "";
+  std::string out = fmt::format(", {} over {} ranks", technique.axis, technique.degree(way, facts.ranks));
   if (way.is_searched || facts.machine.levels.size() < 2) return out;
-  const Mesh mesh({{"dp", copies}, {"ep", way.ep}, {"cp", way.cp}, {"tp", way.tp}});
+  const Mesh mesh({{"dp", copies_of(way, facts.ranks)}, {"ep", way.ep}, {"cp", way.cp}, {"tp", way.tp}});
   for (const AxisLevel& row : axis_levels(facts.machine, mesh, way.pp)) {
-    if (row.axis == axis) out += fmt::format(" by {}", facts.machine.levels[row.level].name);
+    if (row.axis == technique.axis) out += fmt::format(" by {}", facts.machine.levels[row.level].name);
   }
   return out;
 }
@@ -185,7 +185,7 @@ class Adviser {
 
   void about(const Technique& technique) {
     if (facts_.ranks == 1) return;
-    if (std::string_view(technique.axis) == "ep" && !facts_.has_experts) {
+    if (technique.is_of_experts && !facts_.has_experts) {
       line("expert parallelism: no; the model has no experts");
       return;
     }
@@ -207,14 +207,14 @@ class Adviser {
 
   void recomputation() {
     Way other = chosen_.way;
-    const bool is_used = other.recompute != "none";
+    const bool is_used = other.recompute != WayRecompute::kNone;
     if (is_used) {
-      const WaysAnswer without = search_.best_of([](const Way& way) { return way.recompute == "none"; });
-      line(fmt::format("recomputation: yes, {}; without it {}", other.recompute,
+      const WaysAnswer without = search_.best_of([](const Way& way) { return way.recompute == WayRecompute::kNone; });
+      line(fmt::format("recomputation: yes, {}; without it {}", to_string(other.recompute),
                        without.best ? beside(chosen_, *without.best) : why_there_is_none(without, facts_)));
       return;
     }
-    other.recompute = recompute_choices().back();
+    other.recompute = WayRecompute::kFull;
     const std::optional<AdvisedWay> with = search_.price(other);
     line(fmt::format("recomputation: no, it fits without; with it {}",
                      with ? beside(chosen_, *with) : "the same way is refused"));

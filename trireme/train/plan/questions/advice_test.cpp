@@ -37,7 +37,8 @@ PlanRequest request_for(const Machine& machine, std::vector<std::string> keys, i
   set_keys(job, keys);
   PlanRequest out{.job = job, .ranks = 4, .memory_bytes = memory_bytes};
   out.is_asked = [](const Way& way) {  // few, so that the tests are short
-    return way.schedule == "1f1b" && way.recompute == "none" && way.micro_batches == (way.pp == 1 ? 1 : 4 * way.pp);
+    return way.schedule == WaySchedule::k1F1B && way.recompute == WayRecompute::kNone &&
+           way.micro_batches == (way.pp == 1 ? 1 : 4 * way.pp);
   };
   return out;
 }

@@ -38,7 +38,7 @@ TEST(WayRule, keeps_what_it_names_and_leaves_the_rest_open) {
   const std::vector<Way> ways = ways_of(tiny_gpt(), 2);
   const WayRule rule = parse_way_rule("tp=2,  micro-batches=4", ways);
   EXPECT_EQ(rule.text(), "tp=2 micro_batches=4");
-  EXPECT_TRUE(rule.is_kept_by({.tp = 2, .sp = true, .micro_batches = 4, .recompute = "full"}));
+  EXPECT_TRUE(rule.is_kept_by({.tp = 2, .sp = true, .micro_batches = 4, .recompute = WayRecompute::kFull}));
   EXPECT_FALSE(rule.is_kept_by({.tp = 2, .micro_batches = 2}));
   EXPECT_FALSE(rule.is_kept_by({.micro_batches = 4}));
   // Each op of a searched way is cut by itself: it has no tp.

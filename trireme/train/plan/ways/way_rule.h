@@ -2,26 +2,39 @@
 // may have any value.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "trireme/train/plan/ways/ways.h"
 
 namespace trireme {
 
+// What a rule may ask of a way.
+struct WayTerm {
+  std::string_view name;  // "tp"
+  int64_t (*value)(const Way& way);
+  std::string (*text)(int64_t value);  // "4"
+  // Of a way that `--auto` cuts as well, of which it is said only that it is one, and what it recomputes and where
+  // things lie: the rest is chosen for each op.
+  bool is_of_searched = false;
+
+  bool is_said_of(const Way& way) const { return is_of_searched || !way.is_searched; }
+};
+std::span<const WayTerm> way_terms();
+
 struct WayRule {
-  std::vector<std::pair<std::string, std::string>> terms;  // name, value
+  struct Asked {
+    const WayTerm* term;
+    int64_t value;
+  };
+  std::vector<Asked> asked;
 
   bool is_kept_by(const Way& way) const;
   std::string text() const;
 };
-
-// What a rule may ask of a way: name and value, "tp" and "4". Of a way that `--auto` cuts, only that it is one, and
-// what it recomputes: the other terms are chosen for each op.
-std::vector<std::pair<std::string_view, std::string>> terms_of(const Way& way);
 
 // Parses terms separated by spaces or commas. Throws kInvalidArgument, listing what exists, for unknown names and for
 // values that none of these ways has.

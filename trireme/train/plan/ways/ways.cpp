@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "trireme/base/error.h"
@@ -11,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kSchedules[] = {"1f1b", "zb-h1"};  // of a pipeline
+constexpr std::array kSchedules{WaySchedule::k1F1B, WaySchedule::kZbH1};  // of a pipeline
 
 std::vector<int64_t> divisors_if(bool any, int64_t of) {
   return any ? divisors_of(of) : std::vector<int64_t>{1};
@@ -25,12 +26,6 @@ std::string state_key(Tier tier) {
   return fmt::format("parallel.home=[\"*/state = {}\"]", to_string(tier));
 }
 
-// As a key of that name does with the text.
-void set_named(PassOptions& options, std::string_view name, const std::string& text) {
-  const std::vector<Key> rows = keys_of(options);
-  std::get<TextOf>(std::ranges::find(rows, name, &Key::name)->target).set(std::string(name), text);
-}
-
 void add_variants(Way way, const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps,
                   std::vector<Way>& out) {
   for (const WayVariant& variant : variants_of(way.tp, places, keeps)) {
@@ -42,16 +37,6 @@ void add_variants(Way way, const std::vector<UpdatePlace>& places, const std::ve
 }
 
 }  // namespace
-
-std::vector<std::string> recompute_choices() {
-  std::vector<std::string> out;
-  for (const Recompute& again : {Recompute{}, {.rows = true}, {.blocks = -1}}) {
-    PassOptions options{.recompute = again};
-    const std::vector<Key> rows = keys_of(options);
-    out.push_back(std::get<TextOf>(std::ranges::find(rows, "recompute", &Key::name)->target).text());
-  }
-  return out;
-}
 
 std::vector<int64_t> divisors_of(int64_t of) {
   std::vector<int64_t> out;
@@ -78,7 +63,7 @@ std::vector<std::string> Way::keys() const {
   std::vector<std::string> out{fmt::format("parallel.mode={}", is_searched ? "auto_parallel" : "semi_auto_parallel"),
                                "parallel.search=recursive_programming",
                                fmt::format("parallel.pp={}", pp),
-                               "parallel.schedule=" + schedule,
+                               fmt::format("parallel.schedule={}", to_string(schedule)),
                                fmt::format("parallel.virtual_stages={}", virtual_stages > 1 ? virtual_stages : 0),
                                "parallel.seq_chunks=0",
                                fmt::format("parallel.tp={}", tp),
@@ -89,7 +74,7 @@ std::vector<std::string> Way::keys() const {
                                fmt::format("parallel.zero={}", zero),
                                fmt::format("parallel.gradient_accumulation_steps={}", micro_batches),
                                "parallel.interleave=1",
-                               "train.recompute=" + recompute};
+                               fmt::format("train.recompute={}", to_string(recompute))};
   out.push_back(kept_slices_key(kept_slices));
   for (const std::string& key : keep_keys(keep)) out.push_back(key);
   for (const std::string& key : place_keys(place)) out.push_back(key);
@@ -101,7 +86,7 @@ void Way::set(JobConfig& job) const {
   p.mode = is_searched ? Mode::kAuto : Mode::kSemiAuto;
   p.search.kind = SearchKind::kRecursiveProgramming;
   p.pp = pp;
-  p.schedule = schedule;
+  p.schedule = to_string(schedule);
   p.virtual_stages = virtual_stages > 1 ? virtual_stages : 0;
   p.seq_chunks = 0;
   p.tp = tp;
@@ -112,7 +97,8 @@ void Way::set(JobConfig& job) const {
   p.zero.level = zero;
   p.gradient_accumulation_steps = micro_batches;
   p.interleave = 1;
-  set_named(job.train.passes, "recompute", recompute);
+  job.train.passes.recompute.rows = recompute == WayRecompute::kSelective;
+  job.train.passes.recompute.blocks = recompute == WayRecompute::kFull ? -1 : 0;
   p.recompute_slice_activation = kept_slices;
   using Keep = Recompute::Rule::Keep;
   if (keep != Tier::kDevice) p.keep = {{.pattern = "*", .keep = keep == Tier::kHost ? Keep::kHost : Keep::kDisk}};
@@ -184,9 +170,9 @@ std::string Way::text() const {
   if (sp) out += " --sp";
   if (vocabulary) out += " --vocab-parallel";
   if (zero != 0) out += fmt::format(" --zero {}", zero);
-  if (pp > 1) out += " --schedule " + schedule;
+  if (pp > 1) out += fmt::format(" --schedule {}", to_string(schedule));
   if (virtual_stages > 1) out += fmt::format(" --virtual-stages {}", virtual_stages);
-  if (recompute != "none") out += " --recompute " + recompute;
+  if (recompute != WayRecompute::kNone) out += fmt::format(" --recompute {}", to_string(recompute));
   if (kept_slices) out += " --set " + kept_slices_key(true);
   for (const std::string& key : keep_keys(keep)) out += fmt::format(" --set '{}'", key);
   if (place.update == Tier::kHost) out += " --optimizer-on host";
@@ -243,9 +229,9 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
     for (const Way& axes : axes_of(model, pp, ranks / pp)) {
       const bool has_copies = ranks / pp / axes.tp > 1;  // whose state slices can be of
       for (const int64_t micro_batches : micro_batches_for(pp)) {
-        for (size_t s = 0; s < (pp > 1 ? std::size(kSchedules) : 1); ++s) {
+        for (size_t s = 0; s < (pp > 1 ? kSchedules.size() : 1); ++s) {
           for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
-            for (const std::string& recompute : recompute_choices()) {
+            for (const WayRecompute recompute : kWayRecompute) {
               Way way = axes;
               way.micro_batches = micro_batches;
               way.schedule = kSchedules[s];
@@ -259,7 +245,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
     }
   }
   if (ranks > 1) {
-    for (const std::string& recompute : recompute_choices())
+    for (const WayRecompute recompute : kWayRecompute)
       add_variants({.recompute = recompute, .is_searched = true}, places, keeps, out);
   }
   return out;

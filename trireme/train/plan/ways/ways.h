@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/op/move.h"
+#include "trireme/planner/way_choices.h"
 #include "trireme/train/job/config.h"
 
 namespace trireme {
@@ -25,9 +26,9 @@ struct Way {
   bool sp = false, vocabulary = false;
   int64_t zero = 0;
   int64_t micro_batches = 1;
-  std::string schedule = "1f1b";
+  WaySchedule schedule = WaySchedule::k1F1B;
   int64_t virtual_stages = 1;  // of each crew
-  std::string recompute = "none";
+  WayRecompute recompute = WayRecompute::kNone;
   bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks that have the same
   Tier keep = Tier::kDevice;  // where what is kept for the backward pass lies until then
   UpdatePlace place = {};     // all on the device: where the job says
@@ -76,8 +77,6 @@ JobConfig without_cuts(const JobConfig& job);
 // Which of these keys the job sets, as "parallel.tp = 4", apart from its mode. No plan keeps them.
 std::vector<std::string> cuts_left_out(const JobConfig& job);
 
-// What may be recomputed, as values of train.recompute: nothing; activation functions and norms; all modules.
-std::vector<std::string> recompute_choices();
 // The ways to divide a crew of `ranks` ranks into axes, for `pp` crews.
 std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks);
 std::vector<int64_t> divisors_of(int64_t number);

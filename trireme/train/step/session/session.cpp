@@ -104,7 +104,7 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
 void Session::compile_for(Graph step, std::optional<Graph> evaluation, CompileOptions& how) {
   if (how.tuning) how.tuning = agreed_tuning(how.tuning, options_.world);
   CompiledJob made = compile(std::move(step), std::move(evaluation), how);
-  if (how.tuning && options_.tuning != "off") {
+  if (how.tuning && !options_.tuning.is_off()) {
     std::vector<const ExecutionPlan*> plans = made.step.plans();
     if (made.evaluation) std::ranges::copy(made.evaluation->plans(), std::back_inserter(plans));
     const Device& device = how.device ? *how.device : cpu_device();

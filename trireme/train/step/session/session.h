@@ -9,6 +9,7 @@
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/run/executor.h"
+#include "trireme/mesh/tuning_place.h"
 #include "trireme/train/step/compile/compile.h"
 
 namespace trireme {
@@ -23,8 +24,8 @@ class Session {
     // seeds are. What a rank alone holds stays as it made it.
     bool parameter_broadcast = false;
     std::string disk = {};  // directory for what has its home on the disk (ExecutorOptions::disk)
-    // The setting `tuning` (train/step/session/tune.h): where compile.tuning is given, what it lacks is measured.
-    std::string tuning = "off";
+    // Where compile.tuning is given, what it lacks is measured, and kept there (train/step/session/tune.h).
+    TuningPlace tuning = "off";
     // Of both graphs. Ranks, threads and pool follow from world and pool; so does `measure`, where it is not given.
     CompileOptions compile = {};
   };

@@ -7,8 +7,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kAuto = "auto", kOff = "off";
-
 // What the first rank has, on all ranks.
 std::string of_first_rank(std::string text, comm::World& world) {
   auto size = static_cast<int64_t>(text.size());
@@ -78,21 +76,15 @@ bool can_keep(const std::string& path, const Tuning& known, bool is_named) {
 
 }  // namespace
 
-std::string tuning_file_of(const std::string& setting, const Device& device) {
+std::shared_ptr<const Tuning> known_tuning(const TuningPlace& place, const Device& device) {
   const std::string machine = device.tuned_as();
-  if (setting == kOff || machine.empty()) return "";
-  return setting == kAuto ? usual_tuning_file(machine) : setting;
-}
-
-std::shared_ptr<const Tuning> known_tuning(const std::string& setting, const Device& device) {
-  const std::string machine = device.tuned_as();
-  if (setting == kOff || machine.empty()) return nullptr;
-  const std::string path = tuning_file_of(setting, device);
+  if (place.is_off() || machine.empty()) return nullptr;
+  const std::string path = place.file(machine);
   if (path.empty()) return std::make_shared<const Tuning>(Tuning{machine, {}});
   try {
     return std::make_shared<const Tuning>(read_tuning(path, machine));
   } catch (const Error& e) {
-    if (setting != kAuto) throw;
+    if (place.is_named()) throw;
     TRIREME_LOG(kWarn, "dispatch", "{}", e.text());
     return std::make_shared<const Tuning>(Tuning{machine, {}});
   }
@@ -104,11 +96,11 @@ std::shared_ptr<const Tuning> agreed_tuning(const std::shared_ptr<const Tuning>&
 }
 
 std::shared_ptr<const Tuning> tune(const std::vector<const ExecutionPlan*>& plans, const Device& device,
-                                   const Tuning& known, const std::string& setting, comm::World* world) {
-  const std::string path = tuning_file_of(setting, device);
+                                   const Tuning& known, const TuningPlace& place, comm::World* world) {
+  const std::string machine = device.tuned_as(), path = machine.empty() ? "" : place.file(machine);
   Tuning all = known;
   const bool is_first = world == nullptr || world->rank() == 0;
-  if (is_first && lacks_any(plans, device, known) && can_keep(path, known, setting != kAuto)) {
+  if (is_first && lacks_any(plans, device, known) && can_keep(path, known, place.is_named())) {
     const Tuning kept = add_to_tuning(path, measured(plans, device, known));
     all.ways.insert(kept.ways.begin(), kept.ways.end());
   }

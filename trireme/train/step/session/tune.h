@@ -9,17 +9,14 @@
 #include "trireme/backend/device.h"
 #include "trireme/comm/comm.h"
 #include "trireme/exec/plan/execution_plan.h"
+#include "trireme/mesh/tuning_place.h"
 
 namespace trireme {
 
-// The file that the setting `tuning` stands for: a path, or with "auto" the usual one of the device's machine. "":
-// there is none, since the setting is "off", the device has nothing to measure, or nobody has a folder for it.
-std::string tuning_file_of(const std::string& setting, const Device& device);
-
 // What the file has for the device; nothing where nobody has a folder for it, so that ranks of several hosts go the
-// same way; null where nothing is to be measured, which the setting and the device say. What is wrong with the usual
+// same way; null where nothing is to be measured, which the place and the device say. What is wrong with the usual
 // file is told, and it counts as empty; a named file is refused (read_tuning).
-std::shared_ptr<const Tuning> known_tuning(const std::string& setting, const Device& device);
+std::shared_ptr<const Tuning> known_tuning(const TuningPlace& place, const Device& device);
 
 // That of the first rank. Collective.
 std::shared_ptr<const Tuning> agreed_tuning(const std::shared_ptr<const Tuning>& mine, comm::World* world);
@@ -28,6 +25,6 @@ std::shared_ptr<const Tuning> agreed_tuning(const std::shared_ptr<const Tuning>&
 // file; null where it has all of them. Where the usual file cannot be written, nothing is measured, since the next run
 // would find other ways and compute other bits: it is told; a named file throws kIo. Collective.
 std::shared_ptr<const Tuning> tune(const std::vector<const ExecutionPlan*>& plans, const Device& device,
-                                   const Tuning& known, const std::string& setting, comm::World* world);
+                                   const Tuning& known, const TuningPlace& place, comm::World* world);
 
 }  // namespace trireme

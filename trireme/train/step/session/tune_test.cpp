@@ -112,7 +112,7 @@ TEST(Tune, without_a_folder_to_keep_it_in_a_job_takes_the_usual_kernels) {
   const std::string home = std::getenv("HOME") ? std::getenv("HOME") : "";
   unsetenv("XDG_CACHE_HOME");
   unsetenv("HOME");
-  EXPECT_EQ(tuning_file_of("auto", cpu_device()), "");
+  EXPECT_EQ(TuningPlace("auto").file("a machine"), "");
   const auto known = known_tuning("auto", cpu_device());
   ASSERT_NE(known, nullptr);
   EXPECT_THAT(known->ways, testing::IsEmpty());
@@ -122,7 +122,7 @@ TEST(Tune, without_a_folder_to_keep_it_in_a_job_takes_the_usual_kernels) {
 }
 
 TEST(Tune, is_off_where_it_is_said_and_a_file_that_cannot_be_kept_is_refused) {
-  EXPECT_EQ(tuning_file_of("off", cpu_device()), "");
+  EXPECT_EQ(TuningPlace("off").file("a machine"), "");
   EXPECT_EQ(known_tuning("off", cpu_device()), nullptr);
   const TempDirectory folder;
   atomic_write(folder / "plain", "");
