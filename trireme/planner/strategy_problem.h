@@ -5,15 +5,19 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/partition/strategy_price.h"
 #include "trireme/planner/candidates.h"
+#include "trireme/planner/solver/memo.h"
 #include "trireme/planner/solver/problem.h"
 #include "trireme/planner/units.h"
 
@@ -53,21 +57,29 @@ class StrategyProblem {
     std::vector<int64_t> ps;                    // by way
     // Of each node, of each operand or result, by way: numbers of readers_ and layouts_.
     std::vector<std::vector<std::vector<int>>> asks, makes;
+    std::shared_ptr<solver::Rows> rows;  // of the unit's table
   };
-  // Who makes a value or reads it, by the labels of a variable: numbers of layouts_ or readers_.
+  // Who makes a value or reads it, by the labels of a variable: numbers of layouts_ or readers_. Alike units have the
+  // same numbers, as one object.
   struct Role {
     int variable = -1;  // none: the same whatever is chosen
-    std::vector<int> by_label;
+    const std::vector<int>* by_label = nullptr;
     bool follows = false;  // takes the value as it is made, where it can
   };
   // What a variable's labels are to one value: labels that mean the same to it are one view.
   struct View {
-    int variable = -1;
-    std::vector<int32_t> of_label;
-    std::vector<std::vector<int>> means;  // of each view: numbers of layouts_ or readers_
+    const std::vector<int32_t>* of_label = nullptr;  // equal ones are one object
+    std::vector<std::vector<int>> means;             // of each view: numbers of layouts_ or readers_
+  };
+  // A column for each variable to which the value has several views; the variables of its roles are numbered in the
+  // order in which they come.
+  struct ValueTable {
+    std::vector<std::pair<size_t, View>> columns;
+    std::shared_ptr<solver::Rows> rows;  // null: there would be too many
   };
   // A reader that comes after others.
   struct Turn {
+    int variable = -1;  // the reader's
     View asked;
     std::vector<std::vector<int>> delivered;       // then: the layout that it is made in, and readers so far
     std::vector<std::array<size_t, 3>> rows = {};  // what was delivered before, what is asked, what is then
@@ -76,6 +88,7 @@ class StrategyProblem {
   int number_of(const Layout& layout);
   int number_of(const ValueReader& reader);
   std::shared_ptr<const Ways> ways_of(size_t unit);
+  std::shared_ptr<const Ways> make_ways(size_t unit, bool is_fixed);
   bool are_allowed(const std::vector<NodeId>& nodes, const std::vector<FactorCuts>& cuts) const;
   static void keep_cheapest(Ways& ways, double epsilon);
   void add_inputs();
@@ -83,8 +96,11 @@ class StrategyProblem {
   void add_readers();
   void add_value(ValueId value);
   void add_value_in_turn(ValueId value);
-  View view_of(int variable, const std::vector<const Role*>& roles) const;
-  int variable_of(const View& view);
+  void set_key_of_value(ValueId value, const std::vector<const Role*>& roles, const std::vector<size_t>& whose);
+  ValueTable table_of_value(ValueId value, const std::vector<const Role*>& roles, const std::vector<size_t>& whose);
+  const std::vector<int>* kept(std::vector<int> by_label);
+  View view_of(const std::vector<const Role*>& roles);
+  int variable_of(int variable, const View& view);
   std::optional<std::vector<Turn>> turns_of(ValueId value, size_t most, bool& drops);
   size_t layouts_in(const std::vector<int>& delivered) const;
   bool follows(NodeId node, size_t operand) const;
@@ -105,14 +121,20 @@ class StrategyProblem {
   std::vector<Layout> layouts_;
   std::vector<ValueReader> readers_;
   std::map<std::string, int> layout_numbers_, reader_numbers_;
-  std::map<std::string, std::shared_ptr<const Ways>> known_ways_;
-  std::vector<std::shared_ptr<const Ways>> ways_;              // of units
-  std::vector<int> variables_;                                 // of units
-  std::vector<char> held_;                                     // of values (held_bytes.h)
-  std::vector<Role> makers_;                                   // of values
-  std::vector<std::vector<Role>> askers_;                      // of values
-  std::map<std::pair<int, std::vector<int32_t>>, int> views_;  // their variables
-  std::map<std::string, std::optional<int64_t>> delivered_;    // prices, by what is delivered
+  solver::Memo<std::shared_ptr<const Ways>> known_ways_;
+  std::vector<std::shared_ptr<const Ways>> ways_;                     // of units
+  std::vector<int> variables_;                                        // of units
+  std::vector<char> held_;                                            // of values (held_bytes.h)
+  std::vector<Role> makers_;                                          // of values
+  std::vector<std::vector<Role>> askers_;                             // of values
+  std::deque<std::vector<int>> by_label_;                             // of inputs and outputs
+  solver::Memo<const std::vector<int>*> inputs_, updated_;            // of them, of alike inputs and of outputs
+  std::set<std::vector<int32_t>> of_labels_;                          // of all views
+  std::map<std::pair<int, const std::vector<int32_t>*>, int> views_;  // their variables
+  solver::Memo<std::shared_ptr<solver::Rows>> view_rows_;             // of tables of a variable and that of its views
+  solver::Memo<ValueTable> value_tables_;                             // of alike values with alike makers and readers
+  solver::Memo<std::optional<int64_t>> delivered_;                    // prices, by what is delivered
+  solver::MemoKey key_;
 };
 
 }  // namespace trireme

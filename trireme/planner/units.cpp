@@ -1,10 +1,9 @@
 #include "trireme/planner/units.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
+#include "trireme/op/call_kinds.h"
 #include "trireme/parallel/propagate/node_choice.h"
 #include "trireme/parallel/strategy/strategy.h"
 
@@ -21,9 +20,11 @@ Layout dual(Layout layout) {
 
 Units::Units(const Graph& graph) : graph_(graph) {
   std::map<NodeId, size_t> unit_of;  // of the nodes that others follow
+  CallKinds kinds;
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     rules_.push_back(rule_of(graph, node));
+    kinds_.push_back(kinds.of(graph, node));
     const auto known = unit_of.find(node.gradient_of);
     if (known != unit_of.end()) {
       nodes_[known->second].push_back(static_cast<NodeId>(i));
@@ -81,18 +82,16 @@ std::vector<FactorCuts> Units::cuts(size_t unit, const FactorCuts& first, const 
   return out;
 }
 
-std::string Units::text(size_t unit) const {
-  std::string out;
+std::vector<uint64_t> Units::kind(size_t unit) const {
+  std::vector<uint64_t> out;
   for (const NodeId id : nodes_[unit]) {
     const Node& node = graph_.node(id);
-    out += fmt::format("{} {} {} ", node.op->name, node.attrs.text(), to_string(node.phase));
+    out.push_back(static_cast<uint64_t>(kinds_[static_cast<size_t>(id)]));
+    out.push_back(static_cast<uint64_t>(node.phase));
     for (const ValueId operand : node.inputs) {
       const Source from = source(unit, id, operand);
-      out += fmt::format("{}<{}.{}.{} ", to_string(graph_.type(operand)), static_cast<int>(from.kind), from.node,
-                         from.index);
+      out.insert(out.end(), {static_cast<uint64_t>(from.kind), from.node, from.index});
     }
-    for (const ValueId result : node.outputs) out += to_string(graph_.type(result)) + " ";
-    out += ";";
   }
   return out;
 }

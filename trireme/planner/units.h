@@ -3,7 +3,7 @@
 // nodes, and solves forward and backward as one problem.
 #pragma once
 
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "trireme/ir/graph.h"
@@ -25,8 +25,8 @@ class Units {
   // sums may flow through linear ops.
   std::vector<FactorCuts> cuts(size_t unit, const FactorCuts& first, const Mesh& mesh, bool sums_flow) const;
 
-  // Two units with the same text have the same cuts and do the same work.
-  std::string text(size_t unit) const;
+  // Numbers that say what the unit does: two units that have the same ones have the same cuts and do the same work.
+  std::vector<uint64_t> kind(size_t unit) const;
 
   const ShardingRule& rule(NodeId node) const { return *rules_[static_cast<size_t>(node)]; }
 
@@ -42,6 +42,7 @@ class Units {
 
   const Graph& graph_;
   std::vector<RuleOf> rules_;  // of nodes
+  std::vector<int> kinds_;     // of nodes: of their calls (op/call_kinds.h)
   std::vector<std::vector<NodeId>> nodes_;
 };
 

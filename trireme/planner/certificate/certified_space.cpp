@@ -76,6 +76,12 @@ class SpaceOf {
       return;
     }
     const int64_t samples = model_.batch / shares;
+    if (model_.joined == 1) {  // all are kept until the last one has gone forward
+      way.cut.rows = samples;
+      way.micro_batches = 1;
+      add_rest(way);
+      return;
+    }
     for (way.cut.rows = 1; way.cut.rows <= kCertifiedMostRows; ++way.cut.rows) {
       way.micro_batches = samples / way.cut.rows;
       if (way.micro_batches * way.cut.rows == samples) add_rest(way);
@@ -196,7 +202,8 @@ std::string certified_space_text() {
   return "pp, tp, cp and ep that divide the ranks, sp, a vocabulary that tp cuts, zero 0 to 3, recomputation, what "
          "is kept whole or in slices, this and the optimizer's state on the device, the host or the disk, updates on "
          "the device or the host, 1f1b, zb-h1 and zb-h2, 1 to 8 rows of a micro-batch, and every cut of the parts into "
-         "stages; interleaved stages in even cuts";
+         "stages; interleaved stages in even cuts; where micro-batches depend on each other, one stage and one "
+         "micro-batch";
 }
 
 int64_t certified_most_rows_of_ways() {

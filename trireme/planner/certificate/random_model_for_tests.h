@@ -152,6 +152,7 @@ class RandomModel : public RandomPrices {
              by_blocks(own_of, Sums::kOfFew), joined, by(own_of, false), by(own_of, true),
              by_sums(own_of, Sums::kOfFew), by_sums(own_of, Sums::kOfAll), by_few})
       bounds.push_back(std::move(each));
+    if (model_.joined == 1) bounds.clear();
     const OuterResult found =
         search_outer(candidates, variants, memory_, top,
                      {.least_bytes = [&](size_t i) { return certified_least_bytes(ways[i], model_, ranks_); },

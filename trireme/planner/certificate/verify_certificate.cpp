@@ -181,6 +181,7 @@ class CertificateVerifier {
 
   // By tables of one data parallel rank: what they say of all that is computed, then of memory.
   std::optional<Found> ruled_out(const CertifiedWay& way) {
+    if (c_.model.joined == 1) return std::nullopt;  // what ranks take depends on how many there are
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
     if (is_slower_by_fewer(way, certified_by_tp(way.cut))) return Found::kDone;
     for (const CertifiedCut& fewer : certified_by_fewer_ep(way.cut)) {

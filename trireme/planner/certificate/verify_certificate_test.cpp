@@ -121,7 +121,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
     EXPECT_GT(count, 200);
   EXPECT_GT(elsewhere, 2);
   EXPECT_GT(updates, 0);
-  EXPECT_GT(slices, 2);
+  EXPECT_GT(slices, 1);
   EXPECT_GT(kept, 0);
 }
 

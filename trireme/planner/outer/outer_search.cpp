@@ -44,7 +44,7 @@ class OuterSearch {
   }
 
  private:
-  // By bound, of equal ones the first; how many bounds were asked for.
+  // By bound, of equal ones the first; how many bounds were asked for, and its prices are one more.
   using Open = std::tuple<int64_t, size_t, size_t>;
   // Instead of a number of bounds: the way was solved, and a cut of it that is too large is faster than those that fit,
   // and takes the bound.
@@ -229,7 +229,7 @@ class OuterSearch {
       ++out_.ledger.slower;
       return std::nullopt;
     }
-    if (of_cuts > bound) return Open(of_cuts, way, asked);  // others may come first
+    if (of_cuts > bound) return Open(of_cuts, way, ask_.bounds.size() + 1);  // it has prices; others may come first
     return solve(bound, way, *problem);
   }
 

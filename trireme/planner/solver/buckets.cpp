@@ -1,18 +1,24 @@
 #include "trireme/planner/solver/buckets.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "trireme/planner/solver/memo.h"
 
 namespace trireme::solver {
 namespace {
 
-Grouped grouped(const Table& table, const std::vector<int>& position) {
-  const size_t width = table.variables.size();
-  std::vector<size_t> order(width);
-  for (size_t i = 0; i < width; ++i) order[i] = i;
+// The columns of a table in the order in which their variables are eliminated.
+std::vector<size_t> columns_in_order(const Table& table, const std::vector<int>& position) {
+  std::vector<size_t> out(table.variables.size());
+  for (size_t i = 0; i < out.size(); ++i) out[i] = i;
   const auto place = [&](size_t i) { return position[static_cast<size_t>(table.variables[i])]; };
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return place(a) < place(b); });
-  Grouped out;
-  for (const size_t i : order) out.variables.push_back(place(i));
+  std::sort(out.begin(), out.end(), [&](size_t a, size_t b) { return place(a) < place(b); });
+  return out;
+}
+
+RowGroups row_groups_of(const Table& table, const std::vector<size_t>& order) {
   const auto compare = [&](size_t a, size_t b) {
     for (const size_t i : order) {
       if (table.row(a)[i] != table.row(b)[i]) return table.row(a)[i] < table.row(b)[i] ? -1 : 1;
@@ -22,15 +28,33 @@ Grouped grouped(const Table& table, const std::vector<int>& position) {
   std::vector<size_t> rows(table.rows());
   for (size_t r = 0; r < rows.size(); ++r) rows[r] = r;
   std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) { return compare(a, b) < 0; });
+  RowGroups out;
   for (size_t k = 0; k < rows.size(); ++k) {
     if (k == 0 || compare(rows[k - 1], rows[k]) != 0) {
       out.begin.push_back(static_cast<uint32_t>(k));
       for (const size_t i : order) out.labels.push_back(table.row(rows[k])[i]);
     }
     out.rows.push_back(static_cast<int32_t>(rows[k]));
-    out.prices.push_back(table.prices[rows[k]]);
+    out.prices.push_back(table.prices()[rows[k]]);
   }
   out.begin.push_back(static_cast<uint32_t>(rows.size()));
+  return out;
+}
+
+// Of all tables, those that are alike once.
+std::vector<Grouped> grouped(const std::vector<Table>& tables, const std::vector<int>& position) {
+  Memo<std::shared_ptr<const RowGroups>> known;
+  MemoKey key;
+  std::vector<Grouped> out;
+  out.reserve(tables.size());
+  for (const Table& table : tables) {
+    const std::vector<size_t> order = columns_in_order(table, position);
+    key.assign({memo_number(table.all.get())});
+    key.insert(key.end(), order.begin(), order.end());
+    Grouped& made = out.emplace_back();
+    for (const size_t i : order) made.variables.push_back(position[static_cast<size_t>(table.variables[i])]);
+    made.all = known.of(key, [&] { return std::make_shared<const RowGroups>(row_groups_of(table, order)); });
+  }
   return out;
 }
 
@@ -69,11 +93,11 @@ Buckets make_buckets(const Problem& problem, const std::vector<int>& keep) {
   for (size_t v = 0; v < problem.labels.size(); ++v)
     out.sizes[static_cast<size_t>(order.position[v])] = problem.labels[v];
   out.buckets.resize(static_cast<size_t>(order.eliminated) + 1);
-  for (size_t t = 0; t < problem.tables.size(); ++t) {
-    out.tables.push_back(grouped(problem.tables[t], order.position));
-    Bucket& bucket = out.buckets[bucket_of(out.tables.back().variables, order.eliminated)];
+  out.tables = grouped(problem.tables, order.position);
+  for (size_t t = 0; t < out.tables.size(); ++t) {
+    Bucket& bucket = out.buckets[bucket_of(out.tables[t].variables, order.eliminated)];
     bucket.tables.push_back(static_cast<int>(t));
-    add_to(bucket.over, out.tables.back().variables);
+    add_to(bucket.over, out.tables[t].variables);
   }
   for (size_t r = 0; r < problem.runs.size(); ++r) {
     std::vector<int>& scope = out.run_scopes.emplace_back();
@@ -101,9 +125,8 @@ Buckets make_buckets(const Problem& problem, const std::vector<int>& keep) {
   return out;
 }
 
-Weighted weigh(const Grouped& table, const std::vector<int>& sizes, Weights weights) {
-  Weighted out{.variables = table.variables};
-  for (const int variable : table.variables) out.sizes.push_back(sizes[static_cast<size_t>(variable)]);
+Entries weigh(const RowGroups& table, std::vector<int> sizes, Weights weights) {
+  Entries out{.sizes = std::move(sizes)};
   const int64_t entries = combinations(out.sizes);
   out.is_dense = entries <= 64 || (entries <= kMostEntries && entries <= static_cast<int64_t>(4 * table.groups()));
   if (out.is_dense) {
@@ -111,7 +134,7 @@ Weighted weigh(const Grouped& table, const std::vector<int>& sizes, Weights weig
   } else {
     out.labels = table.labels;
   }
-  const size_t width = table.variables.size();
+  const size_t width = out.sizes.size();
   for (size_t group = 0; group < table.groups(); ++group) {
     int64_t least = kNever;
     for (uint32_t k = table.begin[group]; k < table.begin[group + 1]; ++k)

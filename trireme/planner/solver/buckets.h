@@ -3,6 +3,7 @@
 // remaining variable. So the buckets form a tree (bucket elimination: Dechter, 1999).
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "trireme/planner/solver/order.h"
@@ -11,15 +12,20 @@
 
 namespace trireme::solver {
 
-// A table whose rows with the same labels stand together.
-struct Grouped {
-  std::vector<int> variables;   // ascending
+// Rows of a table, of which those with the same labels stand together.
+struct RowGroups {
   std::vector<int32_t> labels;  // of each group, ascending
   std::vector<uint32_t> begin;  // of each group, its first place in `rows` and `prices`; and the end
   std::vector<int32_t> rows;    // of the problem's table
   std::vector<Price> prices;
 
   size_t groups() const { return begin.size() - 1; }
+};
+
+// Tables of the same rows, whose variables are eliminated in the same order, have their groups in common.
+struct Grouped {
+  std::vector<int> variables;  // ascending
+  std::shared_ptr<const RowGroups> all;
 };
 
 struct Bucket {
@@ -41,8 +47,8 @@ struct Buckets {
 
 Buckets make_buckets(const Problem& problem, const std::vector<int>& keep);
 
-// The least weight of each group.
-Weighted weigh(const Grouped& table, const std::vector<int>& sizes, Weights weights);
+// The least weight of each group; `sizes` are those of the table's variables.
+Entries weigh(const RowGroups& table, std::vector<int> sizes, Weights weights);
 
 // Variables of the problem that the run is between, in the order first, last, shared; and those of its block.
 std::vector<int> outer_ends(const Run& run);

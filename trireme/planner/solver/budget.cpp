@@ -13,20 +13,14 @@ constexpr int kMostSolves = 64;
 constexpr int64_t kWindows = 1024;  // the first window is this part of what the dual leaves open
 constexpr int64_t kWider = 4;
 
-Price largest_prices(const Problem& problem) {
+// Of all tables together.
+Price largest_sum(const Problem& problem) {
   Price out;
-  const auto add = [&out](const std::vector<Table>& tables, int64_t times) {
-    for (const Table& table : tables) {
-      Price most;
-      for (const Price& price : table.prices) {
-        most.time_ps = std::max(most.time_ps, price.time_ps);
-        most.bytes = std::max(most.bytes, price.bytes);
-      }
-      out += {most.time_ps * times, most.bytes * times};
-    }
-  };
-  add(problem.tables, 1);
-  for (const Run& run : problem.runs) add(run.block.tables, run.times);
+  for (const Price& most : largest_prices(problem.tables)) out += most;
+  for (const Run& run : problem.runs) {
+    for (const Price& most : largest_prices(run.block.tables))
+      out += {most.time_ps * run.times, most.bytes * run.times};
+  }
   return out;
 }
 
@@ -45,7 +39,7 @@ Weights fitting(Weights weights, const Price& largest) {
 class BudgetSearch {
  public:
   BudgetSearch(const Problem& problem, const Budget& budget)
-      : problem_(problem), budget_(budget), largest_(largest_prices(problem)), elimination_(problem) {}
+      : problem_(problem), budget_(budget), largest_(largest_sum(problem)), elimination_(problem) {}
 
   std::optional<Found> run() {
     if (!solve({1, 0})) return std::nullopt;

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/planner/solver/join.h"
+#include "trireme/planner/solver/memo.h"
 
 namespace trireme::solver {
 
@@ -35,13 +36,28 @@ std::vector<const Weighted*> Elimination::tables_in(const Bucket& bucket) const 
 
 void Elimination::solve(Weights weights) {
   weights_ = weights;
-  tables_.clear();
-  for (const Grouped& table : buckets_.tables) tables_.push_back(weigh(table, buckets_.sizes, weights));
+  weigh_tables();
   for (size_t run = 0; run < runs_.size(); ++run) solve_run(run, weights);
   left_.assign(buckets_.buckets.size(), {});
+  Joins joins;
   for (size_t v = 0; v < left_.size(); ++v) {
     const Bucket& bucket = buckets_.buckets[v];
-    left_[v] = join(tables_in(bucket), bucket.over, buckets_.sizes);
+    left_[v] = joins.join(tables_in(bucket), bucket.over, buckets_.sizes);
+  }
+}
+
+void Elimination::weigh_tables() {
+  Memo<std::shared_ptr<const Entries>> known;
+  MemoKey key;
+  tables_.clear();
+  for (const Grouped& table : buckets_.tables) {
+    key.assign({memo_number(table.all.get())});
+    for (const int variable : table.variables)
+      key.push_back(static_cast<uint64_t>(buckets_.sizes[static_cast<size_t>(variable)]));
+    tables_.push_back({table.variables, known.of(key, [&] {
+                         std::vector<int> sizes(key.begin() + 1, key.end());
+                         return std::make_shared<const Entries>(weigh(*table.all, std::move(sizes), weights_));
+                       })});
   }
 }
 
@@ -49,19 +65,20 @@ void Elimination::solve_run(size_t run, Weights weights) {
   RunSolver& solver = *runs_[run];
   solver.block.solve(weights);
   const Weighted block = solver.block.over_kept();
-  const auto size = static_cast<size_t>(block.sizes[0]);
-  const int64_t shared = combinations(std::span(block.sizes).subspan(2));
-  solver.between = {.variables = block.variables, .sizes = block.sizes};
-  require(combinations(block.sizes) <= kMostEntries, "a run whose copies share variables of {} combinations of labels",
+  const std::vector<int>& sizes = block.all->sizes;
+  const auto size = static_cast<size_t>(sizes[0]);
+  const int64_t shared = combinations(std::span(sizes).subspan(2));
+  require(combinations(sizes) <= kMostEntries, "a run whose copies share variables of {} combinations of labels",
           shared);
-  solver.between.values.assign(size * size * static_cast<size_t>(shared), kNever);
+  Entries between{.sizes = sizes};
+  between.values.assign(size * size * static_cast<size_t>(shared), kNever);
   solver.powers.clear();
-  std::vector<int32_t> labels(block.sizes.size(), 0);
+  std::vector<int32_t> labels(sizes.size(), 0);
   for (size_t s = 0; s < static_cast<size_t>(shared); ++s) {
     auto rest = static_cast<int64_t>(s);
     for (size_t i = labels.size(); i-- > 2;) {
-      labels[i] = static_cast<int32_t>(rest % block.sizes[i]);
-      rest /= block.sizes[i];
+      labels[i] = static_cast<int32_t>(rest % sizes[i]);
+      rest /= sizes[i];
     }
     std::vector<int64_t> matrix(size * size);
     for (size_t i = 0; i < size * size; ++i) {
@@ -71,14 +88,15 @@ void Elimination::solve_run(size_t run, Weights weights) {
     }
     solver.powers.emplace_back(std::move(matrix), size);
     const std::vector<int64_t>& all = solver.powers.back().of(problem_.runs[run].times);
-    for (size_t i = 0; i < size * size; ++i) solver.between.values[i * static_cast<size_t>(shared) + s] = all[i];
+    for (size_t i = 0; i < size * size; ++i) between.values[i * static_cast<size_t>(shared) + s] = all[i];
   }
-  solver.between = renumbered(solver.between, buckets_.run_scopes[run]);
+  const Weighted made{block.variables, std::make_shared<const Entries>(std::move(between))};
+  solver.between = renumbered(made, buckets_.run_scopes[run]);
 }
 
 std::optional<int64_t> Elimination::least() const {
   invariant(keep_.empty(), "the least weight of a problem of which {} variables are kept", keep_.size());
-  const int64_t value = left_.back().values.at(0);
+  const int64_t value = left_.back().all->values.at(0);
   return value < kNever ? std::optional(value) : std::nullopt;
 }
 
@@ -109,11 +127,12 @@ void Elimination::take_labels(std::vector<int32_t>& of) const {
 }
 
 int32_t Elimination::cheapest_row(size_t table, std::span<const int32_t> of) const {
-  const Grouped& rows = buckets_.tables[table];
-  const size_t width = rows.variables.size();
+  const std::vector<int>& variables = buckets_.tables[table].variables;
+  const RowGroups& rows = *buckets_.tables[table].all;
+  const size_t width = variables.size();
   const auto compare = [&](size_t group) {
     for (size_t i = 0; i < width; ++i) {
-      const int32_t wanted = of[static_cast<size_t>(rows.variables[i])];
+      const int32_t wanted = of[static_cast<size_t>(variables[i])];
       if (rows.labels[group * width + i] != wanted) return rows.labels[group * width + i] - wanted;
     }
     return 0;
@@ -166,7 +185,7 @@ Choice Elimination::choice(std::span<const int32_t> kept) {
   for (const int position : buckets_.order.position) out.labels.push_back(of[static_cast<size_t>(position)]);
   for (size_t table = 0; table < buckets_.tables.size(); ++table) {
     out.rows.push_back(cheapest_row(table, of));
-    out.price += problem_.tables[table].prices[static_cast<size_t>(out.rows.back())];
+    out.price += problem_.tables[table].prices()[static_cast<size_t>(out.rows.back())];
   }
   for (size_t run = 0; run < runs_.size(); ++run) {
     out.runs.push_back(choose_run(run, of));

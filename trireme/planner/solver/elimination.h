@@ -40,6 +40,7 @@ class Elimination {
  private:
   struct RunSolver;
 
+  void weigh_tables();
   void solve_run(size_t run, Weights weights);
   void take_labels(std::vector<int32_t>& of) const;
   int32_t cheapest_row(size_t table, std::span<const int32_t> of) const;

@@ -85,9 +85,10 @@ TEST(Elimination, does_not_depend_on_the_order_of_variables_tables_and_labels) {
     std::shuffle(other.tables.begin(), other.tables.end(), rng);
     for (size_t v = 0; v < number.size(); ++v) other.labels[static_cast<size_t>(number[v])] = problem.labels[v];
     for (Table& table : other.tables) {
-      for (size_t k = 0; k < table.labels.size(); ++k) {
+      std::vector<int32_t>& labels = table.own_rows().labels;
+      for (size_t k = 0; k < labels.size(); ++k) {
         const int variable = table.variables[k % table.variables.size()];
-        table.labels[k] = problem.labels[static_cast<size_t>(variable)] - 1 - table.labels[k];
+        labels[k] = problem.labels[static_cast<size_t>(variable)] - 1 - labels[k];
       }
       for (int& variable : table.variables) variable = number[static_cast<size_t>(variable)];
     }
@@ -193,14 +194,15 @@ TEST(Problem, says_what_is_wrong_with_it) {
   EXPECT_THAT(why([](Problem& p) { p.tables[0].variables[1] = 5; }),
               testing::HasSubstr("table 0: variable 5 of a problem with 3 variables"));
   EXPECT_THAT(why([](Problem& p) { p.tables[0].variables[1] = 0; }), testing::HasSubstr("variable 0 appears twice"));
-  EXPECT_THAT(why([](Problem& p) { p.tables[0].labels[1] = 3; }),
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].own_rows().labels[1] = 3; }),
               testing::HasSubstr("table 0, row 0: label 3 of variable 1, which has 3 labels"));
-  EXPECT_THAT(why([](Problem& p) { p.tables[0].labels.pop_back(); }), testing::HasSubstr("1 labels in 1 rows of 2"));
-  EXPECT_THAT(why([](Problem& p) { p.tables[0].prices[0].bytes = -1; }),
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].own_rows().labels.pop_back(); }),
+              testing::HasSubstr("1 labels in 1 rows of 2"));
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].own_rows().prices[0].bytes = -1; }),
               testing::HasSubstr("10 ps and -1 bytes; neither may be negative"));
-  EXPECT_THAT(why([](Problem& p) { p.tables[0].prices[0].time_ps = int64_t{1} << 58; }),
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].own_rows().prices[0].time_ps = int64_t{1} << 58; }),
               testing::HasSubstr("times that add up to 2^57 or more"));
-  EXPECT_THAT(why([](Problem& p) { p.tables[0].prices[0].bytes = int64_t{1} << 58; }),
+  EXPECT_THAT(why([](Problem& p) { p.tables[0].own_rows().prices[0].bytes = int64_t{1} << 58; }),
               testing::HasSubstr("bytes that add up to 2^57 or more"));
   EXPECT_THAT(why([](Problem& p) { p.runs[0].times = int64_t{1} << 58; }), testing::HasSubstr("2^57 or more"));
   EXPECT_THAT(why([](Problem& p) { p.runs[0].times = 0; }), testing::HasSubstr("run 0: 0 copies"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/planner/solver/join_impl.h"
@@ -18,10 +19,7 @@ constexpr double kMostIndex = 9e18;
 class LeastSums {
  public:
   LeastSums(std::span<const int> variables, std::span<const int> keep, std::span<const int> sizes, bool all_dense) {
-    for (const int variable : keep) {
-      out_.variables.push_back(variable);
-      out_.sizes.push_back(sizes[static_cast<size_t>(variable)]);
-    }
+    for (const int variable : keep) out_.sizes.push_back(sizes[static_cast<size_t>(variable)]);
     const int64_t entries = combinations(out_.sizes);
     out_.is_dense = entries <= (all_dense ? kMostEntries : kMostDense);
     double ways = 1;
@@ -58,7 +56,7 @@ class LeastSums {
     return true;
   }
 
-  Weighted finish() {
+  Entries finish() {
     if (out_.is_dense) return std::move(out_);
     std::vector<std::pair<uint64_t, int64_t>> rows(map_.begin(), map_.end());
     std::sort(rows.begin(), rows.end());
@@ -97,28 +95,54 @@ class LeastSums {
     fail(ErrorKind::kUnsupported,
          "a table over {} variables of {:.0f} combinations or more; at most {} are searched: too many choices "
          "depend on each other. Give fewer labels, or cut the problem where fewer values cross",
-         out_.variables.size(), ways, out_.is_dense ? kMostEntries : kMostRows);
+         out_.sizes.size(), ways, out_.is_dense ? kMostEntries : kMostRows);
   }
 
-  Weighted out_;
+  Entries out_;
   std::vector<uint64_t> strides_;  // in the result, of each variable of the walk; 0: it is not kept
   std::unordered_map<uint64_t, int64_t> map_;
   std::vector<int64_t> sums_;
 };
 
+// Ascending.
+std::vector<int> variables_of(std::span<const Weighted* const> tables, std::span<const int> keep) {
+  std::vector<int> out(keep.begin(), keep.end());
+  for (const Weighted* table : tables) out.insert(out.end(), table->variables.begin(), table->variables.end());
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 }  // namespace
 
 Weighted join(std::span<const Weighted* const> tables, std::span<const int> keep, std::span<const int> sizes) {
-  std::vector<int> variables(keep.begin(), keep.end());
-  for (const Weighted* table : tables)
-    variables.insert(variables.end(), table->variables.begin(), table->variables.end());
-  std::sort(variables.begin(), variables.end());
-  variables.erase(std::unique(variables.begin(), variables.end()), variables.end());
+  std::vector<int> variables = variables_of(tables, keep);
   const bool all_dense =
-      std::all_of(tables.begin(), tables.end(), [](const Weighted* table) { return table->is_dense; });
+      std::all_of(tables.begin(), tables.end(), [](const Weighted* table) { return table->all->is_dense; });
   LeastSums least(variables, keep, sizes, all_dense);
-  JoinWalk(tables, variables, sizes, least).run();
-  return least.finish();
+  JoinWalk(tables, std::move(variables), sizes, least).run();
+  return {{keep.begin(), keep.end()}, std::make_shared<const Entries>(least.finish())};
+}
+
+Weighted Joins::join(std::span<const Weighted* const> tables, std::span<const int> keep, std::span<const int> sizes) {
+  const std::vector<int> variables = variables_of(tables, keep);
+  const auto place = [&](int variable) {
+    return static_cast<uint64_t>(std::lower_bound(variables.begin(), variables.end(), variable) - variables.begin());
+  };
+  key_.assign({tables.size()});
+  for (const int variable : variables) key_.push_back(static_cast<uint64_t>(sizes[static_cast<size_t>(variable)]));
+  for (const Weighted* table : tables) {
+    key_.push_back(memo_number(table->all.get()));
+    for (const int variable : table->variables) key_.push_back(place(variable));
+  }
+  for (const int variable : keep) key_.push_back(place(variable));
+  const Known& known = known_.of(key_, [&] {
+    Known out;
+    for (const Weighted* table : tables) out.from.push_back(table->all);
+    out.made = solver::join(tables, keep, sizes).all;
+    return out;
+  });
+  return {{keep.begin(), keep.end()}, known.made};
 }
 
 }  // namespace trireme::solver

@@ -23,12 +23,12 @@ class JoinWalk {
     at_.resize(variables_.size());
     for (const Weighted* table : tables) {
       if (table->variables.empty()) {
-        constant_ = std::min(kNever, constant_ + (table->values.empty() ? kNever : table->values[0]));
+        constant_ = std::min(kNever, constant_ + (table->all->values.empty() ? kNever : table->all->values[0]));
         continue;
       }
       const size_t source = sources_.size();
-      sources_.push_back({table, std::vector<Range>(table->variables.size() + 1)});
-      sources_.back().ranges[0] = {0, table->is_dense ? 0 : table->values.size()};
+      sources_.push_back({table->all.get(), table->variables.size(), std::vector<Range>(table->variables.size() + 1)});
+      sources_.back().ranges[0] = {0, table->all->is_dense ? 0 : table->all->values.size()};
       for (size_t depth = 0; depth < table->variables.size(); ++depth) {
         const auto level = std::lower_bound(variables_.begin(), variables_.end(), table->variables[depth]);
         at_[static_cast<size_t>(level - variables_.begin())].push_back(
@@ -51,7 +51,8 @@ class JoinWalk {
     size_t begin = 0, end = 0;  // of rows; of a dense table `begin` is the index of what is bound so far
   };
   struct Source {
-    const Weighted* table;
+    const Entries* table;
+    size_t width;
     std::vector<Range> ranges;  // after so many variables
   };
   struct Bound {
@@ -118,7 +119,7 @@ class JoinWalk {
   }
 
   static int32_t label_of(const Source& source, size_t depth, size_t row) {
-    return source.table->labels[row * source.table->variables.size() + depth];
+    return source.table->labels[row * source.width + depth];
   }
   // The first row of the range with this label or a later one. Ranges are short: a search for the middle is begun only
   // where they are not.

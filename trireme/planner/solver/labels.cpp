@@ -1,6 +1,7 @@
 #include "trireme/planner/solver/labels.h"
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 #include <unordered_map>
 
@@ -34,13 +35,14 @@ LabelSearch::LabelSearch(const Problem& problem, Weights multiplier)
 void LabelSearch::complete() {
   const Buckets& buckets = inside_.buckets();
   outside_.resize(buckets.buckets.size());
-  outside_.back() = {.values = {0}};
+  Joins joins;
+  outside_.back() = {{}, std::make_shared<const Entries>(Entries{.values = {0}})};
   for (size_t v = outside_.size() - 1; v-- > 0;) {
     const auto parent = static_cast<size_t>(buckets.buckets[v].parent);
     std::vector<const Weighted*> others = inside_.tables_in(buckets.buckets[parent]);
     std::erase(others, &inside_.left()[v]);
     others.push_back(&outside_[parent]);
-    outside_[v] = join(others, buckets.buckets[v].over, buckets.sizes);
+    outside_[v] = joins.join(others, buckets.buckets[v].over, buckets.sizes);
   }
 }
 
@@ -145,14 +147,15 @@ class LabelPass {
 
   // Finds the rows of a table for the labels at hand, which it has.
   int64_t least_of_rows(int table) {
-    const Grouped& rows = buckets_.tables[static_cast<size_t>(table)];
-    const size_t width = rows.variables.size();
+    const std::vector<int>& variables = buckets_.tables[static_cast<size_t>(table)].variables;
+    const RowGroups& rows = *buckets_.tables[static_cast<size_t>(table)].all;
+    const size_t width = variables.size();
     size_t begin = 0, end = rows.groups();
     while (end - begin > 1) {
       const size_t middle = begin + (end - begin) / 2;
       int compared = 0;
       for (size_t i = 0; i < width && compared == 0; ++i)
-        compared = rows.labels[middle * width + i] - of_[static_cast<size_t>(rows.variables[i])];
+        compared = rows.labels[middle * width + i] - of_[static_cast<size_t>(variables[i])];
       (compared <= 0 ? begin : end) = middle;
     }
     group_begin_ = rows.begin[begin];
@@ -163,7 +166,7 @@ class LabelPass {
   }
 
   LabelNode row_node(int table, size_t k) const {
-    const Grouped& rows = buckets_.tables[static_cast<size_t>(table)];
+    const RowGroups& rows = *buckets_.tables[static_cast<size_t>(table)].all;
     return {.price = rows.prices[k], .added = LabelNode::Added::kRow, .of = table, .what = rows.rows[k]};
   }
 

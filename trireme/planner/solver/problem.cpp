@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "trireme/base/error.h"
 
@@ -11,35 +15,45 @@ namespace {
 
 constexpr int64_t kMostPrice = int64_t{1} << 57;  // of the largest rows of all tables together
 
-void check_table(const Problem& problem, const Table& table, const std::string& what) {
-  for (size_t i = 0; i < table.variables.size(); ++i) {
-    const int variable = table.variables[i];
-    require(variable >= 0 && static_cast<size_t>(variable) < problem.labels.size(),
-            "{}: variable {} of a problem with {} variables", what, variable, problem.labels.size());
-    require(std::count(table.variables.begin(), table.variables.end(), variable) == 1, "{}: variable {} appears twice",
-            what, variable);
-  }
-  require(table.labels.size() == table.rows() * table.variables.size(), "{}: {} labels in {} rows of {}", what,
-          table.labels.size(), table.rows(), table.variables.size());
+// `prefix`: of which block it is, for messages.
+void check_rows(const Problem& problem, const Table& table, const std::string& prefix, size_t t) {
+  require(table.labels().size() == table.rows() * table.variables.size(), "{}table {}: {} labels in {} rows of {}",
+          prefix, t, table.labels().size(), table.rows(), table.variables.size());
   for (size_t r = 0; r < table.rows(); ++r) {
     for (size_t i = 0; i < table.variables.size(); ++i) {
       const int count = problem.labels[static_cast<size_t>(table.variables[i])];
       require(table.row(r)[i] >= 0 && table.row(r)[i] < count,
-              "{}, row {}: label {} of variable {}, which has {} labels", what, r, table.row(r)[i], table.variables[i],
-              count);
+              "{}table {}, row {}: label {} of variable {}, which has {} labels", prefix, t, r, table.row(r)[i],
+              table.variables[i], count);
     }
-    require(table.prices[r].time_ps >= 0 && table.prices[r].bytes >= 0,
-            "{}, row {}: a price of {} ps and {} bytes; neither may be negative", what, r, table.prices[r].time_ps,
-            table.prices[r].bytes);
+    const Price& price = table.prices()[r];
+    require(price.time_ps >= 0 && price.bytes >= 0,
+            "{}table {}, row {}: a price of {} ps and {} bytes; neither may be negative", prefix, t, r, price.time_ps,
+            price.bytes);
   }
 }
 
-void check_plain(const Problem& problem, const std::string& what) {
-  for (size_t v = 0; v < problem.labels.size(); ++v) {
-    require(problem.labels[v] >= 1, "{}variable {} has {} labels; it needs one or more", what, v, problem.labels[v]);
+void check_variables(const Problem& problem, const Table& table, const std::string& prefix, size_t t) {
+  for (const int variable : table.variables) {
+    require(variable >= 0 && static_cast<size_t>(variable) < problem.labels.size(),
+            "{}table {}: variable {} of a problem with {} variables", prefix, t, variable, problem.labels.size());
+    require(std::count(table.variables.begin(), table.variables.end(), variable) == 1,
+            "{}table {}: variable {} appears twice", prefix, t, variable);
   }
-  for (size_t t = 0; t < problem.tables.size(); ++t)
-    check_table(problem, problem.tables[t], fmt::format("{}table {}", what, t));
+}
+
+void check_plain(const Problem& problem, const std::string& prefix) {
+  for (size_t v = 0; v < problem.labels.size(); ++v) {
+    require(problem.labels[v] >= 1, "{}variable {} has {} labels; it needs one or more", prefix, v, problem.labels[v]);
+  }
+  std::set<std::pair<const Rows*, std::vector<int>>> checked;  // and the labels that their variables have
+  for (size_t t = 0; t < problem.tables.size(); ++t) {
+    const Table& table = problem.tables[t];
+    check_variables(problem, table, prefix, t);
+    std::vector<int> counts;
+    for (const int variable : table.variables) counts.push_back(problem.labels[static_cast<size_t>(variable)]);
+    if (checked.emplace(table.all.get(), std::move(counts)).second) check_rows(problem, table, prefix, t);
+  }
 }
 
 void check_run(const Problem& problem, const Run& run, const std::string& what) {
@@ -73,12 +87,7 @@ void add_largest(const std::vector<Table>& tables, int64_t times, Price& sum) {
             what);
     to += price * times;
   };
-  for (const Table& table : tables) {
-    Price largest;
-    for (const Price& price : table.prices) {
-      largest.time_ps = std::max(largest.time_ps, price.time_ps);
-      largest.bytes = std::max(largest.bytes, price.bytes);
-    }
+  for (const Price& largest : largest_prices(tables)) {
     add(sum.time_ps, largest.time_ps, "times");
     add(sum.bytes, largest.bytes, "bytes");
   }
@@ -87,11 +96,7 @@ void add_largest(const std::vector<Table>& tables, int64_t times, Price& sum) {
 // The largest times of all tables together.
 double largest_time(const std::vector<Table>& tables) {
   double out = 0;
-  for (const Table& table : tables) {
-    int64_t largest = 0;
-    for (const Price& price : table.prices) largest = std::max(largest, price.time_ps);
-    out += static_cast<double>(largest);
-  }
+  for (const Price& largest : largest_prices(tables)) out += static_cast<double>(largest.time_ps);
   return out;
 }
 
@@ -119,15 +124,21 @@ std::string why_not_plain(const Problem& problem, const Choice& choice) {
 
 Price price_of_tables(const std::vector<Table>& tables, const std::vector<int32_t>& rows) {
   Price out;
-  for (size_t t = 0; t < tables.size(); ++t) out += tables[t].prices[static_cast<size_t>(rows[t])];
+  for (size_t t = 0; t < tables.size(); ++t) out += tables[t].prices()[static_cast<size_t>(rows[t])];
   return out;
 }
 
 }  // namespace
 
+Rows& Table::own_rows() {
+  if (all.use_count() > 1) all = std::make_shared<Rows>(*all);
+  return *all;
+}
+
 void Table::add(std::span<const int32_t> row, Price price) {
-  labels.insert(labels.end(), row.begin(), row.end());
-  prices.push_back(price);
+  Rows& rows = own_rows();
+  rows.labels.insert(rows.labels.end(), row.begin(), row.end());
+  rows.prices.push_back(price);
 }
 
 int Problem::add_variable(int number_of_labels) {
@@ -140,6 +151,21 @@ Table& Problem::add_table(std::vector<int> variables) {
   return tables.back();
 }
 
+std::vector<Price> largest_prices(const std::vector<Table>& tables) {
+  std::unordered_map<const Rows*, Price> known;
+  std::vector<Price> out;
+  out.reserve(tables.size());
+  for (const Table& table : tables) {
+    const auto [found, is_new] = known.try_emplace(table.all.get());
+    for (size_t r = 0; is_new && r < table.rows(); ++r) {
+      found->second.time_ps = std::max(found->second.time_ps, table.prices()[r].time_ps);
+      found->second.bytes = std::max(found->second.bytes, table.prices()[r].bytes);
+    }
+    out.push_back(found->second);
+  }
+  return out;
+}
+
 int64_t make_times_fit(Problem& problem) {
   double sum = largest_time(problem.tables);
   for (const Run& run : problem.runs) sum += static_cast<double>(run.times) * largest_time(run.block.tables);
@@ -147,8 +173,14 @@ int64_t make_times_fit(Problem& problem) {
   int64_t divisor = 1;
   while (sum / static_cast<double>(divisor) >= kMost) divisor *= 2;
   const auto divide = [divisor](std::vector<Table>& tables) {
+    std::map<std::shared_ptr<Rows>, std::shared_ptr<Rows>> divided;
     for (Table& table : tables) {
-      for (Price& price : table.prices) price.time_ps /= divisor;
+      std::shared_ptr<Rows>& rows = divided[table.all];
+      if (rows == nullptr) {
+        rows = std::make_shared<Rows>(*table.all);
+        for (Price& price : rows->prices) price.time_ps /= divisor;
+      }
+      table.all = rows;
     }
   };
   if (divisor == 1) return 1;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,17 +27,26 @@ struct Price {
   friend bool operator==(const Price&, const Price&) = default;
 };
 
+// The rows of a table, whatever its variables are. Tables of layers that are alike have one object in common, so that
+// what follows from it is computed once for all of them.
+struct Rows {
+  std::vector<int32_t> labels;  // of row r: as many as the table has variables, from r times that many on
+  std::vector<Price> prices;    // of each row
+};
+
 // What some labels of some variables cost together. Labels without a row do not go together. Labels with several rows
 // can be had in several ways, such as in less time or in fewer bytes.
 struct Table {
-  std::vector<int> variables;   // each once
-  std::vector<int32_t> labels;  // of row r: variables.size() of them, from r * variables.size()
-  std::vector<Price> prices;    // of each row
+  std::vector<int> variables;  // each once
+  std::shared_ptr<Rows> all = std::make_shared<Rows>();
 
-  size_t rows() const { return prices.size(); }
+  const std::vector<int32_t>& labels() const { return all->labels; }
+  const std::vector<Price>& prices() const { return all->prices; }
+  size_t rows() const { return all->prices.size(); }
   std::span<const int32_t> row(size_t r) const {
-    return std::span(labels).subspan(r * variables.size(), variables.size());
+    return std::span(all->labels).subspan(r * variables.size(), variables.size());
   }
+  Rows& own_rows();  // to be changed; no other table has them any more
   void add(std::span<const int32_t> row, Price price);
   void add(std::initializer_list<int32_t> row, Price price) { add(std::span(row.begin(), row.size()), price); }
 };
@@ -74,6 +84,9 @@ struct Choice {
 // Makes times that add up to too much for check() coarser: divides all of them by a power of two, which it returns; 1
 // where they fit. Quotients are rounded down, so that no choice takes less than what its price says times the divisor.
 int64_t make_times_fit(Problem& problem);
+
+// The largest time and the most bytes of each of these tables.
+std::vector<Price> largest_prices(const std::vector<Table>& tables);
 
 // Throws kInvalidArgument naming the table or run: labels that a variable does not have, a variable twice, a negative
 // price, prices whose sum would not fit, variables with unlike labels in a run.

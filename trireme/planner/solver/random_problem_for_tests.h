@@ -70,7 +70,7 @@ inline std::optional<Price> brute_force(const Problem& problem, int64_t bytes) {
         for (size_t i = 0; i < table.variables.size(); ++i)
           is_it = is_it && table.row(r)[i] == labels[static_cast<size_t>(table.variables[i])];
         if (!is_it) continue;
-        for (Price sum : sums) next.push_back(sum += table.prices[r]);
+        for (Price sum : sums) next.push_back(sum += table.prices()[r]);
       }
       sums = std::move(next);
     }

@@ -8,6 +8,8 @@
 //   of it.
 #pragma once
 
+#include <memory>
+
 #include "trireme/planner/solver/problem.h"
 
 namespace trireme::solver {
@@ -16,7 +18,7 @@ namespace trireme::solver {
 struct Smaller {
   std::vector<int> variable;                // of each of the original's: its number now
   std::vector<std::vector<int32_t>> label;  // of each of the original's, by the label of that number now
-  std::vector<std::vector<int32_t>> row;    // of each table, by its row now
+  std::vector<std::shared_ptr<const std::vector<int32_t>>> row;  // of each table, by its row now
 };
 
 struct Simplified {

@@ -64,5 +64,35 @@ TEST(Simplify, of_a_run_leaves_its_ends_and_its_price) {
   }
 }
 
+// Copies of a block have their rows in common, and what is done to these is done once.
+TEST(Simplify, does_with_rows_in_common_what_it_does_with_each_table_for_itself) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    std::mt19937_64 rng(seed);
+    const int labels = draw_int(rng, 2, 4);
+    solver::Run run{.times = draw_int(rng, 2, 6), .from = 0, .to = 1};
+    run.block.labels = {labels, labels, draw_int(rng, 1, 4), draw_int(rng, 1, 4)};
+    for (const std::vector<int>& scope : {std::vector{0, 2}, {2, 1}, {2, 3}, {0, 1}, {3}, {1, 3, 0}})
+      fill_table(rng, run.block, scope, 90);
+    Problem problem{.labels = {labels, labels}};
+    fill_table(rng, problem, {0, 1}, 95);
+    problem.runs.push_back(run);
+    const Problem in_common = unroll(problem).problem;
+    Problem apart = in_common;
+    for (Table& table : apart.tables) table.own_rows();
+
+    const Simplified a = simplify(in_common), b = simplify(apart);
+
+    ASSERT_EQ(a.problem.labels, b.problem.labels) << "seed " << seed;
+    const int64_t bytes = draw_int(rng, 0, 30 * static_cast<int>(in_common.tables.size()));
+    const std::optional<Found> of_a = cheapest_within(a.problem, {.bytes = bytes});
+    const std::optional<Found> of_b = cheapest_within(b.problem, {.bytes = bytes});
+    ASSERT_EQ(of_a.has_value(), of_b.has_value()) << "seed " << seed;
+    if (!of_a) continue;
+    ASSERT_EQ(of_a->choice.labels, of_b->choice.labels) << "seed " << seed;
+    ASSERT_EQ(of_a->choice.rows, of_b->choice.rows) << "seed " << seed;
+    ASSERT_EQ(why_not(in_common, a.restored(of_a->choice)), "") << "seed " << seed;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::solver::simplify_test

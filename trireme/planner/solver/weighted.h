@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,13 +23,18 @@ inline constexpr int64_t kNever = int64_t{1} << 59;
 // Most entries that one table of a search may have, for all combinations of labels or for those that go together.
 inline constexpr int64_t kMostEntries = int64_t{1} << 24;
 
-// Of all combinations of labels, or of those that go together in ascending order.
-struct Weighted {
-  std::vector<int> variables;  // ascending
-  std::vector<int> sizes;      // their numbers of labels
+// Of all combinations of labels, or of those that go together in ascending order, whatever the variables are.
+struct Entries {
+  std::vector<int> sizes;  // of each variable, its number of labels
   bool is_dense = true;
   std::vector<int32_t> labels;  // sparse: of each row
   std::vector<int64_t> values;  // dense: the last variable goes fastest
+};
+
+// Tables of layers that are alike have their entries in common.
+struct Weighted {
+  std::vector<int> variables;  // ascending
+  std::shared_ptr<const Entries> all;
 
   // `of` has the labels of all variables, by their numbers.
   int64_t at(std::span<const int32_t> of) const;

@@ -83,7 +83,6 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.least_ps = found.bound_ps;
   out.best = exact_ways(tables, ways, std::move(found));
   out.first_refusal = tables.pricer().refusal();
-  out.refused_joined = tables.refused_joined();
   out.asked = tables.asked();  // before others are
   if (!out.best.empty() && out.is_proven) out.others = best_of_other_cuts(tables, ways, out.best, request);
   if (out.best.empty() && out.is_proven) out.nearest = nearest_fit(tables, setting, ways, request.ranks);

@@ -34,7 +34,6 @@ struct ExactPlan {
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
   std::string first_refusal;
-  bool refused_joined = false;  // pipelines, as micro-batches depend on each other
   ExactSetting setting;
   CertifiedTables asked;              // what the result follows from
   std::optional<NearestFit> nearest;  // where nothing fits

@@ -102,7 +102,6 @@ std::vector<UpdatePlace> ExactSetting::places() const {
   return figures.state_bytes > 0 ? beside.places() : std::vector<UpdatePlace>();
 }
 
-// Of micro-batches that depend on each other what is kept is of all.
 std::vector<Tier> ExactSetting::keeps() const {
   return figures.is_joined ? std::vector<Tier>() : beside.keeps();
 }
@@ -112,8 +111,7 @@ OuterWays ExactSetting::ways(int64_t ranks) const {
 }
 
 OuterWays ExactSetting::ways(int64_t ranks, int64_t batch) const {
-  const int64_t most_stages = figures.is_joined ? 1 : parts.count();
-  const OuterWays all = outer_ways(model, ranks, batch, positions, most_stages, places(), keeps());
+  const OuterWays all = outer_ways(model, ranks, batch, positions, parts.count(), places(), keeps(), figures.is_joined);
   return is_asked ? all.kept_by([&](const OuterWay& way) { return is_asked(way.way()); }) : all;
 }
 

@@ -22,11 +22,10 @@ std::string ledger_text(const ExactPlan& plan) {
   const OuterLedger& l = plan.ledger;
   const char* const joined =
       plan.setting.figures.is_joined
-          ? "no pipeline is among the ways, as micro-batches of this mixture depend on each other: let "
-            "model.expert_groups be a multiple of train.batch, and model.aux_loss_factor = 0\n"
-      : plan.refused_joined ? "pipelines are refused where places of experts are of several micro-batches: let "
-                              "model.expert_groups be a multiple of train.batch\n"
-                            : "";
+          ? "no pipeline is among the ways, and none with several micro-batches: these depend on each other in this "
+            "mixture, so that all would be kept until the last one has gone forward. Let model.expert_groups be a "
+            "multiple of train.batch, and model.aux_loss_factor = 0\n"
+          : "";
   return joined +
          fmt::format(
              "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "

@@ -17,7 +17,7 @@ WayTables::WayTables(const ExactSetting& setting, int threads)
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
   const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
   asked_prices_.insert(way.inner);
-  if (!prices || (prices->is_joined && way.pp > 1)) return std::nullopt;
+  if (!prices) return std::nullopt;
   return problem_with(way, *prices);
 }
 
@@ -57,13 +57,6 @@ OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::opti
   if (!has_more_ep) return {.bound_ps = bound};
   const int64_t computed = arithmetic_ps(way, setting_.figures);
   return {.bound_ps = std::max(bound, computed + way.micro_batches * (least->second.totals.pass() / way.pp))};
-}
-
-OuterAnswer WayTables::answer_if_joined(const OuterWay& way) {
-  const std::optional<PartPrices>& own = alone(alone_of(way.inner));
-  const bool is_joined = own && own->is_joined && way.pp > 1;
-  refused_joined_ = refused_joined_ || is_joined;
-  return {.kind = !own || is_joined ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
 }
 
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
@@ -121,8 +114,10 @@ int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
   return static_cast<int64_t>(cuts.size());
 }
 
-// Each dearer than those before it.
+// Each dearer than those before it. Where the experts' places are of the whole batch, how many tokens the ranks of a
+// way have together decides what these take, and tables of other ways say nothing.
 std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(const OuterWays& ways) {
+  if (setting_.figures.is_joined) return {};
   const auto none = [](const InnerWay& way) { return all_kept(with_most_rows(way)); };
   const auto asks = [&](auto known, Asked asked) {
     return [this, &ways, known, asked](size_t i) {
@@ -160,8 +155,7 @@ std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(cons
       by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
       asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew), asks(with_most_rows, Asked::kMemory),
       // By its own rows.
-      by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew),
-      [this, &ways](size_t i) { return answer_if_joined(ways.at(i)); }, asks(alone_of, Asked::kTime),
+      by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew), asks(alone_of, Asked::kTime),
       asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
       [this, &ways](size_t i) { return answer_by_few_ranks(ways.at(i)); }};
   out.insert(out.end(), others.begin(), others.end());
@@ -194,10 +188,11 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
       const int64_t jobs = pricer_.jobs_compiled() - before;
       return is_stopped ? jobs < most_jobs + most_jobs / 2 : !is_hopeless && jobs < most_jobs;
     };
-    ask.likely = [&](int64_t limit) {
-      is_guessed = true;
-      return guesses.next(limit);
-    };
+    if (!setting_.figures.is_joined)
+      ask.likely = [&](int64_t limit) {
+        is_guessed = true;
+        return guesses.next(limit);
+      };
   }
   return search_outer(ways.candidates(setting_.figures), ways.variants(), setting_.memory_bytes, top, ask);
 }
@@ -219,13 +214,14 @@ std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, 
     if (known == Known::kAll) return Fewest{i, bytes};
     const OuterWay way = ways.at(i);
     std::optional<StageProblem> problem;
-    if (known == Known::kAlone) {
+    const bool by_own = known == Known::kAlone || setting_.figures.is_joined;
+    if (by_own) {
       problem = problem_of(way);
-    } else if (const auto& alone = pricer_.alone(alone_of(way.inner)); alone && !(alone->is_joined && way.pp > 1)) {
+    } else if (const auto& alone = pricer_.alone(alone_of(way.inner))) {
       problem = problem_with(way, least_of(*alone, alone_of(way.inner), way.inner, setting_.figures));
     }
     const auto fewest = problem ? fewest_bytes_of_cuts(*problem) : std::nullopt;
-    if (fewest) open.emplace(std::max(bytes, *fewest), i, known == Known::kLeast ? Known::kAlone : Known::kAll);
+    if (fewest) open.emplace(std::max(bytes, *fewest), i, by_own ? Known::kAll : Known::kAlone);
   }
   return std::nullopt;
 }

@@ -40,8 +40,6 @@ class WayTables {
   // All that searches asked for.
   CertifiedTables asked();
   const PartPricer& pricer() const { return pricer_; }
-  // Whether ways were refused whose micro-batches depend on each other, as a pipeline has them in turn.
-  bool refused_joined() const { return refused_joined_; }
 
  private:
   enum class Asked : uint8_t { kTime, kMemory };
@@ -63,8 +61,6 @@ class WayTables {
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
   // By that of some of its axes, where it is cut by more: of its passes.
   OuterAnswer answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known);
-  // Refused where its micro-batches depend on each other and a pipeline has them in turn.
-  OuterAnswer answer_if_joined(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
   // By the table of `known`, which is that of one data parallel rank, or by its blocks where it has the vocabulary
@@ -94,8 +90,7 @@ class WayTables {
   // By both tables, the rows of the way, whether it scatters sums of each micro-batch, and whether blocks alone count.
   std::map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes> least_times_of_parts_;
   std::map<std::tuple<int64_t, int64_t, WaySchedule>, ShapeOfCrews> shapes_;  // by crews, and stages of each
-  bool refused_joined_ = false;
-  std::vector<int64_t> chain_;                    // the parts
+  std::vector<int64_t> chain_;                                                // the parts
   std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one
 };
 

@@ -205,9 +205,9 @@ int micro_batches_in_flight(const CompiledCrew& crew) {
 }
 
 // Of activations and data that each micro-batch in flight keeps, before its backward pass: of the one that has the
-// most, as the other may be on its way. What is of both is half of each: data, which lie in one buffer, and activations
-// where micro-batches depend on each other. What leaves the device, or has come back, is in buffers that work needs.
-int64_t kept_bytes(const CompiledCrew& crew, bool is_joined, const std::vector<char>& of_moves) {
+// most, as the other may be on its way. Of data, which lie in one buffer, each has half. What leaves the device, or has
+// come back, is in buffers that work needs.
+int64_t kept_bytes(const CompiledCrew& crew, const std::vector<char>& of_moves) {
   const int before = first_backward(crew);
   const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
   std::array<int64_t, kMicroBatches> kept{};
@@ -220,7 +220,7 @@ int64_t kept_bytes(const CompiledCrew& crew, bool is_joined, const std::vector<c
     const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
     if (of_buffers[i] >= 0) {
       kept[static_cast<size_t>(of_buffers[i])] += bytes;
-    } else if (is_data || is_joined) {
+    } else if (is_data) {
       of_both += bytes;
     }
   }
@@ -245,7 +245,7 @@ std::set<NodeId> moves_of_inputs(const Graph& graph) {
 // Of what a part has on the device for all micro-batches, beside gradients, before a backward pass: weights that came
 // for the step, and what is made of weights once. What comes from another crew is not a matter of this part: a tied
 // weight, which a stage that has both its readers does not send.
-int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool is_joined) {
+int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes) {
   const int before = first_backward(crew);
   const Graph& graph = crew.program.graph;
   std::vector<char> is_of_others(crew.plan.buffers.size(), 0);  // of a micro-batch, or of another crew
@@ -260,7 +260,7 @@ int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool
   for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
     const Buffer& buffer = crew.plan.buffers[i];
     if (buffer.tier != Tier::kDevice || buffer.offset < 0 || buffer.first >= before || buffer.last < before) continue;
-    const bool is_made_once = buffer.holding == Holding::kActivation && is_of_others[i] == 0 && !is_joined;
+    const bool is_made_once = buffer.holding == Holding::kActivation && is_of_others[i] == 0;
     if (is_made_once || come.contains(static_cast<int>(i))) out += align_buffer(buffer.bytes, crew.plan.alignment);
   }
   return out;
@@ -268,8 +268,7 @@ int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes, bool
 
 // Of gradients that a part has from one micro-batch to the next: the fewest while the last one's backward pass has
 // added to none of them. What comes and goes while terms are made and added is of one part at a time.
-int64_t gradient_bytes(const CompiledCrew& crew, bool is_joined) {
-  if (is_joined) return bytes_by_holding(crew.plan)[static_cast<size_t>(Holding::kGradient)];
+int64_t gradient_bytes(const CompiledCrew& crew) {
   const std::vector<Node>& nodes = crew.program.graph.nodes();
   const auto begin = std::ranges::find_if(nodes, [&](const Node& node) {
     return node.phase == Phase::kBackward && is_of_last(node) && !is_message(def_of(node));
@@ -342,12 +341,15 @@ void add_kept_elsewhere(const CompiledCrew& crew, const std::vector<int64_t>& pr
 
 }  // namespace
 
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined, Tier keep) {
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, Tier keep) {
   const Graph& graph = crew.program.graph;
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
   const std::vector<char> input_grads = input_grads_of(graph);
-  const auto is_each = [&](const Node& node) { return is_of_last(node) || adds_up(graph, node); };
+  const bool is_single = crew.program.micro_batches == 1;
+  const auto is_each = [&](const Node& node) {
+    return is_single ? node.phase != Phase::kUpdate : is_of_last(node) || adds_up(graph, node);
+  };
   const AddedGradients added(graph);
   const std::set<NodeId> comes = moves_of_inputs(graph);
   const std::vector<char> read_by_updates = that_updates_read(graph);
@@ -366,17 +368,15 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_join
     const PartField field = field_of(node, input_grads[i] != 0, is_move_of_step(node, comes_once, read_by_updates));
     out.all.*field += prices[i];
     if (is_each(node)) out.last.*field += prices[i];
-    if (!is_joined && field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i)))
-      out.last.adding += prices[i];
+    if (field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i))) out.last.adding += prices[i];
   }
-  out.last.kept =
-      crew.program.micro_batches == kMicroBatches ? kept_bytes(crew, is_joined, buffers_of_moves(crew, kept)) : 0;
+  out.last.kept = is_single ? 0 : kept_bytes(crew, buffers_of_moves(crew, kept));
   // A sum of values, without moments.
   out.last.waiting = std::max(out.last.kept, waiting_bytes(graph, input_grads));
   out.all.persistent = crew.plan.arena().persistent;
-  out.all.held = held_bytes(crew, comes, is_joined);
-  out.all.gradients = gradient_bytes(crew, is_joined);
-  if (!is_joined) out.last.sums = std::min(out.all.gradients, added.bytes());
+  out.all.held = held_bytes(crew, comes);
+  out.all.gradients = gradient_bytes(crew);
+  out.last.sums = std::min(out.all.gradients, added.bytes());
   out.all.host = crew.plan.arena(Tier::kHost).bytes;
   out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;

@@ -11,8 +11,8 @@ namespace trireme {
 inline constexpr int kMicroBatches = 2;  // of the job; what the second one takes is what each more takes
 
 struct CrewSums {
-  // What the last micro-batch takes; the bytes that each micro-batch keeps, and those that wait for weight gradients;
-  // without what belongs to the step.
+  // What the last micro-batch takes, of a single one all but the updates; the bytes that each micro-batch keeps, and
+  // those that wait for weight gradients; without what belongs to the step.
   PartPrice last;
   // Passes and moves of the step; bytes: persistent, held, gradients, host, disk, and as `work` the arena.
   PartPrice all;
@@ -20,9 +20,9 @@ struct CrewSums {
   int in_flight = kMicroBatches;            // micro-batches that it keeps at once
 };
 
-// The sums for a crew of a job with kMicroBatches that runs all forward passes first. `is_joined`: the micro-batches
-// depend on each other. For a job with a single micro-batch only the passes of `all` are meaningful. `keep`: where what
-// is kept lies; if that is elsewhere, micro-batches are not joined, and a crew may run one after the other.
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, bool is_joined, Tier keep);
+// The sums for a crew of a job with kMicroBatches, which do not depend on each other and all go forward first. `keep`:
+// where what is kept lies; if that is elsewhere, a crew may run one after the other. For a job with a single
+// micro-batch what it keeps, and gradients, are only in `work`.
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, Tier keep);
 
 }  // namespace trireme

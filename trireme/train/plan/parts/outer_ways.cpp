@@ -22,15 +22,18 @@ std::vector<std::pair<WaySchedule, int64_t>> schedules_for(int64_t crews, int64_
 }
 
 // Of one pp and one choice of axes.
-void add_ways(const OuterWay& cut, int64_t batch, int64_t parts, OuterWays& out) {
+void add_ways(const OuterWay& cut, int64_t batch, int64_t parts, bool is_joined, OuterWays& out) {
   const auto schedules = schedules_for(cut.pp, parts);
   // A batch that does not divide is one way, which is counted as such.
   const int64_t shares = cut.inner.dp * cut.inner.ep;
   const int64_t samples = batch % shares == 0 ? batch / shares : 0;
   const bool has_copies = cut.inner.dp * cut.inner.cp * cut.inner.ep > 1;  // whose state slices can be of
-  for (int64_t rows = 1; rows <= kMostRows; ++rows) {
-    if (samples > 0 && samples % rows != 0) continue;
-    if (samples == 0 && rows > 1) break;
+  std::vector<int64_t> all_rows;
+  for (int64_t rows = 1; rows <= kMostRows && samples > 0 && !is_joined; ++rows) {
+    if (samples % rows == 0) all_rows.push_back(rows);
+  }
+  if (all_rows.empty()) all_rows.push_back(std::max<int64_t>(1, samples));
+  for (const int64_t rows : all_rows) {
     for (const auto& [schedule, virtual_stages] : schedules) {
       for (int64_t zero = 0; zero <= (has_copies ? 3 : 0); ++zero) {
         for (const WayRecompute again : kWayRecompute) {
@@ -69,7 +72,8 @@ std::vector<int64_t> virtual_stages_for(int64_t crews, int64_t parts) {
 }
 
 OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
-                     const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps) {
+                     const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps, bool is_joined) {
+  if (is_joined) parts = 1;
   OuterWays out(places, keeps);
   for (const int64_t pp : divisors_of(ranks)) {
     if (pp > parts) break;
@@ -78,9 +82,10 @@ OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, in
       if (model.heads > 0 && model.heads % axes.tp != 0) continue;
       const int64_t dp = ranks / (pp * axes.tp * axes.cp * axes.ep);
       OuterWay cut{.pp = pp, .inner = {.tp = axes.tp, .cp = axes.cp, .ep = axes.ep, .dp = dp, .sp = axes.sp}};
-      add_ways(cut, batch, parts, out);
+      add_ways(cut, batch, parts, is_joined, out);
       cut.inner.vocabulary = true;
-      if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0) add_ways(cut, batch, parts, out);
+      if (axes.tp > 1 && model.vocabulary > 0 && model.vocabulary % axes.tp == 0)
+        add_ways(cut, batch, parts, is_joined, out);
     }
   }
   return out;

@@ -54,10 +54,12 @@ class OuterWays {
 // up a crew, heads that divide by tp, a vocabulary that is cut as well or is not, and cp that leaves a rank
 // kFewestPositions or more of a sample; zero, recomputation, schedules of a pipeline (the interleaved ones with as many
 // stages a crew as virtual_stages_for says), and every number of rows up to kMostRows that divides what a data parallel
-// rank has of the batch. Micro-batches follow. Each with all variants: what is kept in slices, or in one of `keeps`,
-// and the optimizer's state and updates in one of `places`.
+// rank has of the batch. Micro-batches follow. Where they depend on each other (`is_joined`) there is no pipeline, and
+// one micro-batch. Each with all variants: what is kept in slices, or in one of `keeps`, and the optimizer's state and
+// updates in one of `places`.
 OuterWays outer_ways(const nn::Cuttable& model, int64_t ranks, int64_t batch, int64_t positions, int64_t parts,
-                     const std::vector<UpdatePlace>& places = {}, const std::vector<Tier>& keeps = {});
+                     const std::vector<UpdatePlace>& places = {}, const std::vector<Tier>& keeps = {},
+                     bool is_joined = false);
 
 // How many stages each of so many crews can have, 2 or more: what divides the blocks of the crew that has the most, so
 // that its stages are alike, and leaves a part for each stage.

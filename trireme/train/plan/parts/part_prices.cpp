@@ -18,6 +18,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/parts/crew_sums.h"
+#include "trireme/train/plan/parts/joined_prices.h"
 
 namespace trireme {
 namespace {
@@ -41,13 +42,6 @@ PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count, int64_t
   for (const PartField field : kPartOfStep) each.*field = all.*field;
   each.work = std::max<int64_t>(0, all.work - each.persistent - each.held - each.gradients - in_flight * each.kept);
   return each;
-}
-
-// Of micro-batches that depend on each other: what a second one adds.
-PartPrice difference(const CrewSums& two, const CrewSums& one) {
-  PartPrice out = two.last;  // its bytes
-  for (const PartField field : kPartPasses) out.*field = two.all.*field - one.all.*field;
-  return out;
 }
 
 struct JobSums {
@@ -169,7 +163,7 @@ std::vector<InnerWay> by_fewer_axes(const InnerWay& way) {
 
 struct PartPricer::Impl {
   Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
-      : parts(model_parts), figures(of_step), threads(of_rank) {
+      : joined(job, model_parts, of_rank), parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
     set_keys(reduced, one_block_keys(job));
     if (!job.parallel.machine.empty()) {  // which is read once
@@ -256,8 +250,7 @@ struct PartPricer::Impl {
     const Rates& of_crew = from.programs.whole.rates;
     JobSums out{.is_joined = from.is_joined};
     const std::vector<CompiledCrew> compiled = compile_some_crews(from.programs, options, wanted);
-    for (const CompiledCrew& crew : compiled)
-      out.crews.push_back(sums_of_crew(crew, of_crew, from.is_joined, inner.keep));
+    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, inner.keep));
     if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
@@ -324,6 +317,7 @@ struct PartPricer::Impl {
     return static_cast<int64_t>(std::round(seconds(work, link_between_crews(1, ranks, by), by.links) * 1e12));
   }
 
+  JoinedPrices joined;
   ModelParts parts;
   StepFigures figures;
   int threads;
@@ -371,6 +365,11 @@ std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
 
 // A vocabulary that is cut is a matter of what stands before and after the blocks.
 std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
+  if (impl_->figures.is_joined) {
+    PartPrices out = impl_->joined.of(way);
+    jobs_compiled_ = impl_->joined.jobs_compiled();
+    return out;
+  }
   const int64_t crews = impl_->crews();
   std::vector<size_t> wanted{0};
   for (size_t crew = 1; !way.vocabulary && crew + 1 < static_cast<size_t>(crews); ++crew) wanted.push_back(crew);
@@ -383,20 +382,16 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   }
   ++jobs_compiled_;
   const JobSums made = impl_->compiled(way, kMicroBatches, wanted);
-  std::optional<JobSums> of_one;
-  if (made.is_joined && way.keep != Tier::kDevice) {
+  if (made.is_joined) {
     fail(ErrorKind::kUnsupported,
-         "plan: micro-batches depend on each other, so what one of them keeps belongs to all, and cannot leave the "
-         "device");
+         "plan: groups of experts' places are of several micro-batches of {} samples, which then depend on each other; "
+         "let model.expert_groups be a multiple of train.batch",
+         way.samples());
   }
-  if (made.is_joined) of_one = impl_->compiled(way, 1, wanted);
   out.parts.resize(static_cast<size_t>(crews));
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const PartPrice each = of_one ? difference(made.crews[i], of_one->crews[i]) : made.crews[i].last;
-    out.parts[wanted[i]] = with_rest(each, made.crews[i].all, kMicroBatches, made.crews[i].in_flight);
-  }
+  for (size_t i = 0; i < wanted.size(); ++i)
+    out.parts[wanted[i]] = with_rest(made.crews[i].last, made.crews[i].all, kMicroBatches, made.crews[i].in_flight);
   if (!way.vocabulary) {
-    out.is_joined = made.is_joined;
     out.messages = made.crews[1].messages;  // of the first block
     out.message_bytes = made.crews[1].message_bytes;
   }
@@ -458,9 +453,24 @@ void PartPricer::raise_by_sums(const InnerWay& way, const PartPrices& of_alone, 
   }
 }
 
+void PartPricer::raise_by_variants(const InnerWay& way, PartPrices& to) {
+  InnerWay whole = way;
+  whole.kept_slices = false;
+  for (const InnerWay& less : {with_nearer_state(way), with_nearer_keep(way), whole}) {
+    if (less == way || (less == whole && way.keep != Tier::kDevice)) continue;
+    if (const auto& least_times = prices(less)) raise_times(to, *least_times, less.place.update != way.place.update);
+  }
+  raise_moves(to, impl_->copies, least_moves_ps(way, impl_->figures));
+}
+
 const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
   const auto found = prices_.find(way);
   if (found != prices_.end()) return found->second;
+  if (impl_->figures.is_joined) {  // then nothing is known of one rank, or of other rows, that holds of more
+    std::optional<PartPrices> out = compiled_once(way);
+    if (out) raise_by_variants(way, *out);
+    return prices_.emplace(way, std::move(out)).first->second;
+  }
   InnerWay sliced = all_kept(way);
   sliced.rows = 1;
   const auto& least = alone(way);
@@ -475,14 +485,7 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
     raise_by_sums(way, *least, *out);
-    InnerWay whole = way;
-    whole.kept_slices = false;
-    for (const InnerWay& less : {with_nearer_state(way), with_nearer_keep(way), whole}) {
-      if (less == way || (less == whole && way.keep != Tier::kDevice)) continue;
-      if (const auto& least_times = prices(less))
-        raise_times(*out, *least_times, less.place.update != way.place.update);
-    }
-    raise_moves(*out, impl_->copies, least_moves_ps(way, impl_->figures));
+    raise_by_variants(way, *out);
     // The links may be others.
     out->crossing = std::max(out->crossing, impl_->crossing(way.ranks(), out->messages, out->message_bytes));
   }

@@ -42,7 +42,9 @@ inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
 struct StepFigures {
   int64_t parameter_bytes = 0, state_bytes = 0;
   int64_t arithmetic_ps = 0;  // of the step on all ranks, as fast as they can
-  bool is_joined = false;     // micro-batches depend on each other, however large
+  // Micro-batches depend on each other, however large: all would be kept until the last one has gone forward. Ways then
+  // have one, which is the whole batch.
+  bool is_joined = false;
   // What a byte of the optimizer's state takes to come from there or to go back, in femtoseconds, at least.
   int64_t host_fs_per_byte = 0, disk_fs_per_byte = 0;
   // Where updates may run on the host, what one takes for each byte of the state, at least; else 0. And of parameters
@@ -62,9 +64,8 @@ struct PartPrices {
   std::vector<PartPrice> parts;  // what stands before, a block of each kind, what stands after
   // What a micro-batch sends over a boundary, there and back.
   int64_t messages = 0, message_bytes = 0;
-  int64_t crossing = 0;  // ps that takes
-  // Something works on all micro-batches at once (a mixture's groups of several): no pipeline runs them in turn.
-  bool is_joined = false;
+  int64_t crossing = 0;    // ps that takes
+  bool is_joined = false;  // StepFigures::is_joined
 
   friend bool operator==(const PartPrices&, const PartPrices&) = default;
 };
@@ -122,11 +123,11 @@ class PartPricer {
   ~PartPricer();
 
   // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend
-  // on each other: a mixture whose loss, or whose groups, are of the whole batch. Then smaller ones do, and no pipeline
-  // runs them in turn.
+  // on each other: a mixture whose loss, or whose groups, are of the whole batch. Then smaller ones do.
   static bool has_joined_micro_batches(const JobConfig& job, const ModelParts& parts);
 
-  // Nothing where the compiler refuses the way; `refusal` says why the first one was. They are no less than what
+  // Nothing where the compiler refuses the way; `refusal` says why the first one was. Where micro-batches depend on
+  // each other it is what compiling this very way gives, with its data parallel ranks. Else they are no less than what
   // alone(way) says of them (planner/outer/least_part.h), nor than what with_few_ranks(way) moves,
   // and by without_slices(way);
   // with the state elsewhere, or what is kept in slices, nothing takes less time than without. Nor do all parts
@@ -146,6 +147,7 @@ class PartPricer {
   std::optional<PartPrices> compiled_or_throw(const InnerWay& way);
   const std::optional<PartPrices>& compiled_once(const InnerWay& way);
   void raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to);
+  void raise_by_variants(const InnerWay& way, PartPrices& to);
 
   std::unique_ptr<Impl> impl_;
   std::map<InnerWay, std::optional<PartPrices>> compiled_, alone_, prices_;
