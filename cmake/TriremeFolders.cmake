@@ -1,13 +1,15 @@
 # One object library per folder of trireme/, its sources found by name: a new file is picked up by the
 # next build. `x_test.cpp` beside `x.cpp` goes into the folder's test program.
 #
-#   trireme_folder(layout [START | ONCE | LOOPS] [TESTS_COMPUTE] [ROOMS_START room ...] [LIBS pkg::target ...] [DEFINES X=1 ...])
+#   trireme_folder(layout [START | ONCE [BUT_PATCHED] | LOOPS] [TESTS_COMPUTE] [ROOMS_START room ...] [ROOMS_O2 room ...]
+#                  [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
 # ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
 # compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
-# next to nothing of the time that planning takes: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on elements, and is compiled with
-# -O3. Otherwise -O2. ROOMS_START: the rooms of a folder that are START where the folder is not. TESTS_COMPUTE: what its tests compute
-# themselves takes longer than to compile them with -O1.
+# next to nothing of the time that planning takes: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on
+# elements, and is compiled with -O3. Otherwise -O2. BUT_PATCHED: the folder's sources of which tests/defects has a patch run in each step,
+# and are compiled with -O2. ROOMS_START, ROOMS_O2: the rooms of a folder that are START, or compiled with -O2, where the folder is not.
+# TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
 # folder are compiled many at a time, as one, and those of folders with few sources together with those of others. Every
@@ -112,18 +114,21 @@ function(trireme_formats out sources)
   set(${out} "${formats}" PARENT_SCOPE)
 endfunction()
 
-# Units of about equal size, of at most so many sources. Those with options of their own are compiled by themselves.
-function(trireme_units most sources)
-  set(together "")
+# Into `out` those of the sources that have options of their own. They are compiled by themselves, as the last of the library, since each
+# takes a few seconds, so that no core is idle for long when the others are done.
+function(trireme_alone out sources)
+  set(alone "")
   foreach(source IN LISTS sources)
     get_source_file_property(options ${source} COMPILE_OPTIONS)
     if(options)
-      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
-    else()
-      list(APPEND together ${source})
+      list(APPEND alone ${source})
     endif()
   endforeach()
-  set(sources ${together})
+  set(${out} "${alone}" PARENT_SCOPE)
+endfunction()
+
+# Units of about equal size, of at most so many sources.
+function(trireme_units most sources)
   list(LENGTH sources count)
   math(EXPR units "(${count} + ${most} - 1) / ${most}")
   set(at 0)
@@ -164,8 +169,18 @@ function(trireme_sources_of_folders name property level most)
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${name})
 endfunction()
 
+# The library's sources that are compiled by themselves.
+function(trireme_sources_alone)
+  get_property(sources GLOBAL PROPERTY TRIREME_ALONE)
+  if(sources)
+    add_library(trireme_alone OBJECT ${sources})
+    target_link_libraries(trireme_alone PUBLIC trireme_options fmt::fmt Threads::Threads)
+    set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS alone)
+  endif()
+endfunction()
+
 function(trireme_folder name)
-  cmake_parse_arguments(ARG "START;ONCE;LOOPS;TESTS_COMPUTE" "" "ROOMS_START;LIBS;DEFINES" ${ARGN})
+  cmake_parse_arguments(ARG "START;ONCE;BUT_PATCHED;LOOPS;TESTS_COMPUTE" "" "ROOMS_START;ROOMS_O2;LIBS;DEFINES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
@@ -182,7 +197,11 @@ function(trireme_folder name)
   if(TRIREME_TOGETHER)
     trireme_patched(patched "${sources}")
     if(ARG_ONCE OR ARG_START)
-      set_property(GLOBAL APPEND PROPERTY TRIREME_PATCHED ${patched})
+      set(together TRIREME_PATCHED)
+      if(ARG_BUT_PATCHED)
+        set(together TRIREME_PATCHED_O2)
+      endif()
+      set_property(GLOBAL APPEND PROPERTY ${together} ${patched})
       list(REMOVE_ITEM sources ${patched})
     endif()
     trireme_formats(formats "${sources}")
@@ -190,14 +209,22 @@ function(trireme_folder name)
     set_property(GLOBAL APPEND PROPERTY TRIREME_FORMATS ${formats})
     list(REMOVE_ITEM sources ${formats})
     # A room's or a small folder's sources join those of others at their level, for which their unnamed namespaces have no name twice.
-    foreach(room IN LISTS ARG_ROOMS_START)
+    foreach(room IN LISTS ARG_ROOMS_START ARG_ROOMS_O2)
       set(of_room ${sources})
       list(FILTER of_room INCLUDE REGEX "/${name}/${room}/")
       list(REMOVE_ITEM of_room ${patched})
-      set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_Og ${of_room})
+      set(of_level Og)
+      if(room IN_LIST ARG_ROOMS_O2)
+        set(of_level O2)
+      endif()
+      set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_${of_level} ${of_room})
       list(REMOVE_ITEM sources ${of_room})
     endforeach()
     list(LENGTH sources count)
+    trireme_alone(alone "${sources}")
+    list(REMOVE_ITEM sources ${alone})
+    get_property(others GLOBAL PROPERTY TRIREME_ALONE)
+    set_property(GLOBAL PROPERTY TRIREME_ALONE ${alone} ${others})
     if(count LESS 16 AND NOT ARG_LOOPS AND NOT ARG_DEFINES)
       set_property(GLOBAL APPEND PROPERTY TRIREME_FEW_${level} ${sources})
       set(sources "")
