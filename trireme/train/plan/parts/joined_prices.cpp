@@ -7,7 +7,10 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"

@@ -4,9 +4,11 @@
 // further block takes.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
-#include "trireme/train/plan/parts/part_prices.h"
+#include "trireme/train/plan/parts/inner_way.h"
+#include "trireme/train/plan/parts/model_parts.h"
 
 namespace trireme {
 

@@ -113,23 +113,6 @@ void raise_prices(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
 }
 
-}  // namespace
-
-std::vector<std::string> one_block_keys(const JobConfig& job) {
-  JobConfig copy = job;
-  if (std::ranges::count(copy.model.spec->keys(), std::string_view("layers"), &Key::name) == 0) {
-    fail(ErrorKind::kUnsupported,
-         "plan: the exact search prices one block of each kind, and a model of kind '{}' has no number of blocks "
-         "(model.layers); use --search compiled",
-         job.model.kind);
-  }
-  std::vector<std::string> out{"data.validation=0"};
-  for (const std::string& key : job.model.spec->one_block_of_each_kind()) out.push_back("model." + key);
-  return out;
-}
-
-namespace {
-
 // Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
 // that compute all again, and those that keep elsewhere, of which few are asked for.
 std::vector<InnerWay> asked_together_with(const InnerWay& way) {

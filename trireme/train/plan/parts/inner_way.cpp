@@ -1,13 +1,31 @@
-// Whose tables bound whose (part_prices.h).
+#include "trireme/train/plan/parts/inner_way.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/planner/outer/least_part.h"
-#include "trireme/train/plan/parts/part_prices.h"
 
 namespace trireme {
+
+std::vector<std::string> one_block_keys(const JobConfig& job) {
+  JobConfig copy = job;
+  if (std::ranges::count(copy.model.spec->keys(), std::string_view("layers"), &Key::name) == 0) {
+    fail(ErrorKind::kUnsupported,
+         "plan: the exact search prices one block of each kind, and a model of kind '{}' has no number of blocks "
+         "(model.layers); use --search compiled",
+         job.model.kind);
+  }
+  std::vector<std::string> out{"data.validation=0"};
+  for (const std::string& key : job.model.spec->one_block_of_each_kind()) out.push_back("model." + key);
+  return out;
+}
 
 InnerWay alone_of(InnerWay way) {
   way.dp = 1;
