@@ -10,31 +10,10 @@
 #include <optional>
 
 #include "trireme/planner/outer/least_part.h"
+#include "trireme/train/plan/parts/inner_way.h"
 #include "trireme/train/plan/parts/model_parts.h"
-#include "trireme/train/plan/ways/ways.h"
 
 namespace trireme {
-
-// A way without its pipeline.
-struct InnerWay {
-  int64_t tp = 1, cp = 1, ep = 1, dp = 1;
-  bool sp = false;
-  bool vocabulary = false;  // embedding, head and loss are cut over tp
-  int64_t zero = 0;
-  int64_t rows = 1;  // samples of a micro-batch, of each of the dp * ep ranks that share the batch
-  std::string recompute = "none";
-  bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks of tp
-  Tier keep = Tier::kDevice;  // where what is kept lies
-  UpdatePlace place = {};     // of the optimizer's state and updates
-
-  int64_t ranks() const { return tp * cp * ep * dp; }
-  int64_t samples() const { return rows * dp * ep; }  // of a micro-batch
-  Way way() const;
-  friend auto operator<=>(const InnerWay&, const InnerWay&) = default;
-};
-struct InnerWayHash {
-  size_t operator()(const InnerWay& way) const noexcept;
-};
 
 inline constexpr int64_t kMostRows = 8;  // of the ways that are looked at
 
@@ -58,17 +37,6 @@ bool come_for_the_step(const InnerWay& way);
 // rank, one way at least.
 int64_t least_moves_ps(const InnerWay& way, const StepFigures& figures);
 
-struct PartPrices {
-  std::vector<PartPrice> parts;  // what stands before, a block of each kind, what stands after
-  // What a micro-batch sends over a boundary, there and back.
-  int64_t messages = 0, message_bytes = 0;
-  int64_t crossing = 0;  // ps that takes
-  // Something works on all micro-batches at once (a mixture's groups of several): no pipeline runs them in turn.
-  bool is_joined = false;
-
-  friend bool operator==(const PartPrices&, const PartPrices&) = default;
-};
-
 // Keys of the job that leave one block of each kind, in the order of the kinds.
 std::vector<std::string> one_block_keys(const JobConfig& job);
 
@@ -81,6 +49,9 @@ InnerWay with_most_rows(const InnerWay& way);
 InnerWay with_whole_vocabulary(InnerWay way);
 // That without recomputation, with what is kept whole and on the device.
 InnerWay all_kept(InnerWay way);
+// Whether both keep the same for the backward pass, at the same place; and prices without what is kept.
+bool keeps_like(const InnerWay& a, const InnerWay& b);
+void leave_out_kept(PartPrices& prices);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);
@@ -92,8 +63,16 @@ inline constexpr std::array<int64_t, 4> kFewerEp{2, 4, 8, 16};
 std::optional<InnerWay> by_fewer_ep(const InnerWay& way, int64_t ep);
 // The same by tp, ep and half the ranks of cp, of a way whose cp is a multiple of 4.
 std::optional<InnerWay> by_half_cp(const InnerWay& way);
+std::vector<InnerWay> by_fewer_axes(const InnerWay& way);  // all of these that there are
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
+// that compute all again, and those that keep elsewhere, of which few are asked for.
+std::vector<InnerWay> asked_together_with(const InnerWay& way);
 // What blocks of `way` take at least, by the prices of one of these, for its rows.
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way);
+
+// The way with what is kept nearer; and with its state nearer, or updates on the device. Each is looked at before it.
+InnerWay with_nearer_keep(InnerWay way);
+InnerWay with_nearer_state(InnerWay way);
 
 // That of kFewRanks data parallel ranks with the state on the device, where `way` has a multiple of them: among more,
 // sums and gathers are no shorter.
@@ -115,10 +94,15 @@ LeastPartOf least_part_of(const InnerWay& known, const InnerWay& way, const Step
 PartPrices least_of(const PartPrices& alone, const LeastPartOf& of);
 PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerWay& way, const StepFigures& figures);
 
+struct PricedTable;  // train/plan/parts/priced_tables.h
+struct PricedTables;
+
 class PartPricer {
  public:
-  // `job` is without cuts (ways.h).
-  PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads);
+  // `job` is without cuts (ways.h). `known`: tables that are not compiled again; it gets those that are, and must
+  // outlive this.
+  PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads,
+             PricedTables* known = nullptr);
   ~PartPricer();
 
   // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend
@@ -140,9 +124,11 @@ class PartPricer {
 
   const std::string& refusal() const { return refusal_; }
   int64_t jobs_compiled() const { return jobs_compiled_; }
+  int64_t tables_reused() const { return tables_reused_; }  // of those known before
 
  private:
   struct Impl;
+  PricedTable made(const InnerWay& way);
   std::optional<PartPrices> compiled_or_throw(const InnerWay& way);
   const std::optional<PartPrices>& compiled_once(const InnerWay& way);
   void raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to);
@@ -150,7 +136,7 @@ class PartPricer {
   std::unique_ptr<Impl> impl_;
   std::map<InnerWay, std::optional<PartPrices>> compiled_, alone_, prices_;
   std::string refusal_;
-  int64_t jobs_compiled_ = 0;
+  int64_t jobs_compiled_ = 0, tables_reused_ = 0;
 };
 
 }  // namespace trireme
