@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/job_flags.h"
 #include "cli/plan_progress.h"
+#include "cli/plan_tables.h"
 #include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -40,7 +41,7 @@ constexpr int kMostRanksOfAllCompiled = 8, kMostRanksOfBestCompiled = 32;
 struct PlanArgs : PlannedJob {
   int ranks = 1;
   int threads = 0;
-  std::string out, certificate, html, why_not, only, export_to, export_file;
+  std::string out, certificate, tables, html, why_not, only, export_to, export_file;
   bool sensitivities = false, advise = false, compile = false;
   int64_t memory_bytes = 0;
   int top = 3;
@@ -308,6 +309,7 @@ int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
           "plan: --compile is for the exact search, as the other one compiles all ways; add --search exact, or leave "
           "--compile out");
   require(args.certificate.empty(), "plan: only the exact search writes a certificate; add --search exact");
+  require(args.tables.empty(), "plan: only the exact search has tables to keep; add --search exact");
   const std::vector<Way> ways = ways_of(request);
   read_rules(args, ways, asked, request);
   require_some(args, asked, asked.only ? std::ranges::count_if(ways, request.is_asked) : 1);
@@ -344,6 +346,7 @@ void check_files(const PlanArgs& args) {
   const std::pair<const char*, const std::string*> files[] = {{"--out", &args.out},
                                                               {"--out-export", &args.export_file},
                                                               {"--certificate", &args.certificate},
+                                                              {"--tables", &args.tables},
                                                               {"--html", &args.html}};
   for (const auto& [flag, file] : files) {
     if (!file->empty()) require_place_for(*file, fmt::format("plan: {}", flag));
@@ -369,10 +372,16 @@ int run(const PlanArgs& args) {
                 "some, use --only",
                 fmt::join(cuts, ", "));
   }
-  if (args.advise) return run_advice(args, request);
+  PlanTables tables(args.tables);
+  request.tables = &tables.known();
   Asked asked;
-  if (const auto exact = exact_plan(args, asked, request)) return run_exact(args, request, asked, *exact);
-  return run_compiled(args, request, asked);
+  const auto exact = args.advise ? std::nullopt : exact_plan(args, asked, request);
+  tables.write();
+  const int out = args.advise ? run_advice(args, request)
+                  : exact     ? run_exact(args, request, asked, *exact)
+                              : run_compiled(args, request, asked);
+  tables.write();
+  return out;
 }
 
 // What is asked about ways.
@@ -419,6 +428,11 @@ void add_files(CLI::App& command, PlanArgs& args) {
   command
       .add_option("--certificate", args.certificate,
                   "File to write the proof of the exact search to, even if nothing fits")
+      ->check(is_named);
+  command
+      .add_option("--tables", args.tables,
+                  "File of the tables that the exact search compiles: those that are there are not compiled again, for "
+                  "whatever memory, batch, ranks or layers, and it is written with the new ones")
       ->check(is_named);
   command
       .add_option("--html", args.html,

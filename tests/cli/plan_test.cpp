@@ -48,13 +48,40 @@ TEST_F(PlanTest, SaysThatTheJobsOwnCutsAreNotKept) {
 
 // Before the search, which may take long.
 TEST_F(PlanTest, SaysWhatCannotBeWrittenBeforeItSearches) {
-  for (const char* flag : {"--out", "--html", "--certificate"}) {
+  for (const char* flag : {"--out", "--html", "--certificate", "--tables"}) {
     const Outcome refused = plan({"--search", "exact", flag, "nowhere/x"});
     EXPECT_NE(refused.code, 0);
     EXPECT_THAT(refused.err, HasSubstr(std::string("plan: ") + flag + ": there is no directory 'nowhere'"));
     EXPECT_EQ(refused.out, "");
   }
   EXPECT_THAT(plan({"--out", "."}).err, HasSubstr("plan: --out: '.' is a directory"));
+}
+
+TEST_F(PlanTest, TakesTheTablesOfAPlanBefore) {
+  const auto exact = [&](const Words& flags) {
+    Words words{"--search", "exact", "--tables", "kept.tables", "--certificate", "proof"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return plan(words);
+  };
+  const Outcome first = exact({});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("wrote kept.tables with "));
+  EXPECT_THAT(first.out, Not(HasSubstr("known before")));
+  const std::string tables = read(path("kept.tables")), proof = read(path("proof"));
+  const Outcome again = exact({});
+  EXPECT_THAT(again.out, HasSubstr("\n0 jobs of one block were compiled for the prices of parts beside "));
+  EXPECT_THAT(again.out, Not(HasSubstr("wrote kept.tables")));
+  EXPECT_EQ(read(path("proof")), proof);
+  EXPECT_THAT(exact({"--set", "model.layers=4"}).out, HasSubstr(" known before; nothing of the job's size was"));
+  EXPECT_THAT(exact({"--set", "model.width=32"}).out, Not(HasSubstr("known before")));
+  EXPECT_THAT(exact({"--why-not", "tp=2"}).out, HasSubstr("known before"));
+  // What is no file of tables stays as it is.
+  write("kept.tables", tables + "\n");
+  const Outcome refused = exact({});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("plan: --tables 'kept.tables': tables: its checksum does not match its lines"));
+  EXPECT_THAT(refused.err, HasSubstr("; name another file, or remove it"));
+  EXPECT_EQ(read(path("kept.tables")), tables + "\n");
 }
 
 TEST_F(PlanTest, TakesMemoryToTheByte) {
@@ -226,6 +253,7 @@ TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(plan({"--memory", "80MiB"}).out, HasSubstr("80.0 MiB of memory a rank"));
   EXPECT_THAT(plan({"--memory", "80 G"}).err, HasSubstr("is no number of bytes with a unit, like '2GB' or '512MiB'"));
   EXPECT_THAT(plan({"--certificate", "x"}).err, HasSubstr("add --search exact"));
+  EXPECT_THAT(plan({"--tables", "x"}).err, HasSubstr("only the exact search has tables to keep; add --search exact"));
   EXPECT_THAT(plan({"--search", "exact", "--machine", TRIREME_SOURCE_DIR "/machines/laptop.toml", "-n", "64"}).err,
               HasSubstr("plan: 64 ranks, but the machine 'laptop' has 8 devices"));
   EXPECT_THAT(plan({"--compile"}).err, HasSubstr("--compile is for the exact search"));

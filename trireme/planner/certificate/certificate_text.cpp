@@ -2,38 +2,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "trireme/base/error.h"
-#include "trireme/base/hash.h"
 #include "trireme/planner/certificate/certificate.h"
 #include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/line_reader_impl.h"
+#include "trireme/planner/certificate/table_text_impl.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 11";
-
-std::string part_numbers(const CertifiedPart& part) {
-  std::vector<int64_t> numbers;
-  for (const auto field : kCertifiedPartFields) numbers.push_back(part.*field);
-  return fmt::format("{}", fmt::join(numbers, ","));
-}
-
-std::string_view part_name(size_t part, size_t parts) {
-  return part == 0 ? "before" : part + 1 == parts ? "after" : "block";
-}
-
-// The cut of a table of one data parallel rank has no dp, zero and place of its own.
-std::string cut_words(const CertifiedCut& cut, bool is_alone) {
-  std::string out = fmt::format("tp={} cp={} ep={} sp={} vocabulary={} rows={} recompute={} kept_slices={} keep={}",
-                                cut.tp, cut.cp, cut.ep, cut.sp ? 1 : 0, cut.vocabulary ? 1 : 0, cut.rows,
-                                to_string(cut.recompute), cut.kept_slices ? 1 : 0, to_string(cut.keep));
-  if (!is_alone)
-    out += fmt::format(" dp={} zero={} state={} update={}", cut.dp, cut.zero, to_string(cut.place.state),
-                       to_string(cut.place.update));
-  return out;
-}
+constexpr std::string_view kCertificateLine = "trireme certificate 12";
 
 void add_tables(const std::vector<CertifiedTable>& tables, bool is_alone, std::string& out) {
   for (const CertifiedTable& table : tables) {
@@ -56,137 +35,8 @@ std::string named_numbers(const Struct& of, const CertifiedNames<Struct, n>& nam
   return out;
 }
 
-// The lines of a text, word by word.
-class CertificateReader {
- public:
-  explicit CertificateReader(std::string_view text) : rest_(text) {}
-
-  bool is_at_end() const { return rest_.empty(); }
-  int line() const { return line_; }
-
-  void next_line() {
-    const size_t end = rest_.find('\n');
-    words_ = rest_.substr(0, end);
-    rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end + 1);
-    ++line_;
-  }
-  // The word that the next line begins with.
-  std::string_view next_kind() const { return rest_.substr(0, rest_.find_first_of(" \n")); }
-
-  [[noreturn]] void wrong(std::string_view what) const {
-    fail(ErrorKind::kInvalidArgument, "certificate, line {}: {}", line_, what);
-  }
-
-  // What follows these words on the next line.
-  std::string_view line_of(std::string_view words) {
-    next_line();
-    if (!words_.starts_with(words) || words_.size() <= words.size() + 1 || words_[words.size()] != ' ')
-      wrong(fmt::format("'{}' should be '{} ...'", words_.substr(0, 60), words));
-    words_.remove_prefix(words.size() + 1);
-    return words_;
-  }
-  void end_line() const {
-    if (!words_.empty()) wrong(fmt::format("'{}' is too many", words_.substr(0, 60)));
-  }
-
-  std::string_view word() {
-    const size_t space = std::min(words_.find(' '), words_.size());
-    const std::string_view out = words_.substr(0, space);
-    words_.remove_prefix(std::min(space + 1, words_.size()));
-    return out;
-  }
-  std::string rest_of_line() {
-    std::string out(words_);
-    words_ = {};
-    return out;
-  }
-  bool takes(std::string_view expected) {
-    if (words_ != expected) return false;
-    words_ = {};
-    return true;
-  }
-  std::string_view value(std::string_view name) {
-    const std::string_view out = word();
-    if (out.size() <= name.size() || !out.starts_with(name) || out[name.size()] != '=')
-      wrong(fmt::format("'{}' should be {}=...", out.substr(0, 60), name));
-    return out.substr(name.size() + 1);
-  }
-  int64_t number_in(std::string_view text) const {
-    int64_t out = 0;
-    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), out);
-    // One text for one number, so that what is read prints as it was.
-    if (status != std::errc() || fmt::format("{}", out) != text || out < 0 || out > kCertifiedMost)
-      wrong(fmt::format("'{}' is no whole number from 0 to {}", text.substr(0, 60), kCertifiedMost));
-    return out;
-  }
-  int64_t number(std::string_view name) { return number_in(value(name)); }
-  int64_t number_from(std::string_view name, int64_t least, int64_t most) {
-    const int64_t out = number(name);
-    if (out < least || out > most) wrong(fmt::format("{}={}; it must be {} to {}", name, out, least, most));
-    return out;
-  }
-  std::vector<int64_t> numbers(std::string_view name) {
-    std::vector<int64_t> out;
-    std::string_view list = value(name);
-    while (true) {
-      const size_t comma = std::min(list.find(','), list.size());
-      out.push_back(number_in(list.substr(0, comma)));
-      if (comma == list.size()) return out;
-      list.remove_prefix(comma + 1);
-    }
-  }
-  template <class Struct, size_t n>
-  void named_numbers(Struct& into, const CertifiedNames<Struct, n>& names) {
-    for (const auto& [name, field] : names) into.*field = number(name);
-  }
-
- private:
-  std::string_view rest_, words_;
-  int line_ = 0;
-};
-
-void read_part(CertificateReader& reader, std::string_view name, CertifiedPart& into) {
-  const std::vector<int64_t> numbers = reader.numbers(name);
-  constexpr size_t kFields = kCertifiedPartFields.size();
-  if (numbers.size() != kFields) reader.wrong(fmt::format("{} has {} numbers, not {}", name, numbers.size(), kFields));
-  for (size_t i = 0; i < kFields; ++i) into.*kCertifiedPartFields[i] = numbers[i];
-}
-
-// One of these by its name.
-template <class Choice, size_t n>
-Choice read_choice(CertificateReader& reader, std::string_view name, const std::array<Choice, n>& choices) {
-  const std::string_view text = reader.value(name);
-  std::string names;
-  for (size_t i = 0; i < n; ++i) {
-    if (to_string(choices[i]) == text) return choices[i];
-    names += fmt::format("{}{}", i == 0 ? "" : i + 1 == n ? " or " : ", ", to_string(choices[i]));
-  }
-  reader.wrong(fmt::format("{}={}; it must be {}", name, text.substr(0, 60), names));
-}
-
-CertifiedCut read_cut(CertificateReader& reader, bool is_alone) {
-  CertifiedCut out;
-  out.tp = reader.number_from("tp", 1, kCertifiedRanks);
-  out.cp = reader.number_from("cp", 1, kCertifiedRanks);
-  out.ep = reader.number_from("ep", 1, kCertifiedRanks);
-  out.sp = reader.number_from("sp", 0, 1) == 1;
-  out.vocabulary = reader.number_from("vocabulary", 0, 1) == 1;
-  out.rows = reader.number_from("rows", 1, kCertifiedBatch);
-  out.recompute = read_choice(reader, "recompute", kWayRecompute);
-  out.kept_slices = reader.number_from("kept_slices", 0, 1) == 1;
-  out.keep = read_choice(reader, "keep", kEveryTier);
-  if (is_alone) return out;
-  out.dp = reader.number_from("dp", 1, kCertifiedRanks);
-  out.zero = reader.number_from("zero", 0, 3);
-  out.place.state = read_choice(reader, "state", kEveryTier);
-  out.place.update = read_choice(reader, "update", kEveryTier);
-  if (out.place.update == Tier::kDisk || (out.place.update == Tier::kHost && out.place.state == Tier::kDevice))
-    reader.wrong("updates run on the device, or on the host with their state elsewhere than on the device");
-  return out;
-}
-
 // Each of a table of what stands before the blocks, so many kinds of blocks, and what stands after.
-std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_alone, size_t kinds) {
+std::vector<CertifiedTable> read_tables(LineReader& reader, bool is_alone, size_t kinds) {
   const std::string_view kind = is_alone ? "alone" : "prices";
   std::vector<CertifiedTable> out;
   while (reader.next_kind() == kind) {
@@ -209,12 +59,12 @@ std::vector<CertifiedTable> read_tables(CertificateReader& reader, bool is_alone
   return out;
 }
 
-CertifiedPlan read_plan(CertificateReader& reader) {
+CertifiedPlan read_plan(LineReader& reader) {
   reader.line_of("best");
   CertifiedPlan out;
   out.way.pp = reader.number_from("pp", 1, kCertifiedRanks);
   out.way.micro_batches = reader.number_from("micro_batches", 1, kCertifiedBatch);
-  out.way.schedule = read_choice(reader, "schedule", kWaySchedules);
+  out.way.schedule = reader.choice("schedule", kWaySchedules);
   out.way.virtual_stages = reader.number_from("virtual_stages", 1, kCertifiedLayers);
   out.way.cut = read_cut(reader, false);
   out.step_ps = reader.number("step_ps");
@@ -224,14 +74,14 @@ CertifiedPlan read_plan(CertificateReader& reader) {
   return out;
 }
 
-std::string read_word(CertificateReader& reader, std::string_view kind) {
+std::string read_word(LineReader& reader, std::string_view kind) {
   reader.line_of(kind);
   std::string out(reader.word());
   reader.end_line();
   return out;
 }
 
-int64_t read_number(CertificateReader& reader, std::string_view kind, int64_t least, int64_t most) {
+int64_t read_number(LineReader& reader, std::string_view kind, int64_t least, int64_t most) {
   reader.line_of(kind);
   const int64_t out = reader.number_in(reader.word());
   if (out < least || out > most) reader.wrong(fmt::format("{} {}; it must be {} to {}", kind, out, least, most));
@@ -239,7 +89,7 @@ int64_t read_number(CertificateReader& reader, std::string_view kind, int64_t le
   return out;
 }
 
-void read_model(CertificateReader& reader, CertifiedModel& model) {
+void read_model(LineReader& reader, CertifiedModel& model) {
   reader.line_of("model");
   reader.named_numbers(model, kCertifiedModelNames);
   reader.end_line();
@@ -251,7 +101,7 @@ void read_model(CertificateReader& reader, CertifiedModel& model) {
 }
 
 // "0x3,1x58": three blocks of one kind, then 58 of another. Each run is as long as it can be.
-std::vector<CertifiedRun> read_runs(CertificateReader& reader, int64_t layers) {
+std::vector<CertifiedRun> read_runs(LineReader& reader, int64_t layers) {
   reader.line_of("runs");
   std::vector<CertifiedRun> out;
   int64_t kinds = 0, blocks = 0;
@@ -274,7 +124,7 @@ std::vector<CertifiedRun> read_runs(CertificateReader& reader, int64_t layers) {
   return out;
 }
 
-std::vector<std::string> read_scopes(CertificateReader& reader, std::string_view kind) {
+std::vector<std::string> read_scopes(LineReader& reader, std::string_view kind) {
   std::vector<std::string> out;
   while (reader.next_kind() == kind) out.push_back(read_word(reader, kind));
   return out;
@@ -300,7 +150,7 @@ std::string_view lines_in(std::string_view text) {
 }  // namespace
 
 std::string sealed_certificate(std::string_view lines) {
-  return fmt::format("{}end {}\n", lines, sha256_hex(lines));
+  return sealed(lines);
 }
 
 bool is_certificate(std::string_view text) {
@@ -331,7 +181,7 @@ std::string to_string(const Certificate& c) {
 }
 
 Certificate parse_certificate(std::string_view text) {
-  CertificateReader reader(lines_in(text));
+  LineReader reader(lines_in(text), "certificate");
   reader.next_line();
   Certificate out;
   out.version = read_word(reader, "made_by");

@@ -51,8 +51,9 @@ class SpaceOf {
     const auto may_cp = [&](int64_t v) {
       return v == 1 || (model_.positions == 1 && model_.sequence / v >= kCertifiedFewestPositions);
     };
+    const auto may_ep = [&](int64_t v) { return v == 1 || (model_.experts > 0 && model_.experts % v == 0); };
     for (const int64_t cp : dividing(left, may_cp)) {
-      for (const int64_t ep : dividing(left / cp, [&](int64_t v) { return v == 1 || model_.experts > 0; })) {
+      for (const int64_t ep : dividing(left / cp, may_ep)) {
         CertifiedWay way{.pp = pp, .cut = {.tp = tp, .cp = cp, .ep = ep, .dp = left / cp / ep}};
         add_vocabulary(way);
         way.cut.sp = true;

@@ -1,6 +1,7 @@
 // Random models with ranks and memory, and the ways that they have, for tests of certificates.
 #pragma once
 
+#include <array>
 #include <random>
 
 #include "trireme/planner/certificate/certified_problem_for_tests.h"
@@ -13,7 +14,7 @@ class RandomSpace {
   explicit RandomSpace(uint64_t seed) : random_(seed) {
     model_ = {.layers = number(1, 6),
               .heads = number(0, 2) * 2,
-              .experts = number(0, 3) == 0 ? 2 : 0,
+              .experts = number(0, 3) == 0 ? std::array<int64_t, 3>{2, 12, 16}[seed % 3] : 0,
               .weights = number(0, 3) > 0 ? 1 : 0,
               .positions = number(0, 1),
               .vocabulary = number(0, 1) == 0 ? 0 : number(1, 4) * 6,

@@ -119,7 +119,7 @@ TEST(VerifyCertificate, what_it_proves_holds_of_all_ways_and_all_cuts) {
   for (const int64_t count :
        {sum.do_not_divide, sum.memory_least, sum.bound, sum.slower, sum.memory, sum.needless, sum.solved})
     EXPECT_GT(count, 200);
-  EXPECT_GT(elsewhere, 2);
+  EXPECT_GT(elsewhere, 1);
   EXPECT_GT(updates, 0);
   EXPECT_GT(slices, 1);
   EXPECT_GT(kept, 0);
@@ -144,7 +144,8 @@ Certificate some_certificate() {
   for (uint64_t seed = 1;; ++seed) {
     RandomModel random(seed);
     Certificate out = random.certificate(2);
-    if (out.best.size() == 2 && out.best[0].way.pp > 1 && out.ledger.memory > 0 && out.ledger.slower > 0) return out;
+    if (out.best.size() != 2 || out.best[0].step_ps == out.best[1].step_ps || out.best[0].way.pp == 1) continue;
+    if (out.ledger.memory > 0 && out.ledger.slower > 0) return out;
   }
 }
 
@@ -220,7 +221,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("this is not a certificate"));
-  EXPECT_THAT(resealed("certificate 11", "certificate 10"),
+  EXPECT_THAT(resealed("certificate 12", "certificate 11"),
               HasSubstr("this is another version of the format; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("part of it is missing"));
   std::string edited = text;

@@ -11,6 +11,8 @@
 
 namespace trireme {
 
+struct PricedTables;  // train/plan/parts/priced_tables.h
+
 // How far the exact search is (planner/outer/outer_search.h).
 struct ExactProgress {
   int64_t ways = 0, open = 0;
@@ -26,6 +28,7 @@ struct PlanRequest {
   size_t top = 3;            // how many ways are kept
   size_t other_cuts = 0;  // of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them
   int64_t most_jobs = 0;  // of a block that the exact search compiles before it is stopped; 0: until all is proven
+  PricedTables* tables = nullptr;  // of the exact search: what is known before, which gets what it compiles
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told
   std::function<void(const ExactProgress&)> on_exact = {};    // the same of the exact search, before each question

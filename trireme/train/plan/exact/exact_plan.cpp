@@ -76,7 +76,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
                 .peak_flops_per_s = setting.peak_flops_per_s,
                 .bound_ps = setting.figures.arithmetic_ps};
   const OuterWays ways = setting.ways(request.ranks);
-  WayTables tables(setting, request.threads);
+  WayTables tables(setting, request.threads, request.tables);
   OuterResult found = tables.search(ways, request.ranks, request.top, request.on_exact, request.most_jobs);
   out.ledger = found.ledger;
   out.is_proven = found.is_proven;
@@ -87,6 +87,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
   if (!out.best.empty() && out.is_proven) out.others = best_of_other_cuts(tables, ways, out.best, request);
   if (out.best.empty() && out.is_proven) out.nearest = nearest_fit(tables, setting, ways, request.ranks);
   out.jobs_compiled = tables.pricer().jobs_compiled();
+  out.tables_reused = tables.pricer().tables_reused();
   out.setting = std::move(setting);
   return out;
 }

@@ -33,6 +33,7 @@ struct ExactPlan {
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
+  int64_t tables_reused = 0;               // of parts, which PlanRequest::tables had
   std::string first_refusal;
   ExactSetting setting;
   CertifiedTables asked;              // what the result follows from

@@ -31,13 +31,15 @@ std::string ledger_text(const ExactPlan& plan) {
              "{}: {} solved, {} slower by their prices or bounds of them, {} too large by these, {} too large by their "
              "parameters alone, {} slower by their arithmetic alone, {}{} do not go with the model, the batch or the "
              "ranks{}\n"
-             "{} jobs of one block were compiled for the prices of parts; nothing of the job's size was\n",
+             "{} jobs of one block were compiled for the prices of parts{}; nothing of the job's size was\n",
              counted(l.ways, "way"), l.solved, l.slower, l.memory, l.memory_least, l.bound,
              l.needless > 0
                  ? fmt::format("{} have state, updates or kept activations farther, or these in slices, without need, ",
                                l.needless)
                  : "",
-             l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled);
+             l.do_not_divide, l.open == 0 ? "" : fmt::format(", {} undecided", l.open), plan.jobs_compiled,
+             plan.tables_reused == 0 ? ""
+                                     : fmt::format(" beside {} known before", counted(plan.tables_reused, "table")));
 }
 
 // Ways that differ in sp, the vocabulary, rows and virtual stages alone are one line, of the fastest of them.

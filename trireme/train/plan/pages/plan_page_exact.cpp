@@ -295,7 +295,8 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
       {"have state, updates or what is kept farther, or that in slices, without need", l.needless},
       {"do not go with the model, the batch or the ranks", l.do_not_divide},
       {"undecided, as the search was stopped", l.open},
-      {"jobs of one block that were compiled", plan.jobs_compiled}};
+      {"jobs of one block that were compiled", plan.jobs_compiled},
+      {"tables of parts that were known before", plan.tables_reused}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
   page.bound = fmt::format(
       "{} over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",

@@ -63,6 +63,34 @@ InnerWay inner_way(const CertifiedCut& cut) {
           .place = {.state = cut.place.state, .update = cut.place.update}};
 }
 
+PartPrice part_price(const CertifiedPart& part) {
+  return {.forward = part.forward,
+          .input_grad = part.input_grad,
+          .weight_grad = part.weight_grad,
+          .again = part.again,
+          .moving_forward = part.moving_forward,
+          .moving_backward = part.moving_backward,
+          .update = part.update,
+          .sync = part.sync,
+          .persistent = part.persistent,
+          .gradients = part.gradients,
+          .held = part.held,
+          .kept = part.kept,
+          .waiting = part.waiting,
+          .work = part.work,
+          .coming = part.coming,
+          .going = part.going,
+          .updating = part.updating,
+          .host = part.host,
+          .disk = part.disk,
+          .leaving = part.leaving,
+          .returning = part.returning,
+          .kept_host = part.kept_host,
+          .kept_disk = part.kept_disk,
+          .adding = part.adding,
+          .sums = part.sums};
+}
+
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices) {
   CertifiedTable out{.cut = certified_cut(way), .is_refused = !prices};
   if (!prices) return out;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
-#include "trireme/train/plan/parts/part_prices.h"
+#include "trireme/train/plan/parts/inner_way.h"
 
 namespace trireme {
 
@@ -16,6 +16,7 @@ struct CertifiedTables {
 
 CertifiedCut certified_cut(const InnerWay& way);
 InnerWay inner_way(const CertifiedCut& cut);
+PartPrice part_price(const CertifiedPart& part);
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices);
 
 }  // namespace trireme

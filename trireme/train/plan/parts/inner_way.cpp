@@ -52,6 +52,14 @@ InnerWay all_kept(InnerWay way) {
   return way;
 }
 
+bool keeps_like(const InnerWay& a, const InnerWay& b) {
+  return a.recompute == b.recompute && a.kept_slices == b.kept_slices && a.keep == b.keep;
+}
+
+void leave_out_kept(PartPrices& prices) {
+  for (PartPrice& part : prices.parts) part.kept = part.waiting = part.kept_host = part.kept_disk = 0;
+}
+
 std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
   if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
   InnerWay out = all_kept(with_most_rows(way));
@@ -83,6 +91,32 @@ std::optional<InnerWay> by_half_cp(const InnerWay& way) {
   return out;
 }
 
+std::vector<InnerWay> by_fewer_axes(const InnerWay& way) {
+  std::vector<std::optional<InnerWay>> all{by_tp_alone(way), by_tp_and_ep(way), by_half_cp(way)};
+  for (const int64_t ep : kFewerEp) all.push_back(by_fewer_ep(way, ep));
+  std::vector<InnerWay> out;
+  for (const std::optional<InnerWay>& each : all) {
+    if (each) out.push_back(*each);
+  }
+  return out;
+}
+
+std::vector<InnerWay> asked_together_with(const InnerWay& way) {
+  const bool is_alone = way == alone_of(way);               // others are compiled without what is computed again
+  if (way.rows == 1 && way == all_kept(way)) return {way};  // which sums over ranks are compared with
+  if (!is_alone || way.keep != Tier::kDevice || way.recompute == WayRecompute::kFull ||
+      way == all_kept(with_most_rows(way)))
+    return {way};
+  std::vector<InnerWay> out;
+  for (const WayRecompute again : kWayRecompute) {
+    InnerWay each = way;
+    each.recompute = again;
+    if (again == WayRecompute::kFull || each == all_kept(with_most_rows(way))) continue;
+    out.push_back(std::move(each));
+  }
+  return out;
+}
+
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way) {
   PartPrices out;
   out.parts.resize(prices.parts.size());
@@ -92,6 +126,18 @@ PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, 
     raise_passes(out.parts[block], least_part(cut, of));
   }
   return out;
+}
+
+InnerWay with_nearer_keep(InnerWay way) {
+  way.keep = way.keep == Tier::kDisk ? Tier::kHost : Tier::kDevice;
+  return way;
+}
+
+InnerWay with_nearer_state(InnerWay way) {
+  const bool is_on_disk = way.place.state == Tier::kDisk;
+  if (!is_on_disk) way.place.update = Tier::kDevice;
+  way.place.state = is_on_disk ? Tier::kHost : Tier::kDevice;
+  return way;
 }
 
 std::optional<InnerWay> with_few_ranks(const InnerWay& way) {

@@ -81,6 +81,9 @@ InnerWay with_most_rows(const InnerWay& way);
 InnerWay with_whole_vocabulary(InnerWay way);
 // That without recomputation, with what is kept whole and on the device.
 InnerWay all_kept(InnerWay way);
+// Whether both keep the same for the backward pass, at the same place; and prices without what is kept.
+bool keeps_like(const InnerWay& a, const InnerWay& b);
+void leave_out_kept(PartPrices& prices);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);
@@ -92,8 +95,16 @@ inline constexpr std::array<int64_t, 4> kFewerEp{2, 4, 8, 16};
 std::optional<InnerWay> by_fewer_ep(const InnerWay& way, int64_t ep);
 // The same by tp, ep and half the ranks of cp, of a way whose cp is a multiple of 4.
 std::optional<InnerWay> by_half_cp(const InnerWay& way);
+std::vector<InnerWay> by_fewer_axes(const InnerWay& way);  // all of these that there are
+// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
+// that compute all again, and those that keep elsewhere, of which few are asked for.
+std::vector<InnerWay> asked_together_with(const InnerWay& way);
 // What blocks of `way` take at least, by the prices of one of these, for its rows.
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way);
+
+// The way with what is kept nearer; and with its state nearer, or updates on the device. Each is looked at before it.
+InnerWay with_nearer_keep(InnerWay way);
+InnerWay with_nearer_state(InnerWay way);
 
 // That of kFewRanks data parallel ranks with the state on the device, where `way` has a multiple of them: among more,
 // sums and gathers are no shorter.

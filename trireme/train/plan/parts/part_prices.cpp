@@ -19,6 +19,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/plan/parts/crew_sums.h"
 #include "trireme/train/plan/parts/joined_prices.h"
+#include "trireme/train/plan/parts/priced_tables.h"
 
 namespace trireme {
 namespace {
@@ -64,6 +65,9 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
 }
 
 // Nor is what is computed again.
+void raise_state(PartPrices& to, const PartPrices& least) {
+  for (size_t i = 0; i < to.parts.size(); ++i) raise_state(to.parts[i], least.parts[i]);
+}
 void raise_passes(PartPrices& to, const PartPrices& least) {
   to.crossing = std::max(to.crossing, least.crossing);
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
@@ -87,20 +91,6 @@ void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates
   }
 }
 
-// That with what is kept nearer, which is looked at before it.
-InnerWay with_nearer_keep(InnerWay way) {
-  way.keep = way.keep == Tier::kDisk ? Tier::kHost : Tier::kDevice;
-  return way;
-}
-
-// The way with its state nearer, or updates on the device, that is looked at before it.
-InnerWay with_nearer_state(InnerWay way) {
-  const bool is_on_disk = way.place.state == Tier::kDisk;
-  if (!is_on_disk) way.place.update = Tier::kDevice;
-  way.place.state = is_on_disk ? Tier::kHost : Tier::kDevice;
-  return way;
-}
-
 // What all parts move, in so many copies of each.
 void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t least) {
   int64_t moved = 0;
@@ -113,47 +103,23 @@ void raise_prices(PartPrices& to, const PartPrices& least) {
   for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
 }
 
-// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
-// that compute all again, and those that keep elsewhere, of which few are asked for.
-std::vector<InnerWay> asked_together_with(const InnerWay& way) {
-  const bool is_alone = way == alone_of(way);               // others are compiled without what is computed again
-  if (way.rows == 1 && way == all_kept(way)) return {way};  // which sums over ranks are compared with
-  if (!is_alone || way.keep != Tier::kDevice || way.recompute == WayRecompute::kFull ||
-      way == all_kept(with_most_rows(way)))
-    return {way};
-  std::vector<InnerWay> out;
-  for (const WayRecompute again : kWayRecompute) {
-    InnerWay each = way;
-    each.recompute = again;
-    if (again == WayRecompute::kFull || each == all_kept(with_most_rows(way))) continue;
-    out.push_back(std::move(each));
-  }
-  return out;
-}
-
-// All of which say something of the way.
-std::vector<InnerWay> by_fewer_axes(const InnerWay& way) {
-  std::vector<std::optional<InnerWay>> all{by_tp_alone(way), by_tp_and_ep(way), by_half_cp(way)};
-  for (const int64_t ep : kFewerEp) all.push_back(by_fewer_ep(way, ep));
-  std::vector<InnerWay> out;
-  for (const std::optional<InnerWay>& each : all) {
-    if (each) out.push_back(*each);
-  }
-  return out;
-}
-
 }  // namespace
 
 struct PartPricer::Impl {
-  Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank)
+  Impl(const JobConfig& job, const ModelParts& model_parts, const StepFigures& of_step, int of_rank,
+       PricedTables* known = nullptr)
       : joined(job, model_parts, of_rank), parts(model_parts), figures(of_step), threads(of_rank) {
     reduced = job;
     set_keys(reduced, one_block_keys(job));
+    device = make_device(reduced.train.device);
+    // What a way with joined micro-batches takes depends on its ranks and the whole batch, which keys leave out.
+    if (known != nullptr && !figures.is_joined) tables = &known->by_key[key_of_tables(reduced, *device, threads)];
+    if (!job.parallel.rates.empty()) machine_between = read_machine(job.parallel.rates);
     if (!job.parallel.machine.empty()) {  // which is read once
       machine = read_machine(job.parallel.machine);
+      machine_between = machine;
       reduced.parallel.machine.clear();
     }
-    device = make_device(reduced.train.device);
     batch = job.train.fit.batch;
     copies.assign(static_cast<size_t>(parts.kind_count()) + 2, 0);
     for (const int64_t part : parts.chain()) ++copies[static_cast<size_t>(part)];
@@ -237,7 +203,6 @@ struct PartPricer::Impl {
     if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
-    rates.insert_or_assign(inner.ranks(), of_crew);
     return out;
   }
 
@@ -293,9 +258,21 @@ struct PartPricer::Impl {
     return out;
   }
 
+  // Null where there is none.
+  const PricedTable* known_table(const InnerWay& way) const {
+    if (tables == nullptr) return nullptr;
+    const auto found = tables->find(way);
+    if (found == tables->end()) return nullptr;
+    const std::optional<PartPrices>& prices = found->second.prices;
+    require(!prices || static_cast<int64_t>(prices->parts.size()) == crews(),
+            "tables: a table has {} parts, and the model {}; remove the file, so that all are compiled again",
+            prices ? prices->parts.size() : 0, crews());
+    return &found->second;
+  }
+
   // Between crews of so many ranks that follow each other.
   int64_t crossing(int64_t ranks, int64_t messages, int64_t bytes) const {
-    const Rates& by = rates.at(ranks);
+    const Rates by{.links = {}, .machine = machine_between};
     const CollectiveWork work{.rounds = static_cast<double>(messages), .bytes = static_cast<double>(bytes)};
     return static_cast<int64_t>(std::round(seconds(work, link_between_crews(1, ranks, by), by.links) * 1e12));
   }
@@ -308,14 +285,14 @@ struct PartPricer::Impl {
   nn::Cuttable of_model;
   std::vector<int64_t> copies;                              // of each part, in the whole model
   int64_t batch = 1;                                        // of the whole job
-  std::map<int64_t, Rates> rates;                           // by the ranks of a crew
   using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun, begun_of_several;
   using StepKey =
       std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
   std::deque<std::pair<StepKey, Graph>> steps;
-  std::optional<Machine> machine;
-  std::shared_ptr<Device> device;  // of all jobs
+  std::optional<Machine> machine, machine_between;  // of all jobs; by which links messages between crews go
+  std::shared_ptr<Device> device;                   // of all jobs
+  PricedTables::OfJob* tables = nullptr;            // known before, where they are to be asked
   std::shared_ptr<ReshardMemory> reshards = std::make_shared<ReshardMemory>();
 };
 
@@ -332,18 +309,25 @@ bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts
   return batch > 1;  // a group is of several micro-batches, whatever they are
 }
 
-PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads)
-    : impl_(std::make_unique<Impl>(job, parts, figures, threads)) {}
+PartPricer::PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads,
+                       PricedTables* known)
+    : impl_(std::make_unique<Impl>(job, parts, figures, threads, known)) {}
 PartPricer::~PartPricer() = default;
 
-std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
+PricedTable PartPricer::made(const InnerWay& way) {
+  PricedTable out;
   try {
-    return compiled_or_throw(way);
+    out.prices = compiled_or_throw(way);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInvalidArgument && error.kind() != ErrorKind::kUnsupported) throw;
-    if (refusal_.empty()) refusal_ = error.what();
-    return std::nullopt;
+    out.refusal = error.what();
+    if (refusal_.empty()) refusal_ = out.refusal;
   }
+  return out;
+}
+
+std::optional<PartPrices> PartPricer::compiled(const InnerWay& way) {
+  return made(way).prices;
 }
 
 // A vocabulary that is cut is a matter of what stands before and after the blocks.
@@ -385,10 +369,16 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
 const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) {
   const auto found = compiled_.find(way);
   if (found != compiled_.end()) return found->second;
+  if (const PricedTable* const known = impl_->known_table(way)) {
+    if (refusal_.empty()) refusal_ = known->refusal;
+    ++tables_reused_;
+    return compiled_.emplace(way, known->prices).first->second;
+  }
   for (const InnerWay& each : asked_together_with(way)) {
     if (compiled_.contains(each)) continue;
-    std::optional<PartPrices> out = compiled(each);  // which may add others
-    compiled_.emplace(each, std::move(out));
+    PricedTable out = made(each);  // which may add others
+    if (impl_->tables != nullptr) impl_->tables->insert_or_assign(each, out);
+    compiled_.emplace(each, std::move(out.prices));
   }
   return compiled_.at(way);
 }
@@ -410,13 +400,17 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
   }
   if (out && key != without) {
-    if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
+    if (const auto& least = alone(without)) {
+      raise_passes(*out, least_of(*least, without, key, impl_->figures));
+      raise_state(*out, *least);
+    }
   }
   if (out && key.vocabulary) {
     if (const auto& whole = alone(with_whole_vocabulary(key))) {
       PartPrices blocks = *whole;
       blocks.parts.front() = blocks.parts.back() = {};
       raise_passes(*out, blocks);
+      raise_state(*out, blocks);
     }
   }
   for (const InnerWay& known : by_fewer_axes(key)) {

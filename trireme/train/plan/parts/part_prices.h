@@ -15,10 +15,15 @@
 
 namespace trireme {
 
+struct PricedTable;  // train/plan/parts/priced_tables.h
+struct PricedTables;
+
 class PartPricer {
  public:
-  // `job` is without cuts (ways.h).
-  PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads);
+  // `job` is without cuts (ways.h). `known`: tables that are not compiled again; it gets those that are, and must
+  // outlive this.
+  PartPricer(const JobConfig& job, const ModelParts& parts, const StepFigures& figures, int threads,
+             PricedTables* known = nullptr);
   ~PartPricer();
 
   // Whether micro-batches of half the batch, or the largest ones there are of whole groups of experts' places, depend
@@ -40,9 +45,11 @@ class PartPricer {
 
   const std::string& refusal() const { return refusal_; }
   int64_t jobs_compiled() const { return jobs_compiled_; }
+  int64_t tables_reused() const { return tables_reused_; }  // of those known before
 
  private:
   struct Impl;
+  PricedTable made(const InnerWay& way);
   std::optional<PartPrices> compiled_or_throw(const InnerWay& way);
   const std::optional<PartPrices>& compiled_once(const InnerWay& way);
   void raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to);
@@ -51,7 +58,7 @@ class PartPricer {
   std::unique_ptr<Impl> impl_;
   std::map<InnerWay, std::optional<PartPrices>> compiled_, alone_, prices_;
   std::string refusal_;
-  int64_t jobs_compiled_ = 0;
+  int64_t jobs_compiled_ = 0, tables_reused_ = 0;
 };
 
 }  // namespace trireme

@@ -76,7 +76,7 @@ class ExactAdvice : public AdviceSearch {
       : ranks_(request.ranks),
         setting_(exact_setting(request)),
         ways_(setting_.ways(ranks_)),
-        tables_(setting_, request.threads),
+        tables_(setting_, request.threads, request.tables),
         on_progress_(request.on_exact),
         most_jobs_(request.most_jobs) {}
 

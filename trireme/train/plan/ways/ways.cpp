@@ -51,6 +51,7 @@ std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks) {
   for (const int64_t tp : divisors_if(model.weights, ranks)) {
     for (const int64_t cp : divisors_if(model.positions, ranks / tp)) {
       for (const int64_t ep : divisors_if(model.mixture && model.experts > 0, ranks / tp / cp)) {
+        if (ep > 1 && model.experts % ep != 0) continue;
         out.push_back({.pp = pp, .tp = tp, .cp = cp, .ep = ep});
         if (tp > 1 && model.positions) out.push_back({.pp = pp, .tp = tp, .cp = cp, .ep = ep, .sp = true});
       }
