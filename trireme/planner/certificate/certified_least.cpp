@@ -51,31 +51,6 @@ CertifiedCut certified_all_kept(CertifiedCut cut) {
   return cut;
 }
 
-bool certified_keeps_like(const CertifiedCut& a, const CertifiedCut& b) {
-  return a.keep == b.keep && a.kept_slices == b.kept_slices && a.recompute == b.recompute;
-}
-
-CertifiedTable without_kept(CertifiedTable table) {
-  for (CertifiedPart& part : table.parts) {
-    part.kept = 0;
-    part.waiting = 0;
-    part.kept_host = 0;
-    part.kept_disk = 0;
-  }
-  return table;
-}
-
-CertifiedTable certified_state_of(const CertifiedTable& table, const CertifiedCut& cut, bool of_blocks) {
-  CertifiedTable out{.cut = cut};
-  out.parts.resize(table.parts.size());
-  for (size_t part = 0; part < out.parts.size(); ++part) {
-    if (of_blocks && (part == 0 || part + 1 == out.parts.size())) continue;
-    out.parts[part].persistent = table.parts[part].persistent;
-    out.parts[part].sums = table.parts[part].sums;
-  }
-  return out;
-}
-
 CertifiedCut certified_whole_vocabulary(CertifiedCut cut) {
   cut.vocabulary = false;
   return cut;

@@ -14,13 +14,6 @@ CertifiedCut certified_alone(CertifiedCut cut);
 CertifiedCut certified_most_rows(CertifiedCut cut);
 CertifiedCut certified_all_kept(CertifiedCut cut);
 
-// Whether both keep the same for the backward pass, at the same place; and a table without what is kept.
-bool certified_keeps_like(const CertifiedCut& a, const CertifiedCut& b);
-CertifiedTable without_kept(CertifiedTable table);
-// What a table with all kept says of `cut`, whatever that keeps, of every part or of blocks alone: parameters and
-// state, and sums of gradients, are no fewer.
-CertifiedTable certified_state_of(const CertifiedTable& table, const CertifiedCut& cut, bool of_blocks);
-
 // With its vocabulary whole; and what a table says of blocks alone, which are the same however that is cut: passes, and
 // messages between crews.
 CertifiedCut certified_whole_vocabulary(CertifiedCut cut);

@@ -193,28 +193,4 @@ inline void raise_exchanged_of(CertifiedTable& table, const CertifiedTable& alon
   }
 }
 
-// Parameters, state and sums of gradients, by the table of what is all kept.
-inline void raise_state_of(const CertifiedTable& kept, CertifiedTable& table) {
-  if (kept.is_refused || table.is_refused) return;
-  for (size_t i = 0; i < table.parts.size(); ++i) {
-    CertifiedPart& part = table.parts[i];
-    part.persistent = std::max(part.persistent, kept.parts[i].persistent);
-    part.sums = std::max(part.sums, kept.parts[i].sums);
-    part.gradients = std::max(part.gradients, part.sums);
-  }
-}
-inline void raise_blocks(const CertifiedTable& least, CertifiedTable& table) {
-  for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
-    for (size_t i = 0; i < kPasses; ++i) {
-      int64_t& value = table.parts[block].*kFields[i].first;
-      value = std::max(value, least.parts[block].*kFields[i].first);
-    }
-  }
-}
-inline std::vector<CertifiedCut> without_slices_of(const CertifiedCut& cut) {
-  const CertifiedCut own = unsliced(cut);
-  if (!is_more_than_few(own)) return {own};
-  return {few_of(own), own};
-}
-
 }  // namespace trireme::verify_certificate_test

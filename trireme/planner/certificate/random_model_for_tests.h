@@ -63,9 +63,7 @@ class RandomModel : public RandomPrices {
       const CertifiedTable& table = alone(known);
       asked_alone.emplace(known, table);
       if (table.is_refused) return {.kind = known == own_of(ways[i].cut) ? Kind::kRefused : Kind::kBound};
-      CertifiedTable of_table = least_of(table, ways[i].cut);
-      if (of_memory) leave_out_kept(known, of_table);
-      const StageProblem least = as_problem(ways[i], of_table, runs_, room_);
+      const StageProblem least = as_problem(ways[i], least_of(table, ways[i].cut), runs_, room_);
       if (!of_memory) return {.bound_ps = bound_with_moves(ways[i], least)};
       return {.kind = some_cut_fits(least) ? Kind::kBound : Kind::kTooLarge};
     };
@@ -125,12 +123,6 @@ class RandomModel : public RandomPrices {
         return by_parts(ways[i], by, sums);
       };
     };
-    const auto memory_of_blocks = [&](size_t i) -> OuterAnswer {
-      CertifiedCut by = none(ways[i].cut);
-      if (!by.vocabulary) return {};
-      by.vocabulary = false;
-      return answer(i, by, true);
-    };
     const auto by_fewer = [&](auto is_more, auto known) {
       return [&, is_more, known](size_t i) -> OuterAnswer {
         const CertifiedCut& cut = ways[i].cut;
@@ -152,27 +144,13 @@ class RandomModel : public RandomPrices {
       bounds.push_back(by_fewer([ep](const CertifiedCut& cut) { return is_more_than_ep(cut, ep); },
                                 [ep](const CertifiedCut& cut) { return fewer_ep_of(cut, ep); }));
     }
-    for (std::function<OuterAnswer(size_t)>& each :
-         std::vector<std::function<OuterAnswer(size_t)>>{by_fewer(is_more_than_tp_and_ep, tp_and_ep_of),
-                                                         by_fewer(is_more_than_half_cp, half_cp_of),
-                                                         by_blocks(none, Sums::kNone),
-                                                         memory_of_blocks,
-                                                         by(none, false),
-                                                         by(none, true),
-                                                         by_sums(none, Sums::kOfFew),
-                                                         by_blocks(most_of, Sums::kNone),
-                                                         by_blocks(most_of, Sums::kOfFew),
-                                                         by(most_of, false),
-                                                         by_sums(most_of, Sums::kOfFew),
-                                                         by(most_of, true),
-                                                         by_blocks(own_of, Sums::kNone),
-                                                         by_blocks(own_of, Sums::kOfFew),
-                                                         joined,
-                                                         by(own_of, false),
-                                                         by(own_of, true),
-                                                         by_sums(own_of, Sums::kOfFew),
-                                                         by_sums(own_of, Sums::kOfAll),
-                                                         by_few})
+    for (std::function<OuterAnswer(size_t)>& each : std::vector<std::function<OuterAnswer(size_t)>>{
+             by_fewer(is_more_than_tp_and_ep, tp_and_ep_of), by_fewer(is_more_than_half_cp, half_cp_of),
+             by_blocks(none, Sums::kNone), by(none, false), by_sums(none, Sums::kOfFew),
+             by_blocks(most_of, Sums::kNone), by_blocks(most_of, Sums::kOfFew), by(most_of, false),
+             by_sums(most_of, Sums::kOfFew), by(most_of, true), by_blocks(own_of, Sums::kNone),
+             by_blocks(own_of, Sums::kOfFew), joined, by(own_of, false), by(own_of, true),
+             by_sums(own_of, Sums::kOfFew), by_sums(own_of, Sums::kOfAll), by_few})
       bounds.push_back(std::move(each));
     if (model_.joined == 1) bounds.clear();
     const OuterResult found =
@@ -206,17 +184,6 @@ class RandomModel : public RandomPrices {
   }
 
  private:
-  // Of a table that says how much memory a cut takes at least: what it keeps, if it keeps it in another way than
-  // `known` does or cuts its vocabulary in another way, and then what stands before and after the blocks.
-  static void leave_out_kept(const CertifiedCut& known, CertifiedTable& of) {
-    const auto keeps = [](const CertifiedCut& cut) {
-      return std::tuple(cut.recompute, cut.kept_slices, cut.keep, cut.vocabulary);
-    };
-    for (CertifiedPart& part : of.parts) {
-      if (keeps(known) != keeps(of.cut)) part.kept = part.waiting = part.kept_host = part.kept_disk = 0;
-    }
-    if (known.vocabulary != of.cut.vocabulary) of.parts.front() = of.parts.back() = {};
-  }
   int64_t bound_with_moves(const CertifiedWay& way, const StageProblem& least) const {
     PartTotals totals;
     for (const PartPrice& part : least.parts) totals.add(part, 1);

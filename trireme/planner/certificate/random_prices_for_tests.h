@@ -94,11 +94,6 @@ class RandomPrices : public RandomSpace {
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
-      if (least == nullptr) {  // all kept: others have no fewer parameters, and keep less
-        out.parts[part].persistent /= 3;
-        out.parts[part].gradients /= 3;
-        out.parts[part].kept *= 6;
-      }
       const bool is_elsewhere = cut.place != CertifiedPlace() || cut.keep != Tier::kDevice;
       if (is_elsewhere && number(0, 3) > 0) out.parts[part] = {};
       if (is_elsewhere) fill(out.parts[part], kOnDevice, kBeside, 9);
@@ -124,22 +119,32 @@ class RandomPrices : public RandomSpace {
     if (table.is_refused) return;
     table.crossing = std::max(table.crossing, whole.crossing);
     raise_blocks(whole, table);
-    CertifiedTable blocks = whole;
-    blocks.parts.front() = blocks.parts.back() = {};
-    raise_state_of(blocks, table);
   }
 
   void raise_by_fewer(const CertifiedTable& fewer, CertifiedTable& table) const {
     if (!fewer.is_refused && !table.is_refused) raise_blocks(least_of_fewer(fewer, table.cut), table);
   }
+  static void raise_blocks(const CertifiedTable& least, CertifiedTable& table) {
+    for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
+      for (size_t i = 0; i < kPasses; ++i) {
+        int64_t& value = table.parts[block].*kFields[i].first;
+        value = std::max(value, least.parts[block].*kFields[i].first);
+      }
+    }
+  }
+
+  static std::vector<CertifiedCut> without_slices_of(const CertifiedCut& cut) {
+    const CertifiedCut own = unsliced(cut);
+    if (!is_more_than_few(own)) return {own};
+    return {few_of(own), own};
+  }
+
   void add_tables(const CertifiedCut& cut) {
     if (prices_.count(cut) != 0) return;
     if (cut.vocabulary) add_tables(certified_whole_vocabulary(cut));
     const CertifiedCut most = most_of(cut), own = own_of(cut);
     const CertifiedTable& none = add_alone(all_kept(most), nullptr, 0);
-    if (most != none.cut) add_alone(most, none.is_refused ? nullptr : &none, kPasses);
-    raise_state_of(none, alone_.at(most));
-    const CertifiedTable& again = alone_.at(most);
+    const CertifiedTable& again = most == none.cut ? none : add_alone(most, none.is_refused ? nullptr : &none, kPasses);
     CertifiedTable nothing;
     nothing.parts.resize(kinds_ + 2);
     CertifiedTable of_rows = again.is_refused ? nothing : least_of(again, own);
@@ -153,9 +158,7 @@ class RandomPrices : public RandomSpace {
         }
       }
     }
-    if (own != most) add_alone(own, &of_rows, kBeside);
-    raise_state_of(none, alone_.at(own));
-    const CertifiedTable& alone = alone_.at(own);
+    const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, kBeside);
     CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
     if (is_more_than_few(cut)) {
       add_tables(few_of(cut));

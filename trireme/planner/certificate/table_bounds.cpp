@@ -75,7 +75,6 @@ class TableBounds {
       not_proven("{} has prices, but the same cut with its vocabulary whole is refused",
                  certified_way_text({.cut = table.cut}));
     check_no_less(table, certified_blocks_of(*found->second, table.cut));
-    check_no_less(table, certified_state_of(*found->second, table.cut, true));
   }
   // Nor do slices exchange less than what sums without them say, where these are known.
   void check_sums(const CertifiedTable& table) const {
@@ -149,7 +148,6 @@ class TableBounds {
         passes.parts[part].*kCertifiedPartFields[i] = least.parts[part].*kCertifiedPartFields[i];
     }
     check_no_less(table, passes);
-    check_no_less(table, certified_state_of(*found, table.cut, false));
   }
 
   const Certificate& c_;

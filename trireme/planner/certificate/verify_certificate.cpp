@@ -194,11 +194,8 @@ class CertificateVerifier {
     auto of_few = unsliced ? certified_few_ranks(*unsliced) : unsliced;
     if (!of_few) of_few = unsliced;
     const CertifiedCut kept = certified_all_kept(most);
-    if (is_slower_by_blocks(way, kept)) return Found::kDone;
-    if (way.cut.vocabulary && is_too_large(way, certified_whole_vocabulary(kept))) return Found::kTooLarge;
-    if (is_slower(way, kept)) return Found::kDone;
-    if (is_too_large(way, kept)) return Found::kTooLarge;
-    if (is_slower_by_sums(way, kept, of_few)) return Found::kDone;
+    if (is_slower_by_blocks(way, kept) || is_slower(way, kept) || is_slower_by_sums(way, kept, of_few))
+      return Found::kDone;
     if (is_slower_by_blocks(way, most, of_few) || is_slower(way, most) || is_slower_by_sums(way, most, of_few))
       return Found::kDone;
     if (is_too_large(way, most)) return Found::kTooLarge;
@@ -311,26 +308,18 @@ class CertificateVerifier {
     if (!price(way, least).longer_passes_exceed(limit_, certified_moves_ps(way.cut, c_.model))) return false;
     return count_slower(way, "its bounds take longer");
   }
-  // By a table of one data parallel rank, or its blocks where it has the vocabulary whole that the way cuts; without
-  // what is kept where the way keeps something else.
   bool is_too_large(const CertifiedWay& way, const CertifiedCut& by) {
     const CertifiedTable& alone = table_of(alone_, by, way);
     if (alone.is_refused) return false;
-    const bool of_blocks = by.vocabulary != way.cut.vocabulary;
-    const bool is_kept = !of_blocks && certified_keeps_like(by, way.cut);
-    const auto least = [&] {
-      CertifiedTable out = certified_least(alone, way.cut, c_.model);
-      if (!is_kept) out = without_kept(std::move(out));
-      if (of_blocks) out.parts.front() = out.parts.back() = {};
-      return out;
-    };
     // Of its place it is a matter whether the state is on the device, and whether weights come for the step.
     const bool is_whole = way.cut.zero == 0 && by == certified_alone(way.cut);
-    const std::tuple key(&alone, is_whole, is_kept, way.cut.zero, way.cut.place.state == Tier::kDevice,
+    const std::tuple key(&alone, is_whole, way.cut.zero, way.cut.place.state == Tier::kDevice,
                          certified_comes_for_step(way.cut));
     const auto known = fits_.find(key);
     const bool fits =
-        known != fits_.end() ? known->second : fits_.emplace(key, price(way, least()).fits()).first->second;
+        known != fits_.end()
+            ? known->second
+            : fits_.emplace(key, price(way, certified_least(alone, way.cut, c_.model)).fits()).first->second;
     if (fits) return false;
     ++ledger_.memory;
     check_not_best(way, "by its bounds no cut of it fits");
@@ -422,7 +411,7 @@ class CertificateVerifier {
   CertifiedWay last_;  // that was looked at; bounds are of ways that are cut like it
   std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t, const CertifiedTable*, bool>, KnownBound>
       bounds_;
-  std::map<std::tuple<const CertifiedTable*, bool, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
+  std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best
   CertifiedLedger ledger_;

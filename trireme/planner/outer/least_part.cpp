@@ -87,12 +87,6 @@ void raise_passes(PartPrice& part, const PartPrice& least) {
   for (const LeastField field : kOfPasses) part.*field = std::max(part.*field, least.*field);
 }
 
-void raise_state(PartPrice& part, const PartPrice& least) {
-  part.persistent = std::max(part.persistent, least.persistent);
-  part.sums = std::max(part.sums, least.sums);
-  part.gradients = std::max(part.gradients, part.sums);
-}
-
 void raise_moved(PartPrice& part, const PartPrice& least) {
   for (const LeastField field : {&PartPrice::moving_forward, &PartPrice::moving_backward, &PartPrice::sync})
     part.*field = std::max(part.*field, least.*field);

@@ -53,7 +53,5 @@ void raise_part(PartPrice& part, const PartPrice& least);
 // The same for passes alone, and for collectives alone.
 void raise_passes(PartPrice& part, const PartPrice& least);
 void raise_moved(PartPrice& part, const PartPrice& least);
-// And for parameters, state, and what gradients are summed in, whatever is kept.
-void raise_state(PartPrice& part, const PartPrice& least);
 
 }  // namespace trireme

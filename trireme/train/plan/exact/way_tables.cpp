@@ -48,7 +48,10 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
     const bool is_own = known == alone_of(way.inner);
     return {.kind = is_own ? OuterAnswer::Kind::kRefused : OuterAnswer::Kind::kBound};
   }
-  if (asked == Asked::kMemory) return answer_by_memory(way, known, *table);
+  if (asked == Asked::kMemory) {
+    const bool fits = may_fit(way, least_of(*table, known, way.inner, setting_.figures));
+    return {.kind = fits ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
+  }
   const std::pair key(&*table, least_part_of(known, way.inner, setting_.figures).for_times());
   auto least = least_times_.find(key);
   if (least == least_times_.end()) {
@@ -56,24 +59,6 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
     least = least_times_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
   }
   return {.bound_ps = bound_by(least->second, way)};
-}
-
-// Whatever is computed again or lies elsewhere, parameters, state on the device and sums of gradients are no fewer.
-OuterAnswer WayTables::answer_by_memory(const OuterWay& way, const InnerWay& known, const PartPrices& table) {
-  const bool of_blocks = known.vocabulary != way.inner.vocabulary;
-  const bool is_kept = !of_blocks && keeps_like(known, way.inner);
-  LeastPartOf of = least_part_of(known, way.inner, setting_.figures);
-  if (of.zero < 3) of.ranks = 1;
-  if (!is_kept) of.rows = of.rows_of_table;
-  const std::tuple key(&table, of, is_kept, of_blocks, &shape_of_crews(way));
-  auto fits = fits_.find(key);
-  if (fits == fits_.end()) {
-    PartPrices least = least_of(table, of);
-    if (!is_kept) leave_out_kept(least);
-    if (of_blocks) least.parts.front() = least.parts.back() = {};
-    fits = fits_.emplace(key, may_fit(way, least)).first;
-  }
-  return {.kind = fits->second ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
 }
 
 // Experts are no slower in fewer pieces, so that without ep it says nothing of what these compute; that takes no less
@@ -176,11 +161,6 @@ std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(cons
       return answer_by_parts(way, with_whole_vocabulary(known(way.inner)), sums);
     };
   };
-  const auto by_memory_of_blocks = [this, last, none](size_t i) -> OuterAnswer {
-    const OuterWay& way = (*last)(i);
-    if (!way.inner.vocabulary) return {};
-    return answer(way, with_whole_vocabulary(none(way.inner)), Asked::kMemory);
-  };
   const auto by_fewer = [&](auto known) {
     return [this, last, known](size_t i) {
       const OuterWay& way = (*last)(i);
@@ -192,8 +172,7 @@ std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(cons
   const std::vector<std::function<OuterAnswer(size_t)>> others{
       by_fewer(by_tp_and_ep), by_fewer(by_half_cp),
       // By the most rows, without recomputation.
-      by_blocks(none, Sums::kNone), by_memory_of_blocks, asks(none, Asked::kTime), asks(none, Asked::kMemory),
-      by_sums(none, Sums::kOfFew),
+      by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
       // With it.
       by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
       asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew), asks(with_most_rows, Asked::kMemory),
@@ -210,7 +189,6 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
   WayGuesses guesses(setting_, pricer_, ways,
                      [this](const OuterWay& way) -> const PipelineShape& { return shape(way); });
   bool is_guessed = false;
-  fits_.clear();  // memory may have changed
   OuterQuestions ask{.least_bytes = [&](size_t i) { return least_bytes(ways.at(i), ranks, setting_.figures); },
                      .bounds = bounds_by_tables(ways),
                      .problem =

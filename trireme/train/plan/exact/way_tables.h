@@ -57,10 +57,8 @@ class WayTables {
   };
   // A table of one data parallel rank. It lasts as long as this.
   const std::optional<PartPrices>& alone(const InnerWay& known);
-  // By the table of `known`, which is that of one data parallel rank; of memory by its blocks where it has the
-  // vocabulary whole that the way cuts, and without what is kept where the way keeps something else.
+  // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
-  OuterAnswer answer_by_memory(const OuterWay& way, const InnerWay& known, const PartPrices& table);
   // By that of some of its axes, where it is cut by more: of its passes.
   OuterAnswer answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known);
   // By its own table of one rank, and what fewer ranks move.
@@ -91,9 +89,6 @@ class WayTables {
   std::map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes> least_times_by_fewer_axes_;
   // By both tables, the rows of the way, whether it scatters sums of each micro-batch, and whether blocks alone count.
   std::map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes> least_times_of_parts_;
-  // Of a search: by the table, what counts of it for bytes, whether what is kept does, whether blocks alone do, and by
-  // the crews.
-  std::map<std::tuple<const PartPrices*, LeastPartOf, bool, bool, const ShapeOfCrews*>, bool> fits_;
   std::map<std::tuple<int64_t, int64_t, WaySchedule>, ShapeOfCrews> shapes_;  // by crews, and stages of each
   std::vector<int64_t> chain_;                                                // the parts
   std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one

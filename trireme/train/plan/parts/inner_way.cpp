@@ -52,14 +52,6 @@ InnerWay all_kept(InnerWay way) {
   return way;
 }
 
-bool keeps_like(const InnerWay& a, const InnerWay& b) {
-  return a.recompute == b.recompute && a.kept_slices == b.kept_slices && a.keep == b.keep;
-}
-
-void leave_out_kept(PartPrices& prices) {
-  for (PartPrice& part : prices.parts) part.kept = part.waiting = part.kept_host = part.kept_disk = 0;
-}
-
 std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
   if (way.cp == 1 && way.ep == 1 && !way.vocabulary) return std::nullopt;
   InnerWay out = all_kept(with_most_rows(way));

@@ -81,9 +81,6 @@ InnerWay with_most_rows(const InnerWay& way);
 InnerWay with_whole_vocabulary(InnerWay way);
 // That without recomputation, with what is kept whole and on the device.
 InnerWay all_kept(InnerWay way);
-// Whether both keep the same for the backward pass, at the same place; and prices without what is kept.
-bool keeps_like(const InnerWay& a, const InnerWay& b);
-void leave_out_kept(PartPrices& prices);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);

@@ -65,9 +65,6 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
 }
 
 // Nor is what is computed again.
-void raise_state(PartPrices& to, const PartPrices& least) {
-  for (size_t i = 0; i < to.parts.size(); ++i) raise_state(to.parts[i], least.parts[i]);
-}
 void raise_passes(PartPrices& to, const PartPrices& least) {
   to.crossing = std::max(to.crossing, least.crossing);
   for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
@@ -400,17 +397,13 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
     if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
   }
   if (out && key != without) {
-    if (const auto& least = alone(without)) {
-      raise_passes(*out, least_of(*least, without, key, impl_->figures));
-      raise_state(*out, *least);
-    }
+    if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
   }
   if (out && key.vocabulary) {
     if (const auto& whole = alone(with_whole_vocabulary(key))) {
       PartPrices blocks = *whole;
       blocks.parts.front() = blocks.parts.back() = {};
       raise_passes(*out, blocks);
-      raise_state(*out, blocks);
     }
   }
   for (const InnerWay& known : by_fewer_axes(key)) {
