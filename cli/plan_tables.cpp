@@ -39,7 +39,12 @@ PlanTables::PlanTables(std::string file) : file_(std::move(file)) {
 
 void PlanTables::write() {
   const size_t count = count_of(known_);
-  if (file_.empty() || count == written_) return;
+  if (file_.empty() || (count == written_ && count > 0)) return;
+  if (count == 0) {
+    if (!std::exchange(says_none_, true))
+      std::printf("no tables are kept: what this model takes depends on its ranks and its batch, however it is cut\n");
+    return;
+  }
   atomic_write(file_, to_string(known_));
   written_ = count;
   std::printf("wrote %s with %zu tables\n", file_.c_str(), count);

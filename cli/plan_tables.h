@@ -14,12 +14,13 @@ class PlanTables {
   explicit PlanTables(std::string file);
 
   PricedTables& known() { return known_; }
-  void write();  // where tables have come since the file was read or written; says so
+  void write();  // where tables have come since the file was read or written; says so, and where there are none
 
  private:
   std::string file_;
   PricedTables known_;
   size_t written_ = 0;  // tables
+  bool says_none_ = false;
 };
 
 }  // namespace trireme::cli
