@@ -14,10 +14,10 @@ namespace {
 // A step that brings pieces of a tensor to where they are read, and computes nothing. Pieces of uneven parts are cut
 // off where the tensor ends, or go on with zeros (partition/frames.h).
 bool brings_pieces(const Node& node) {
-  using Kind = ReshardStep::Kind;
+  using enum ReshardStep::Kind;
   const bool resizes = node.op == &structural().slice || node.op == &structural().pad;
   return node.inputs.size() == 1 &&
-         (does(node, Kind::kAllGather) || does(node, Kind::kAllToAll) || does(node, Kind::kSlice) || resizes);
+         (does(node, kAllGather) || does(node, kAllToAll) || does(node, kSlice) || resizes);
 }
 
 // From a parameter as it is stored to the cast that alone reads it as it is used.
