@@ -16,8 +16,7 @@ namespace {
 bool brings_pieces(const Node& node) {
   using enum ReshardStep::Kind;
   const bool resizes = node.op == &structural().slice || node.op == &structural().pad;
-  return node.inputs.size() == 1 &&
-         (does(node, kAllGather) || does(node, kAllToAll) || does(node, kSlice) || resizes);
+  return node.inputs.size() == 1 && (does(node, kAllGather) || does(node, kAllToAll) || does(node, kSlice) || resizes);
 }
 
 // From a parameter as it is stored to the cast that alone reads it as it is used.

@@ -40,7 +40,8 @@ TEST(PipelineShape, says_what_timetables_take) {
         const Timetable timetable = make_timetable(schedule, {.crews = static_cast<int>(crews),
                                                               .stages_per_crew = static_cast<int>(chunks),
                                                               .micro_batches = static_cast<int>(micro_batches)});
-        const int64_t transfer = in_rounds && name != WaySchedule::kZbH1 && name != WaySchedule::kZbH2 ? tables.number(0, 20) : 0;
+        const int64_t transfer =
+            in_rounds && name != WaySchedule::kZbH1 && name != WaySchedule::kZbH2 ? tables.number(0, 20) : 0;
         const TimetableTime time = time_of(timetable, {.forward = static_cast<double>(f),
                                                        .input_grad = static_cast<double>(in),
                                                        .weight_grad = static_cast<double>(w),

@@ -91,7 +91,7 @@ class WayTables {
   std::map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes> least_times_of_parts_;
   std::map<std::tuple<int64_t, int64_t, WaySchedule>, ShapeOfCrews> shapes_;  // by crews, and stages of each
   std::vector<int64_t> chain_;                                                // the parts
-  std::vector<std::pair<size_t, int64_t>> runs_;  // the same, those that are alike as one
+  std::vector<std::pair<size_t, int64_t>> runs_;                              // the same, those that are alike as one
 };
 
 }  // namespace trireme
