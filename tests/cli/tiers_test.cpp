@@ -197,28 +197,10 @@ TEST_F(TiersTest, ABudgetChoosesHomesAndSaysWhich) {
 }
 
 TEST_F(TiersTest, TheReportNamesChosenHomesOfAllStages) {
-  write_gpt();
-  const std::string stages = R"(parallel.stages=["wte = 0", "wpe = 0", "h.0 = 0", "h.1 = 1", "ln_f = 1"])";
-  const Outcome outcome = train("staged", {"-n",
-                                           "2",
-                                           "--pp",
-                                           "2",
-                                           "--micro-batches",
-                                           "2",
-                                           "--batch",
-                                           "8",
-                                           "--set",
-                                           "model.layers=2",
-                                           "--set",
-                                           "model.dropout=0",
-                                           "--set",
-                                           "data.validation=0",
-                                           "--set",
-                                           stages,
-                                           "--device-memory",
-                                           "288KB",
-                                           "--host-memory",
-                                           "400KB"});
+  write_gpt("[parallel]\nstages = [\"wte = 0\", \"wpe = 0\", \"h.0 = 0\", \"h.1 = 1\", \"ln_f = 1\"]\n");
+  const Outcome outcome = train("staged", {"-n", "2", "--pp", "2", "--micro-batches", "2", "--batch", "8", "--set",
+                                           "model.layers=2", "--set", "model.dropout=0", "--set", "data.validation=0",
+                                           "--device-memory", "288KB", "--host-memory", "400KB"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(read(path("staged/report.html")), AllOf(HasSubstr("rank 0: home = ["), HasSubstr("; rank 1: home = [")));
 }

@@ -59,6 +59,9 @@ TEST(PipelineShape, says_what_timetables_take) {
       }
     }
   }
+}
+
+TEST(PipelineShape, of_few_crews_is_as_counted_by_hand) {
   const auto moment = [](std::vector<HeldMicroBatches> of) { return HeldMoment(std::move(of)); };
   using Moments = std::vector<HeldMoment>;
   const PipelineShape four = shape_of_schedule(schedule_of(WaySchedule::k1F1B), 4);
