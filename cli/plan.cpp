@@ -376,7 +376,7 @@ int run(const PlanArgs& args) {
   request.tables = &tables.known();
   Asked asked;
   const auto exact = args.advise ? std::nullopt : exact_plan(args, asked, request);
-  tables.write();
+  if (exact) tables.write();  // whatever the answers to other questions come to
   const int out = args.advise ? run_advice(args, request)
                   : exact     ? run_exact(args, request, asked, *exact)
                               : run_compiled(args, request, asked);

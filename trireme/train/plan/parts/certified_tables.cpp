@@ -1,34 +1,48 @@
 #include "trireme/train/plan/parts/certified_tables.h"
 
+#include <array>
+#include <cstdint>
+
 namespace trireme {
 namespace {
 
+// The figures of a part, here and in a certificate.
+struct FieldOfPart {
+  int64_t PartPrice::*price;
+  int64_t CertifiedPart::*certified;
+};
+constexpr std::array kFieldsOfPart{
+    FieldOfPart{&PartPrice::forward, &CertifiedPart::forward},
+    FieldOfPart{&PartPrice::input_grad, &CertifiedPart::input_grad},
+    FieldOfPart{&PartPrice::weight_grad, &CertifiedPart::weight_grad},
+    FieldOfPart{&PartPrice::again, &CertifiedPart::again},
+    FieldOfPart{&PartPrice::moving_forward, &CertifiedPart::moving_forward},
+    FieldOfPart{&PartPrice::moving_backward, &CertifiedPart::moving_backward},
+    FieldOfPart{&PartPrice::leaving, &CertifiedPart::leaving},
+    FieldOfPart{&PartPrice::returning, &CertifiedPart::returning},
+    FieldOfPart{&PartPrice::update, &CertifiedPart::update},
+    FieldOfPart{&PartPrice::sync, &CertifiedPart::sync},
+    FieldOfPart{&PartPrice::persistent, &CertifiedPart::persistent},
+    FieldOfPart{&PartPrice::gradients, &CertifiedPart::gradients},
+    FieldOfPart{&PartPrice::held, &CertifiedPart::held},
+    FieldOfPart{&PartPrice::kept, &CertifiedPart::kept},
+    FieldOfPart{&PartPrice::waiting, &CertifiedPart::waiting},
+    FieldOfPart{&PartPrice::work, &CertifiedPart::work},
+    FieldOfPart{&PartPrice::coming, &CertifiedPart::coming},
+    FieldOfPart{&PartPrice::going, &CertifiedPart::going},
+    FieldOfPart{&PartPrice::updating, &CertifiedPart::updating},
+    FieldOfPart{&PartPrice::host, &CertifiedPart::host},
+    FieldOfPart{&PartPrice::disk, &CertifiedPart::disk},
+    FieldOfPart{&PartPrice::kept_host, &CertifiedPart::kept_host},
+    FieldOfPart{&PartPrice::kept_disk, &CertifiedPart::kept_disk},
+    FieldOfPart{&PartPrice::adding, &CertifiedPart::adding},
+    FieldOfPart{&PartPrice::sums, &CertifiedPart::sums},
+};
+
 CertifiedPart certified_part(const PartPrice& part) {
-  return {.forward = part.forward,
-          .input_grad = part.input_grad,
-          .weight_grad = part.weight_grad,
-          .again = part.again,
-          .moving_forward = part.moving_forward,
-          .moving_backward = part.moving_backward,
-          .leaving = part.leaving,
-          .returning = part.returning,
-          .update = part.update,
-          .sync = part.sync,
-          .persistent = part.persistent,
-          .gradients = part.gradients,
-          .held = part.held,
-          .kept = part.kept,
-          .waiting = part.waiting,
-          .work = part.work,
-          .coming = part.coming,
-          .going = part.going,
-          .updating = part.updating,
-          .host = part.host,
-          .disk = part.disk,
-          .kept_host = part.kept_host,
-          .kept_disk = part.kept_disk,
-          .adding = part.adding,
-          .sums = part.sums};
+  CertifiedPart out;
+  for (const auto& [price, certified] : kFieldsOfPart) out.*certified = part.*price;
+  return out;
 }
 
 }  // namespace
@@ -64,31 +78,9 @@ InnerWay inner_way(const CertifiedCut& cut) {
 }
 
 PartPrice part_price(const CertifiedPart& part) {
-  return {.forward = part.forward,
-          .input_grad = part.input_grad,
-          .weight_grad = part.weight_grad,
-          .again = part.again,
-          .moving_forward = part.moving_forward,
-          .moving_backward = part.moving_backward,
-          .update = part.update,
-          .sync = part.sync,
-          .persistent = part.persistent,
-          .gradients = part.gradients,
-          .held = part.held,
-          .kept = part.kept,
-          .waiting = part.waiting,
-          .work = part.work,
-          .coming = part.coming,
-          .going = part.going,
-          .updating = part.updating,
-          .host = part.host,
-          .disk = part.disk,
-          .leaving = part.leaving,
-          .returning = part.returning,
-          .kept_host = part.kept_host,
-          .kept_disk = part.kept_disk,
-          .adding = part.adding,
-          .sums = part.sums};
+  PartPrice out;
+  for (const auto& [price, certified] : kFieldsOfPart) out.*price = part.*certified;
+  return out;
 }
 
 CertifiedTable certified_prices(const InnerWay& way, const std::optional<PartPrices>& prices) {
