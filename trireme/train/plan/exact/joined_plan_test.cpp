@@ -15,6 +15,7 @@
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 #include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/parts/joined_prices.h"
 
 namespace trireme::joined_plan_test {
 namespace {
@@ -85,6 +86,28 @@ TEST(JoinedPlan, of_random_mixtures_costs_what_partition_makes_of_it_to_the_pico
     EXPECT_NO_THROW(verify_certificate(certificate_of(plan, request))) << seed;
   }
   EXPECT_GT(compared, 15);
+}
+
+ModelParts parts_of_job(const JobConfig& job) {
+  const auto model = make_model(job);
+  return parts_of(graphs_of(assembly_of(job, *model, 1), 1).step);
+}
+
+// Which is what a plan asks about where nothing fits.
+TEST(JoinedPlan, prices_a_smaller_batch_as_the_job_that_has_it) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    RandomMixture random(seed);
+    const JobConfig job = random.job();
+    const int64_t batch = job.train.fit.batch;
+    const int64_t groups = model_of(job).cuttable().expert_groups;
+    JobConfig half = job;
+    half.train.fit.batch = batch / 2;
+    if (groups > 1) set_keys(half, {fmt::format("model.expert_groups={}", groups / 2)});
+    JoinedPrices prices(job, parts_of_job(job), 1), of_half(half, parts_of_job(half), 1);
+    const PartPrices smaller = prices.of({.rows = batch / 2});
+    EXPECT_EQ(smaller, of_half.of({.rows = batch / 2})) << seed;
+    EXPECT_NE(smaller, prices.of({.rows = batch})) << seed;
+  }
 }
 
 }  // namespace

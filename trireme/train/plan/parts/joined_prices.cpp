@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -96,6 +97,18 @@ struct JoinedPrices::Impl {
     return out;
   }
 
+  // The way's batch, which is another one where a smaller batch is asked about, with its share of the experts' groups.
+  void set_batch(JobConfig& of, int64_t samples) const {
+    of.train.fit.batch = samples;
+    const int64_t batch = job.train.fit.batch;
+    const int64_t groups = model_of(job).cuttable().expert_groups;
+    if (samples == batch || groups <= 1) return;
+    require(groups * samples % batch == 0,
+            "plan: {} groups of a batch of {} samples are no whole number of groups in {} samples", groups, batch,
+            samples);
+    set_keys(of, {fmt::format("model.expert_groups={}", groups * samples / batch)});
+  }
+
   void check_blocks(const Graph& step, const Counts& counts) const {
     std::vector<int64_t> expected;
     for (size_t kind = 0; kind < counts.size(); ++kind)
@@ -111,6 +124,7 @@ struct JoinedPrices::Impl {
   PartPrice price(const InnerWay& inner, const Counts& counts) {
     JobConfig of = with_blocks(counts);
     inner.way().set(of);
+    set_batch(of, inner.samples());
     const auto model = make_model(of);
     Assembly assembly = assembly_without_text(of, *model, inner.ranks());
     if (machine) assembly.options.parallel.communication.machine = machine;
@@ -140,7 +154,7 @@ struct JoinedPrices::Impl {
   }
 
   const Graph& step_of(const Counts& counts, const InnerWay& inner, const Assembly& assembly) {
-    const auto [known, is_new] = steps.try_emplace({counts, inner.vocabulary});
+    const auto [known, is_new] = steps.try_emplace({counts, inner.samples(), inner.vocabulary});
     if (is_new) {
       known->second = graphs_of(assembly, inner.ranks()).step;
       check_blocks(known->second, counts);
@@ -155,7 +169,7 @@ struct JoinedPrices::Impl {
   std::optional<Machine> machine;
   std::shared_ptr<Device> device;
   std::shared_ptr<ReshardMemory> reshards = std::make_shared<ReshardMemory>();
-  std::map<std::pair<Counts, bool>, Graph> steps;  // by whether the vocabulary is cut
+  std::map<std::tuple<Counts, int64_t, bool>, Graph> steps;  // by the batch, and whether the vocabulary is cut
   using Begun = std::pair<std::pair<InnerWay, Counts>, CrewPrograms>;
   std::deque<Begun> begun;
 };
