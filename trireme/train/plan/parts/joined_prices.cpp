@@ -109,12 +109,14 @@ struct JoinedPrices::Impl {
     set_keys(of, {fmt::format("model.expert_groups={}", groups * samples / batch)});
   }
 
-  void check_blocks(const Graph& step, const Counts& counts) const {
+  // Blocks of another batch differ from the model's in it alone.
+  void check_blocks(const Graph& step, const Counts& counts, int64_t samples) const {
     std::vector<int64_t> expected;
     for (size_t kind = 0; kind < counts.size(); ++kind)
       expected.insert(expected.end(), static_cast<size_t>(counts[kind]), static_cast<int64_t>(kind));
     const ModelParts made = parts_of(step);
-    if (made.kinds == expected && made.signatures == parts.signatures) return;
+    const bool are_alike = made.signatures == parts.signatures || samples != job.train.fit.batch;
+    if (made.kinds == expected && are_alike) return;
     fail(ErrorKind::kUnsupported,
          "plan: the exact search prices blocks of {} kinds, and the model '{}' with {} blocks has others; use --search "
          "compiled",
@@ -157,7 +159,7 @@ struct JoinedPrices::Impl {
     const auto [known, is_new] = steps.try_emplace({counts, inner.samples(), inner.vocabulary});
     if (is_new) {
       known->second = graphs_of(assembly, inner.ranks()).step;
-      check_blocks(known->second, counts);
+      check_blocks(known->second, counts, inner.samples());
     }
     return known->second;
   }
