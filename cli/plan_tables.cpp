@@ -42,7 +42,7 @@ void PlanTables::write() {
   if (file_.empty() || (count == written_ && count > 0)) return;
   if (count == 0) {
     if (!std::exchange(says_none_, true))
-      std::printf("no tables are kept: what this model takes depends on its ranks and its batch, however it is cut\n");
+      std::printf("no tables are kept: the exact search did not run, or its micro-batches depend on each other\n");
     return;
   }
   atomic_write(file_, to_string(known_));

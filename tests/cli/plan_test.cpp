@@ -82,6 +82,11 @@ TEST_F(PlanTest, TakesTheTablesOfAPlanBefore) {
   EXPECT_THAT(refused.err, HasSubstr("plan: --tables 'kept.tables': tables: its checksum does not match its lines"));
   EXPECT_THAT(refused.err, HasSubstr("; name another file, or remove it"));
   EXPECT_EQ(read(path("kept.tables")), tables + "\n");
+  // Where there are none to keep, that is said.
+  const Outcome none = plan({"--search", "exact", "--tables", "none", "--set", "model.experts=2"});
+  EXPECT_EQ(none.code, 0) << none.err;
+  EXPECT_THAT(none.out, HasSubstr("no tables are kept: "));
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
 }
 
 TEST_F(PlanTest, TakesMemoryToTheByte) {
