@@ -6,6 +6,7 @@ import statistics
 
 from .devices import device_of
 from .rows import source_of, system_of
+from .steps import MOST_COMPILED
 
 Answer = collections.namedtuple("Answer", "row own_s step_s measured_s why_no_time plan why_no_plan bytes measured_bytes why_no_bytes")
 
@@ -107,7 +108,8 @@ def plan_lines(answers):
     if not rows:
         return []
     lines = ["", "## Our plan beside the published one", "",
-             "For each published configuration `trireme plan --search exact` plans the same model, number of ranks and batch on the same machine. The plan",
+             "For each published configuration `trireme plan --search exact` plans the same model, number of ranks and batch on the same machine. Up to",
+             f"{MOST_COMPILED} ranks the ways that it shows are compiled (`--compile`), of which the fastest in virtual time is the plan. The plan",
              "must fit in the devices' memory with the bytes that Trireme keeps (f32 parameters and state). Its step is modelled in the same way as that of",
              "the published configuration, which is modelled even if it would not fit with these bytes. The goal is a step that is never longer than the",
              "published configuration's.", "",

@@ -16,6 +16,7 @@ SCORE_BYTES, SCORE_BYTES_NO_DROPOUT = (13, 19), (8, 14)
 # What Trireme moves of an f32 parameter: where gradients of a micro-batch are added, and in a step (Adam, norm, cast to bf16); of a
 # logit in its loss; and of a gradient between ranks.
 OWN_ADD_BYTES, OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 12, 28 + 4 + 6, 6, 4
+MOST_COMPILED = 288  # ranks of a job whose ways are compiled; above, tables of its parts choose
 PRODUCTS = ("matmul", "linear_weight_grad", "multi_linear", "multi_linear_input_grad", "multi_linear_weight_grad")  # ops
 
 
@@ -215,9 +216,10 @@ def planned_s(program, row):
             file.write(machine_text(device, system, shape, device.bytes))
         command = [program, "plan", "gpt2", "-n", str(shape["n"]), "--machine", machine, "--set", "train.dtype=bf16", "--search", "exact",
                    "--batch", str(shape["GBS"]), "--out", plan] + model_flags(system, shape)
-        if shape["n"] <= 32:  # ways that are shown are compiled, and the fastest in virtual time is the plan
-            command += ["--top", "16"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+        # The ways that are shown are compiled, and the fastest in virtual time is the plan: always up to 32 ranks.
+        if shape["n"] <= MOST_COMPILED:
+            command += ["--compile", "--top", "16" if shape["n"] <= 32 else "5"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800, check=False)
         if done.returncode == 1 and "no way of cutting it fits" in done.stdout:
             raise Skipped("no way fits with Trireme's bytes")
         if done.returncode != 0:
