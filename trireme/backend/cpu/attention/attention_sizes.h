@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trireme/backend/cpu/products/rows_ahead.h"
+#include "trireme/backend/cpu/isa/products.h"
 #include "trireme/op/keys_seen.h"
 #include "trireme/op/op_attrs.h"
 #include "trireme/op/op_def.h"
@@ -55,7 +55,7 @@ struct AttentionTile {
   int64_t key, keys;
   // Columns that row 0 sees; each further row sees one more. All of them without a mask.
   int64_t visible;
-  RowsAhead* ahead = nullptr;  // read soon, brought nearer during its products
+  LinesAhead* ahead = nullptr;  // read soon, brought nearer during its products
 };
 
 // The part of a tile that is not hidden from all its queries; keys is 0 when there is none.

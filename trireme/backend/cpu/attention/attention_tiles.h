@@ -126,7 +126,7 @@ inline void multiply_keys(const AttentionSizes& n, const AttentionTile& tile, co
 // One tile of queries of one head; q and out point to its first query. Rows `ahead` are brought nearer meanwhile.
 template <class T>
 void forward_tile(const AttentionSizes& n, int64_t query, const T* q_at, T* out, float* lse,
-                  const AttentionRoom<T>& room, RowsAhead* ahead = nullptr) {
+                  const AttentionRoom<T>& room, LinesAhead* ahead = nullptr) {
   const int64_t queries = std::min(kQueries, n.s - query);
   const int64_t q_row = n.h * n.d;
   const Rows q = rows_in(q_at, queries, n.d, q_row, room.q);

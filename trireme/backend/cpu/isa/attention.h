@@ -6,9 +6,9 @@
 namespace trireme::cpu {
 
 struct AttentionLoops {
-  // Attention, on a tile of scores[rows, width] with rows `stride` apart; row i sees `visible + i`
-  // columns of it at most (and all of them where that is more). Each row: s = scale * s in powers of two, that is,
-  // times log2(e); the new maximum; s = 2^(s - max), 0 where unseen; old sums and `correction` follow.
+  // Attention, on a tile of scores[rows, width] with rows `stride` apart, which have room for whole vectors; row i sees
+  // `visible + i` columns of it at most (and all of them where that is more). Each row: s = scale * s in powers of two,
+  // that is, times log2(e); the new maximum; s = 2^(s - max), 0 where unseen; old sums and `correction` follow.
   void (*online_softmax)(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
                          float* sum, float* correction);
   // Natural logarithms of the sums of exponentials, of what online_softmax kept; and 1 / sum over the sums.
@@ -36,8 +36,25 @@ using cpu::Lines;
   return columns < 0 ? 0 : columns < tile.size ? columns : tile.size;
 }
 
+// Up to whole vectors.
 static void zero(int64_t from, int64_t to, float* x) {
-  for (int64_t i = from; i < to; ++i) x[i] = 0;
+  for (int64_t i = (from + kLanes - 1) / kLanes * kLanes; i < to; i += kLanes) store(x + i, F32{});
+}
+
+// n > 0.
+[[gnu::always_inline]] static inline float max_of_seen(int64_t n, const float* x) {
+  F32 most = set(x[0]), other = most;  // two, so that neither waits for itself
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    most = max(most, load(x + i));
+    other = max(other, load(x + i + kLanes));
+  }
+  if (i + kLanes <= n) {
+    most = max(most, load(x + i));
+    i += kLanes;
+  }
+  if (i < n) other = max(other, first_lanes(n - i, load(x + i), other));
+  return max_lanes(max(most, other));
 }
 
 static void online_softmax(Lines tile, int64_t stride, int64_t visible, float scale, float* scores, float* max,
@@ -46,7 +63,7 @@ static void online_softmax(Lines tile, int64_t stride, int64_t visible, float sc
   // All maxima first, so that no row waits for its own.
   for (int64_t row = 0; row < tile.rows; ++row) {
     const int64_t n = seen(tile, visible, row);
-    const float most = n == 0 ? max[row] : max_of(n, scores + row * stride) * scale_2;
+    const float most = n == 0 ? max[row] : max_of_seen(n, scores + row * stride) * scale_2;
     correction[row] = most > max[row] ? most : max[row];
   }
   for_each_vector(tile.rows, [&](auto v) {
@@ -58,8 +75,8 @@ static void online_softmax(Lines tile, int64_t stride, int64_t visible, float sc
     float* s = scores + row * stride;
     const int64_t n = seen(tile, visible, row);
     const F32 factor = set(scale_2), shift = set(-max[row]);
-    const float total = sum_of(n, [&](auto v) {
-      const F32 e = keep(v, exp2(fma(v.get(s), factor, shift)));
+    const float total = sum_of<Padded>(n, [&](auto v) {
+      const F32 e = keep(v, exp2_of_small(fma(v.get(s), factor, shift)));
       v.put(s, e);
       return e;
     });
@@ -92,10 +109,10 @@ static void softmax_tile_grad(Lines tile, int64_t stride, int64_t visible, float
     float* ds = dp + row * stride;
     const int64_t n = seen(tile, visible, row);
     const F32 shift = set(-lse[row] * kLog2E), less = set(delta[row]);
-    for_each_vector(n, [&](auto v) {
-      const F32 p = exp2(fma(v.get(s), factor_2, shift));
+    for_each_vector<Padded>(n, [&](auto v) {
+      const F32 p = keep(v, exp2(fma(v.get(s), factor_2, shift)));
       v.put(s, p);
-      v.put(ds, p * (v.get(ds) - less) * factor);
+      v.put(ds, keep(v, p * (v.get(ds) - less) * factor));
     });
     zero(n, tile.size, s);
     zero(n, tile.size, ds);

@@ -28,26 +28,16 @@ template <int rows>
 
 template <int rows>
 void block_tile(const BlockTile& t) {
-  constexpr int64_t kAhead = 8 * kTileColumns;
   TileSums<rows> at;
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) at[i][0] = at[i][1] = F32{};
   const float* a = t.a;
   const float* b = t.b;
-  const char* ahead = static_cast<const char*>(t.ahead);
   const auto add = [&]() __attribute__((always_inline)) {
-    if (!kFewInstructions) {
-      __builtin_prefetch(b + kAhead);
-      __builtin_prefetch(b + kAhead + kLanes);
-    }
+    if (!kFewInstructions) prefetch_term(b + kFloatsAhead);
     add_term<rows>(at, a, 1, b);
     a += kTileRows;
     b += kTileColumns;
-  };
-  const auto ask_and_add = [&]() __attribute__((always_inline)) {
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += t.ahead_step_bytes;
-    add();
   };
   // A row of the result is asked for with each of the first terms: all at once they would wait for each other.
   int64_t term = 0;
@@ -55,13 +45,9 @@ void block_tile(const BlockTile& t) {
   for (; term < rows && term < t.terms; ++term, c += t.c_row) {
     __builtin_prefetch(c, 1);
     __builtin_prefetch(c + kLanes, 1);
-    ahead == nullptr ? add() : ask_and_add();
+    add();
   }
-  if (ahead == nullptr) {
-    for_each_term(t.terms - term, add);
-  } else {
-    for_each_term(t.terms - term, ask_and_add);
-  }
+  for_each_term(t.terms - term, t.ahead, add);
   add_to_result<rows>(at, t);
 }
 

@@ -86,8 +86,9 @@ inline constexpr float kSqrtTwoOverPi = 0.79788456080286536F;
 inline constexpr float kGeluCubic = 0.044715F;
 
 // gelu by tanh is x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3).
-[[gnu::always_inline]] static inline F32 twice_u(F32 x) {
-  return 2 * kSqrtTwoOverPi * x * fma(x * x, set(kGeluCubic), set(1.0F));
+[[gnu::always_inline]] static inline F32 sigmoid_of_gelu(F32 x) {
+  constexpr float kLinear = -2 * kSqrtTwoOverPi * kLog2E;
+  return sigmoid_by_power(x * fma(x * x, set(kLinear * kGeluCubic), set(kLinear)));
 }
 
 template <Unary kind>
@@ -103,9 +104,9 @@ template <Unary kind>
   if constexpr (kind == Unary::kSigmoid) return sigmoid(x);
   if constexpr (kind == Unary::kErf) return erf(x);
   if constexpr (kind == Unary::kRelu) return max(F32{}, x);
-  if constexpr (kind == Unary::kSilu) return x * sigmoid(x);
+  if constexpr (kind == Unary::kSilu) return x * sigmoid_by_power(x * -kLog2E);
   if constexpr (kind == Unary::kGeluErf) return x * fma(erf(x * kSqrtHalf), set(0.5F), set(0.5F));
-  if constexpr (kind == Unary::kGeluTanh) return x * sigmoid(twice_u(x));
+  if constexpr (kind == Unary::kGeluTanh) return x * sigmoid_of_gelu(x);
   if constexpr (kind == Unary::kScale) return x * p;
   if constexpr (kind == Unary::kAddScalar) return x + p;
   if constexpr (kind == Unary::kClamp) return min(q, max(p, x));
@@ -135,7 +136,7 @@ template <Binary kind>
   if constexpr (kind == Binary::kPow) return pow(a, b);
   if constexpr (kind == Binary::kReluGrad) return a > 0.0F ? b : F32{};
   if constexpr (kind == Binary::kSiluGrad) {
-    const F32 s = sigmoid(a);
+    const F32 s = sigmoid_by_power(a * -kLog2E);
     return b * s * fma(a, 1.0F - s, set(1.0F));
   }
   if constexpr (kind == Binary::kGeluErfGrad) {
@@ -143,7 +144,7 @@ template <Binary kind>
     return b * fma(a * kInvSqrtTwoPi, exp(a * a * -0.5F), cdf);
   }
   if constexpr (kind == Binary::kGeluTanhGrad) {
-    const F32 s = sigmoid(twice_u(a));
+    const F32 s = sigmoid_of_gelu(a);
     const F32 slope = 2 * kSqrtTwoOverPi * fma(a * a, set(3 * kGeluCubic), set(1.0F));
     return b * fma(a * s * (1.0F - s), slope, s);
   }

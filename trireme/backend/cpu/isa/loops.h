@@ -47,6 +47,7 @@ struct Loops : AttentionLoops, WinogradLoops, Bf16Loops {
   // At most tile_rows rows and tile_columns columns.
   void (*leaf_tile)(const LeafTile& tile);
   void (*block_tile)(const BlockTile& tile);
+  void (*multiply_packed)(const PackedProduct& product);
   int64_t tile_rows, tile_columns;
 
   // sums[digit] += the digits of all x^2, on the grids of op/exact_sum.h.

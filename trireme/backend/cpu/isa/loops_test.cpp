@@ -81,12 +81,15 @@ TEST_P(EveryIsa, ExponentialEndsInZeroAndInfinityAndKeepsWhatIsNoNumber) {
 
 // What attention's gradient makes of scores: p = e^(s - lse), and its gradient where dp = 1.
 std::vector<float> probabilities_of(std::vector<float> scores, float lse) {
-  const auto n = static_cast<int64_t>(scores.size());
-  std::vector<float> ds(scores.size(), 1);
+  constexpr size_t kVector = 16;  // that rows have room for, on any instruction set
+  const size_t n = scores.size(), room = (n + kVector - 1) / kVector * kVector;
+  scores.resize(room);
+  std::vector<float> ds(room, 1);
   const float delta = 0;
-  loops().softmax_tile_grad({1, n}, n, n, 1, &lse, &delta, scores.data(), ds.data());
-  for (size_t i = 0; i < scores.size(); ++i)
-    EXPECT_TRUE(scores[i] == ds[i] || std::isnan(ds[i])) << scores[i] << " and " << ds[i];
+  const Lines row{1, static_cast<int64_t>(n)};
+  loops().softmax_tile_grad(row, static_cast<int64_t>(room), row.size, 1, &lse, &delta, scores.data(), ds.data());
+  scores.resize(n);
+  for (size_t i = 0; i < n; ++i) EXPECT_TRUE(scores[i] == ds[i] || std::isnan(ds[i])) << scores[i] << " and " << ds[i];
   return scores;
 }
 

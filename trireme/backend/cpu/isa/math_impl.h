@@ -36,12 +36,12 @@ namespace trireme::TRIREME_ISA_NAMESPACE {
 
 inline constexpr float kLog2E = 1.44269504088896341F, kLn2 = 0.69314718055994531F;
 
-// 2^x within 2 units of the last place; 0 below -126.5, infinity above 127.5. Half the work of exp: for attention,
-// which takes one for each pair of tokens. The polynomial of degree 5 has the least relative error on [-1/2, 1/2] of
-// those that are 1 at 0.
-[[gnu::always_inline]] static inline F32 exp2(F32 x) {
+// 2^x of x up to 127 within 2 units of the last place; 0 below -126.5. Half the work of exp: for attention, which takes
+// one for each pair of tokens. The polynomial of degree 5 has the least relative error on [-1/2, 1/2] of those that are
+// 1 at 0.
+[[gnu::always_inline]] static inline F32 exp2_of_small(F32 x) {
   const F32 magic = set(0x1.8p23F + 127);  // its sum with a number has the exponent's bits as the last ones
-  x = min(set(128.0F), max(set(-127.0F), x));
+  x = max(set(-127.0F), x);
   const F32 shifted = x + magic;
   const F32 r = x - (shifted - magic);
   F32 y = set(0x1.5bba16p-10F);
@@ -53,8 +53,19 @@ inline constexpr float kLog2E = 1.44269504088896341F, kLn2 = 0.69314718055994531
   return y * as_f(as_i(shifted) << 23);
 }
 
+// The same of any x: infinity above 127.5.
+[[gnu::always_inline]] static inline F32 exp2(F32 x) {
+  return exp2_of_small(min(set(128.0F), x));
+}
+
 [[gnu::always_inline]] static inline F32 sigmoid(F32 x) {
   return 1.0F / (1.0F + exp(-x));
+}
+
+// sigmoid(x), where `power` is -x log2(e): for factors of x, as in gelu and silu. Where it is next to zero, its
+// relative error grows as x does.
+[[gnu::always_inline]] static inline F32 sigmoid_by_power(F32 power) {
+  return 1.0F / (1.0F + exp2(power));
 }
 
 // tanh x within 3 units of the last place: a polynomial below 0.625, 1 - 2 / (1 + e^2x) above

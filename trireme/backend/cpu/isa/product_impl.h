@@ -83,44 +83,56 @@ template <int rows>
   }
 }
 
-struct Factors {
-  const float* a;
-  int64_t a_step;  // from term to term of a, or from row to row
-  const float* b;
-  const float* ahead;  // brought nearer: as much as is read of b; null: nothing
-};
+// Of panels of b that are read term by term.
+inline constexpr int64_t kFloatsAhead = 8 * kTileColumns;
 
-// With `by_rows` the terms of a row of a lie side by side, otherwise its rows of a term do, so that one pointer reaches
-// them all.
-template <int rows, bool by_rows>
-[[gnu::always_inline]] static inline void add_terms(TileSums<rows>& at, const Factors& factors, int64_t length) {
-  const int64_t a_row = by_rows ? factors.a_step : 1;
-  const int64_t a_k = by_rows ? 1 : factors.a_step;
-  const float* a = factors.a;
-  const float* b = factors.b;
-  const auto add = [&]() __attribute__((always_inline)) {
-    add_term<rows>(at, a, a_row, b);
-    a += a_k;
-    b += kTileColumns;
-  };
-  if (factors.ahead == nullptr) return for_each_term(length, add);
-  const float* ahead = factors.ahead;
-  for_each_term(
-      length, [&]() __attribute__((always_inline)) {
-        __builtin_prefetch(ahead);
-        if (kTileColumns > 16) __builtin_prefetch(ahead + 16);  // another line
-        ahead += kTileColumns;
-        add();
-      });
+[[gnu::always_inline]] static inline void prefetch_term(const float* b) {
+  __builtin_prefetch(b);
+  if (kTileColumns > 16) __builtin_prefetch(b + 16);  // another line
 }
 
-template <int rows, bool by_rows>
+struct AskedLines {
+  const std::byte* first = nullptr;
+  int64_t step = 0, count = 0;
+};
+
+// `most` at most.
+[[gnu::always_inline]] static inline AskedLines take_lines(cpu::LinesAhead* ahead, int64_t most) {
+  constexpr int64_t kLineBytes = 64;
+  if (ahead == nullptr) return {};
+  while (ahead->next < cpu::LinesAhead::kBlocks && ahead->blocks[ahead->next].columns == 0) ++ahead->next;
+  if (ahead->next == cpu::LinesAhead::kBlocks) return {};
+  auto& block = ahead->blocks[ahead->next];
+  const int64_t wanted = most < ahead->of_tile ? most : ahead->of_tile;
+  const int64_t left = block.rows - block.row;
+  const AskedLines asked{block.first + block.row * block.step, block.step, wanted < left ? wanted : left};
+  block.row += asked.count;
+  if (block.row == block.rows) {
+    block.row = 0;
+    block.first += kLineBytes;
+    --block.columns;
+  }
+  return asked;
+}
+
+// add() for each term, and a line with each turn.
+template <class Add>
+[[gnu::always_inline]] static inline void for_each_term(int64_t terms, cpu::LinesAhead* ahead, Add&& add) {
+  const AskedLines lines = take_lines(ahead, terms / kTermsOfTurn);
+  const std::byte* line = lines.first;
+  for (int64_t i = 0; i < lines.count; ++i, line += lines.step) {
+    __builtin_prefetch(line, 0, 2);
+#pragma GCC unroll 4
+    for (int term = 0; term < kTermsOfTurn; ++term) add();
+  }
+  for_each_term(terms - lines.count * kTermsOfTurn, add);
+}
+
+template <int rows>
 void leaf_tile(const LeafTile& t) {
   constexpr int64_t kKept = rows * kTileColumns;
-  constexpr int64_t kTermsAhead = 8;
-  const bool packed = t.a_row == 1 && t.a_k == kTileRows;
-  Factors factors{t.a, by_rows ? t.a_row : t.a_k, t.b,
-                  t.ahead != nullptr || kFewInstructions ? t.ahead : t.b + kTermsAhead * kTileColumns};
+  const float* a = t.a;
+  const float* b = t.b;
   int depth = __builtin_popcountll(static_cast<unsigned long long>(t.leaves));
   int64_t leaf = t.leaves;
   TileSums<rows> at;
@@ -135,11 +147,13 @@ void leaf_tile(const LeafTile& t) {
   bool in_leaf = true;
   for (int64_t s = 0; s < t.count; ++s) {
     const cpu::LeafRun& run = t.runs[s];
-    if (!packed) factors.a = t.a + run.start * t.a_k;
-    add_terms<rows, by_rows>(at, factors, run.length);
-    if (packed) factors.a += run.length * kTileRows;
-    factors.b += run.length * kTileColumns;
-    if (factors.ahead != nullptr) factors.ahead += run.length * kTileColumns;
+    for_each_term(
+        run.length, [&]() __attribute__((always_inline)) {
+          if (!kFewInstructions) prefetch_term(b + kFloatsAhead);
+          add_term<rows>(at, a, 1, b);
+          a += kTileRows;
+          b += kTileColumns;
+        });
     const bool last = t.last && s + 1 == t.count;
     in_leaf = last || !run.ends_leaf;
     if (!last && !run.ends_leaf) continue;
@@ -162,11 +176,7 @@ void leaf_tile_of(const LeafTile& t) {
   if constexpr (rows > 1) {
     if (t.rows < rows) return leaf_tile_of<rows - 1>(t);
   }
-  if (t.a_row == 1) {
-    leaf_tile<rows, false>(t);
-  } else {
-    leaf_tile<rows, true>(t);
-  }
+  leaf_tile<rows>(t);
 }
 
 }  // namespace trireme::TRIREME_ISA_NAMESPACE

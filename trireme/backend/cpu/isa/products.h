@@ -1,6 +1,7 @@
 // The inner loops of matrix products that are not oneDNN's: products of bf16 in pairs, and tiles of sums in leaves.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace trireme::cpu {
@@ -48,23 +49,35 @@ struct LeafRun {
 // Sums of so many leaves may wait for their like in the tree of a sum (cpu/leaves.h).
 inline constexpr int kMaxLeafLevels = 5;
 
-// A tile c[rows, columns] of a product: sums in leaves, each leaf one or more of the runs in turn. Elements of a are
-// `a_row` and `a_k` apart, of which one is 1; b is packed: whole rows of Loops::tile_columns, one a term, in the order
-// of the runs, and so is a where a_row is 1 and a_k Loops::tile_rows. A sum may take several tiles' turns, each with
-// some of its runs.
+// Lines of memory that are read soon (cpu/products/lines_ahead.h). A tile that is computed meanwhile asks for some of
+// them, one now and then, since those asked for at once wait for each other, and tiles for them.
+struct LinesAhead {
+  // A column of `rows` lines, `step` bytes apart, then those beside it, `columns` in all.
+  struct Block {
+    const std::byte* first = nullptr;
+    int64_t rows = 0, step = 0, columns = 0;
+    int64_t row = 0;  // the next one
+  };
+  static constexpr int kBlocks = 5;
+  Block blocks[kBlocks];
+  int next = 0;         // the first block that may have lines
+  int64_t of_tile = 0;  // lines that a tile asks for at most
+};
+
+// A tile c[rows, columns] of a product: sums in leaves, each leaf one or more of the runs in turn. Both operands are
+// packed, as wide as Loops::tile_rows and tile_columns, in the order of the runs. A sum may take several tiles' turns,
+// each with some of its runs.
 struct LeafTile {
   int64_t rows = 0, columns = 0;
   const float* a = nullptr;
-  int64_t a_row = 0, a_k = 1;
   const float* b = nullptr;
   const LeafRun* runs = nullptr;
   int64_t count = 0;
   float* c = nullptr;
   int64_t c_row = 0;
-  bool add = false;              // begins with c, which holds what has been summed of a leaf
-  int64_t leaves = 0;            // that ended before
-  bool last = true;              // these are the last runs: c becomes the whole sum
-  const float* ahead = nullptr;  // brought nearer meanwhile: as much as is read of b; null: at most of b itself
+  bool add = false;    // begins with c, which holds what has been summed of a leaf
+  int64_t leaves = 0;  // that ended before
+  bool last = true;    // these are the last runs: c becomes the whole sum
   float* kept =
       nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
 };
@@ -79,9 +92,25 @@ struct BlockTile {
   float* c = nullptr;
   int64_t c_row = 0;
   bool add = false;
-  // Brought nearer meanwhile: a line of memory a term, so many bytes apart; null: nothing.
-  const void* ahead = nullptr;
-  int64_t ahead_step_bytes = 0;
+  LinesAhead* ahead = nullptr;
+};
+
+// c[m,n] = a[m,k] b, or added to c, in the order of terms. Elements of a are `a_row` and `a_k` apart, of which one is
+// 1; b is packed: panels of Loops::tile_columns columns, each of `panel_terms` terms, the first k of which are read.
+struct PackedProduct {
+  int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  int64_t a_row = 0, a_k = 1;
+  const float* b = nullptr;
+  int64_t panel_terms = 0;
+  float* c = nullptr;
+  int64_t c_row = 0;
+  bool add = false;
+  // Row i of a is zero but for its terms from `begin` + i to, without it, `end` + i; others may be left out. Of row i
+  // of c, columns from `wanted` + i on may stay as they are.
+  int64_t begin = 0, end = 0, wanted = 0;
+  bool by_rows = false;  // all columns of some rows, then those of the next; false: all rows of a panel, then the next
+  LinesAhead* ahead = nullptr;
 };
 
 // to[term][width]: some terms of n lines in f32, filled up with zeros; `width` is Loops::tile_rows or tile_columns. In

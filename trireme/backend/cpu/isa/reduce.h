@@ -36,7 +36,7 @@ void accumulate(int64_t n, const T* x, float* y) {
 }
 
 // sum over i of term(vector i) with four accumulators; term(v) is zero where a vector is cut off.
-template <class Term>
+template <class Last = Rest, class Term>
 [[gnu::always_inline]] static inline float sum_of(int64_t n, Term&& term) {
   F32 sum[4]{};
   int64_t i = 0;
@@ -44,7 +44,7 @@ template <class Term>
     for (int64_t j = 0; j < 4; ++j) sum[j] += term(Whole{i + j * kLanes});
   }
   for (; i + kLanes <= n; i += kLanes) sum[0] += term(Whole{i});
-  if (i < n) sum[1] += term(Rest{i, n - i});
+  if (i < n) sum[1] += term(Last{i, n - i});
   return sum_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
@@ -52,10 +52,16 @@ template <class Term>
 [[gnu::always_inline]] static inline F32 keep(Whole, F32 x) {
   return x;
 }
-[[gnu::always_inline]] static inline F32 keep(Rest v, F32 x) {
+[[gnu::always_inline]] static inline F32 first_lanes(int64_t count, F32 x, F32 otherwise) {
   I32 lane;
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  return lane < static_cast<int32_t>(v.count) ? x : F32{};
+  return lane < static_cast<int32_t>(count) ? x : otherwise;
+}
+[[gnu::always_inline]] static inline F32 keep(Rest v, F32 x) {
+  return first_lanes(v.count, x, F32{});
+}
+[[gnu::always_inline]] static inline F32 keep(Padded v, F32 x) {
+  return first_lanes(v.count, x, F32{});
 }
 
 template <class T>

@@ -230,14 +230,19 @@ struct Rest {
   int64_t count;
 };
 
-template <class Body>
+// What is left where memory goes on for a whole vector: quicker, where there are no instructions for parts of vectors.
+struct Padded : Whole {
+  int64_t count;
+};
+
+template <class Last = Rest, class Body>
 [[gnu::always_inline]] static inline void for_each_vector(int64_t n, Body&& body) {
 #if defined(TRIREME_ISA_EMULATED)  // where whole vectors are worth no code of their own
-  for (int64_t i = 0; i < n; i += kLanes) body(Rest{i, n - i < kLanes ? n - i : kLanes});
+  for (int64_t i = 0; i < n; i += kLanes) body(Last{i, n - i < kLanes ? n - i : kLanes});
 #else
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) body(Whole{i});
-  if (i < n) body(Rest{i, n - i});
+  if (i < n) body(Last{i, n - i});
 #endif
 }
 

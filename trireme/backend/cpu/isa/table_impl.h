@@ -6,6 +6,7 @@
 #include "trireme/backend/cpu/isa/block_tile_impl.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/isa/pack_impl.h"
+#include "trireme/backend/cpu/isa/packed_impl.h"
 #include "trireme/backend/cpu/isa/peak_impl.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
 #if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
@@ -41,6 +42,7 @@ constexpr cpu::Loops make_table() {
   table.f32 = make_tensor_table<float>();
   table.leaf_tile = leaf_tile_of<>;
   table.block_tile = block_tile_of<>;
+  table.multiply_packed = multiply_packed;
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
   table.exact_squares = exact_squares;

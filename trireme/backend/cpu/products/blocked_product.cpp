@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/products/lines_ahead.h"
 #include "trireme/backend/cpu/products/panels.h"
 #include "trireme/base/error.h"
 
@@ -14,14 +15,14 @@ constexpr int64_t kTilesDown = 16;       // packed at once of a: half of the sec
 constexpr int64_t kPanelColumns = 1024;  // packed at once of b
 constexpr int64_t kLine = 16;            // floats of a cache line
 template <class T>
-constexpr int64_t kLineOf = 64 / sizeof(T);
+constexpr int64_t kLineOf = kLineBytes / sizeof(T);
 // Of all instruction sets, so that a plan takes as many bytes on every CPU.
 constexpr int64_t kWidestTile = 16, kLongestTile = 32;
 
 // Equal parts of n, none longer than `most`, but for the last one, in whole `step`s.
 int64_t even_parts(int64_t n, int64_t most, int64_t step) {
-  const int64_t parts = std::max<int64_t>(1, (n + most - 1) / most);
-  return rounded_up(std::max<int64_t>(1, (n + parts - 1) / parts), step);
+  const int64_t parts = std::max<int64_t>(1, parts_of(n, most));
+  return rounded_up(std::max<int64_t>(1, parts_of(n, parts)), step);
 }
 
 struct BlockSteps {
@@ -34,55 +35,29 @@ struct BlockSteps {
   int64_t a_floats() const { return rounded_up(rows * terms, kLine); }
 };
 
-// What the next part packs, a line of memory of all its terms at a time: first that of b, then that of a. Of an a whose
-// rows lie as they are, the rows that are packed next, a line of each at a time.
+// What is packed next, of both operands, while tiles are computed.
 template <class T>
 class Ahead {
  public:
-  Ahead(const GemmOf<T>& g, const PanelSourceOf<T>& b, int64_t columns, int64_t first, int64_t terms) : g_(&g) {
-    if (first + terms >= g.k) return;
-    if (b.lines_beside) {
-      b_ = b.data + (first + terms) * b.stride;
-      b_step_ = b.stride;
-      b_lines_ = (columns + kLineOf<T> - 1) / kLineOf<T>;
-    }
-    if (g.transpose_a) {
-      a_ = g.a + (first + terms) * g.lda;
-      a_lines_ = (g.m + kLineOf<T> - 1) / kLineOf<T>;
-    }
-  }
-
-  // The next rows of the part begin here; null: there are none.
-  void next_rows(const T* rows, int64_t terms) {
-    if (g_->transpose_a) return;
-    a_ = rows;
-    a_lines_ = rows == nullptr ? 0 : (terms + kLineOf<T> - 1) / kLineOf<T> + 1;
-    a_taken_ = 0;
-  }
-
-  void take(BlockTile& tile) {
-    // Rows are packed before the next part is.
-    const bool a_first = !g_->transpose_a && a_taken_ < a_lines_;
-    if (b_taken_ < b_lines_ && !a_first) {
-      look_at(tile, b_ + b_taken_++ * kLineOf<T>, b_step_);
-    } else if (a_taken_ < a_lines_) {
-      look_at(tile, a_ + a_taken_++ * kLineOf<T>, g_->lda);
-    } else {
-      tile.ahead = nullptr;
-    }
+  // The next panel of b, then the next rows of a.
+  LinesAhead* lines() { return &lines_; }
+  void next_panel(const PanelSourceOf<T>& b, int64_t columns, int64_t terms) { add(0, b, columns, terms); }
+  void next_rows(const PanelSourceOf<T>& a, int64_t rows, int64_t terms) { add(1, a, rows, terms); }
+  // So many tiles make a block; its panels of b are packed meanwhile, or have been before.
+  void spread(const BlockSteps& steps, int64_t tiles_down, int64_t tiles, bool packs_b) {
+    const int64_t of_a = steps.terms * lines_of(steps.rows);
+    const int64_t of_b = packs_b ? steps.terms * lines_of(loops().tile_columns) * (tiles / tiles_down) : 0;
+    spread_over_tiles(lines_, of_a + of_b, tiles);
   }
 
  private:
-  static void look_at(BlockTile& tile, const T* first, int64_t step) {
-    tile.ahead = first;
-    tile.ahead_step_bytes = step * static_cast<int64_t>(sizeof(T));
+  static int64_t lines_of(int64_t elements) { return parts_of(elements, kLineOf<T>); }
+  void add(int block, const PanelSourceOf<T>& from, int64_t lines, int64_t terms) {
+    set_lines(lines_, block, from.data, from.lines_beside ? terms : lines,
+              from.stride * static_cast<int64_t>(sizeof(T)), lines_of(from.lines_beside ? lines : terms));
   }
 
-  const GemmOf<T>* g_;
-  const T* a_ = nullptr;
-  const T* b_ = nullptr;
-  int64_t b_step_ = 0, a_lines_ = 0, b_lines_ = 0;
-  int64_t a_taken_ = 0, b_taken_ = 0;
+  LinesAhead lines_;
 };
 
 template <class T>
@@ -97,26 +72,40 @@ void add_part(const GemmOf<T>& g, const BlockSteps& steps, int64_t j, int64_t fi
   const int64_t tile_columns = loops().tile_columns;
   const int64_t columns = std::min(steps.columns, g.n - j);
   const LeafRun run{0, std::min(steps.terms, g.k - first), true};
-  const PanelSourceOf<T> whole_b = PanelSourceOf<T>{g.b, g.ldb, !g.transpose_b}.from_line(j);
-  const PanelSourceOf<T> a{g.a + (g.transpose_a ? first * g.lda : first), g.lda, g.transpose_a};
-  const PanelSourceOf<T> b{whole_b.data + (g.transpose_b ? first : first * g.ldb), g.ldb, !g.transpose_b};
+  const int64_t next_terms = std::min(steps.terms, g.k - first - run.length);
+  const PanelSourceOf<T> a = PanelSourceOf<T>{g.a, g.lda, g.transpose_a}.from_term(first);
+  const PanelSourceOf<T> b = PanelSourceOf<T>{g.b, g.ldb, !g.transpose_b}.from_line(j).from_term(first);
   float* const a_room = room;
   float* const b_room = room + steps.a_floats();
-  Ahead<T> ahead(g, whole_b, columns, first, run.length);
-  BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0 || g.beta != 0};
-  pack_panels(b, columns, tile_columns, {&run, 1}, run.length, b_room);
+  Ahead<T> ahead;
+  BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0 || g.beta != 0, .ahead = ahead.lines()};
   for (int64_t top = 0; top < g.m; top += steps.rows) {
     const int64_t rows = std::min(steps.rows, g.m - top);
+    const int64_t rows_left = std::min(steps.rows, g.m - top - rows);
     pack_panels(a.from_line(top), rows, tile_rows, {&run, 1}, run.length, a_room);
-    ahead.next_rows(top + rows < g.m ? a.from_line(top + rows).data : nullptr, run.length);
+    ahead.spread(steps, parts_of(rows, tile_rows), parts_of(rows, tile_rows) * parts_of(columns, tile_columns),
+                 top == 0 || rows_left == 0);
+    if (rows_left > 0) {
+      ahead.next_rows(a.from_line(top + rows), rows_left, run.length);
+    } else {
+      ahead.next_rows(a.from_term(run.length), std::min(steps.rows, g.m), next_terms);
+    }
     for (int64_t column = 0; column < columns; column += tile_columns) {
       tile.columns = std::min(tile_columns, columns - column);
       tile.b = b_room + column * run.length;
+      if (top == 0)
+        pack_panels(b.from_line(column), tile.columns, tile_columns, {&run, 1}, run.length,
+                    b_room + column * run.length);
+      const int64_t next = column + tile_columns;
+      if (next < columns && top == 0) {
+        ahead.next_panel(b.from_line(next), std::min(tile_columns, columns - next), run.length);
+      } else if (next >= columns && rows_left == 0) {
+        ahead.next_panel(b.from_term(run.length), std::min(columns, tile_columns), next_terms);
+      }
       for (int64_t row = 0; row < rows; row += tile_rows) {
         tile.rows = std::min(tile_rows, rows - row);
         tile.a = a_room + row * run.length;
         tile.c = g.c + (top + row) * g.ldc + j + column;
-        ahead.take(tile);
         loops().block_tile(tile);
       }
     }

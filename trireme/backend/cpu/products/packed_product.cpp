@@ -15,7 +15,8 @@ constexpr int64_t kPackedTerms = 384;
 constexpr int64_t kTilesTogether = 16;
 // Sides of a block at most; of one whose sums of leaves wait in memory between parts.
 constexpr int64_t kPackedRows = 2048, kPackedColumns = 1024, kSideThatWaits = 512;
-constexpr int64_t kCacheLine = 16;  // floats
+constexpr int64_t kCacheLine = 16;              // floats
+constexpr int64_t kPackedNearFloats = 4 << 10;  // of a packed matrix that the first-level cache holds beside rows
 
 // How the result is cut into blocks, of which a task computes one. Bits do not depend on it.
 struct Blocking {
@@ -100,9 +101,7 @@ void multiply_part(const PackedBlock& block, const Terms& terms, const Terms::Pa
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
   const std::span runs = std::span(terms.runs).subspan(part.first, part.count);
-  LeafTile tile{.a_row = 1,
-                .a_k = tile_rows,
-                .runs = runs.data(),
+  LeafTile tile{.runs = runs.data(),
                 .count = std::ssize(runs),
                 .c_row = block.c_row,
                 .add = part.begun,
@@ -184,32 +183,23 @@ void pack_right(const float* b, int64_t ldb, bool transpose_b, int64_t n, int64_
 }
 
 void multiply_packed(const Gemm& g, const float* packed, int64_t terms, const Band& band, int64_t wanted,
-                     RowsAhead* ahead) {
-  const int64_t tile_rows = loops().tile_rows;
-  const int64_t tile_columns = loops().tile_columns;
-  LeafRun run;
-  LeafTile tile{.a_row = g.transpose_a ? 1 : g.lda,
-                .a_k = g.transpose_a ? g.lda : 1,
-                .runs = &run,
-                .count = 1,
-                .c_row = g.ldc,
-                .add = g.beta != 0};
-  for (int64_t j = 0; j < g.n; j += tile_columns) {
-    tile.columns = std::min(tile_columns, g.n - j);
-    for (int64_t i = 0; i < g.m; i += tile_rows) {
-      tile.rows = std::min(tile_rows, g.m - i);
-      if (j >= wanted + i + tile.rows - 1) continue;
-      const int64_t begin = std::clamp<int64_t>(band.begin + i, 0, g.k);
-      run.length = std::clamp<int64_t>(band.end + i + tile.rows - 1, begin, g.k) - begin;
-      tile.a = g.a + i * tile.a_row + begin * tile.a_k;
-      tile.b = packed + j * terms + begin * tile_columns;
-      tile.c = g.c + i * g.ldc + j;
-      // The second tile asks for the panel that comes next, since the first one may still wait for its own.
-      tile.ahead = i == tile_rows ? tile.b + terms * tile_columns : nullptr;
-      if (ahead != nullptr) ahead->take(kRowsOfTile);
-      loops().leaf_tile(tile);
-    }
-  }
+                     LinesAhead* ahead) {
+  loops().multiply_packed({.m = g.m,
+                           .n = g.n,
+                           .k = g.k,
+                           .a = g.a,
+                           .a_row = g.transpose_a ? 1 : g.lda,
+                           .a_k = g.transpose_a ? g.lda : 1,
+                           .b = packed,
+                           .panel_terms = terms,
+                           .c = g.c,
+                           .c_row = g.ldc,
+                           .add = g.beta != 0,
+                           .begin = band.begin,
+                           .end = band.end,
+                           .wanted = wanted,
+                           .by_rows = g.n * g.k <= kPackedNearFloats,
+                           .ahead = ahead});
 }
 
 }  // namespace trireme::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/products/lines_ahead.h"
 #include "trireme/backend/cpu/products/panels.h"
 #include "trireme/base/error.h"
 
@@ -14,10 +15,6 @@ constexpr int64_t kColumnsOfPart = 1024;  // that are packed as one part
 constexpr int64_t kFloatsOfLine = 16;     // of the cache
 constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kMostRows = 16, kMostColumns = 32;  // of a tile, on any instruction set
-
-int64_t parts_of(int64_t n, int64_t most) {
-  return (n + most - 1) / most;
-}
 
 // Terms of each panel but the last, which may have fewer.
 int64_t terms_of(int64_t k) {
@@ -34,33 +31,28 @@ struct PanelsOf {
   int64_t offset(int64_t first, int64_t column) const { return first * width + column * terms(first); }
 };
 
-// What tiles bring nearer: a line of memory with each term. First the panel of b that comes next, then rows of a that
-// are packed next, a line of each row at a time.
+// What tiles bring nearer: first the panel of b that comes next, then rows of a that are packed next, a line of each
+// row at a time.
 class AheadOfPanels {
  public:
-  AheadOfPanels(const Gemm& g, int64_t first, int64_t terms, bool more_rows) : step_(g.lda) {
+  AheadOfPanels(const Gemm& g, int64_t first, int64_t terms, bool more_rows)
+      : lines_of_panel_(lines_in(terms * loops().tile_columns)) {
     const bool more_terms = first + terms < g.k;
-    if (!more_terms && !more_rows) return;
-    rows_ = g.a + (more_terms ? first + terms : g.m * g.lda);
-    lines_ = parts_of(std::min(more_terms ? g.k - first - terms : g.k, terms), kFloatsOfLine) + 1;
+    const int64_t columns = lines_in(more_terms ? std::min(terms, g.k - first - terms) : terms_of(g.k)) + 1;
+    const int64_t down = parts_of(g.m, loops().tile_rows), across = parts_of(g.n, loops().tile_columns);
+    spread_over_tiles(lines_, across * lines_of_panel_ + g.m * columns, down * across);
+    if (more_terms) set_lines(lines_, 1, g.a + first + terms, g.m, g.lda * kFloatBytes, columns);
+    if (!more_terms && more_rows) set_lines(lines_, 1, g.a + g.m * g.lda, g.m, g.lda * kFloatBytes, columns);
   }
 
-  void take(BlockTile& tile, const float* next_panel, int64_t row_tile) {
-    const int64_t lines = tile.terms * loops().tile_columns / kFloatsOfLine;
-    if (next_panel != nullptr && row_tile * tile.terms < lines) {
-      tile.ahead = next_panel + row_tile * tile.terms * kFloatsOfLine;
-      tile.ahead_step_bytes = kFloatsOfLine * kFloatBytes;
-    } else if (taken_ < lines_) {
-      tile.ahead = rows_ + taken_++ * kFloatsOfLine;
-      tile.ahead_step_bytes = step_ * kFloatBytes;
-    } else {
-      tile.ahead = nullptr;
-    }
-  }
+  void next_panel(const float* panel) { set_lines(lines_, 0, panel, lines_of_panel_, kLineBytes, 1); }
+  LinesAhead* lines() { return &lines_; }
 
  private:
-  const float* rows_ = nullptr;
-  int64_t step_ = 0, lines_ = 0, taken_ = 0;
+  static int64_t lines_in(int64_t floats) { return parts_of(floats, kFloatsOfLine); }
+
+  int64_t lines_of_panel_;
+  LinesAhead lines_;
 };
 
 }  // namespace
@@ -100,17 +92,16 @@ void multiply_by_panels(const Gemm& g, const float* panels, float* room, bool mo
   for (int64_t first = 0; first < g.k; first += terms_of(g.k)) {
     const LeafRun run{0, of.terms(first), true};
     pack_panels(PanelSource{g.a + first, g.lda, false}, g.m, tile_rows, {&run, 1}, run.length, room);
-    BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0};
     AheadOfPanels ahead(g, first, run.length, more_rows);
+    BlockTile tile{.terms = run.length, .c_row = g.ldc, .add = first > 0, .ahead = ahead.lines()};
     for (int64_t column = 0; column < g.n; column += tile_columns) {
       tile.b = panels + of.offset(first, column);
       tile.columns = std::min(tile_columns, g.n - column);
-      const float* const next = column + tile_columns < g.n ? tile.b + tile_columns * run.length : nullptr;
+      if (column + tile_columns < g.n) ahead.next_panel(tile.b + tile_columns * run.length);
       for (int64_t row = 0; row < g.m; row += tile_rows) {
         tile.rows = std::min(tile_rows, g.m - row);
         tile.a = room + row * run.length;
         tile.c = g.c + row * g.ldc + column;
-        ahead.take(tile, next, row / tile_rows);
         loops().block_tile(tile);
       }
     }

@@ -19,6 +19,9 @@ struct PanelSourceOf {
   PanelSourceOf from_line(int64_t line) const {
     return {data + (lines_beside ? line : line * stride), stride, lines_beside};
   }
+  PanelSourceOf from_term(int64_t term) const {
+    return {data + (lines_beside ? term * stride : term), stride, lines_beside};
+  }
 };
 using PanelSource = PanelSourceOf<float>;
 
@@ -27,8 +30,12 @@ template <class T>
 void pack_panels(const PanelSourceOf<T>& from, int64_t lines, int64_t width, std::span<const LeafRun> runs,
                  int64_t length, float* to);
 
+// Of so many each, but for the last one.
+inline int64_t parts_of(int64_t n, int64_t size) {
+  return (n + size - 1) / size;
+}
 inline int64_t rounded_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
+  return parts_of(n, to) * to;
 }
 
 }  // namespace trireme::cpu

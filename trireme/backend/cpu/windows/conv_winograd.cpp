@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "trireme/backend/cpu/kernels.h"
+#include "trireme/backend/cpu/products/lines_ahead.h"
 #include "trireme/backend/cpu/products/onednn.h"
 #include "trireme/backend/cpu/products/packed_product.h"
 #include "trireme/backend/cpu/products/panels.h"
@@ -99,7 +100,7 @@ struct PlaceProduct {
   void run() const {
     const int64_t width = loops().tile_columns;
     for (int64_t place = 0; place < kPlaces; ++place) {
-      RowsAhead ahead = next_of(place);
+      LinesAhead ahead = next_of(place);
       for (int64_t first = 0; first < g.k; first += kTermsAtOnce) {
         Gemm part = g;
         part.k = std::min(kTermsAtOnce, g.k - first);
@@ -113,16 +114,15 @@ struct PlaceProduct {
   }
 
  private:
-  // What the next place's product reads, as so many pieces as are asked for with this one's tiles; nothing where the
-  // second-level cache has it. Rows of a transposed lie apart, and are found soon enough.
-  RowsAhead next_of(int64_t place) const {
-    constexpr int64_t kNearFloats = 128 << 10, kLineBytes = 64;
-    RowsAhead ahead;
+  // What the next place's product reads; nothing where the second-level cache has it. Rows of a transposed lie apart,
+  // and are found soon enough.
+  LinesAhead next_of(int64_t place) const {
+    constexpr int64_t kNearFloats = 128 << 10;
+    LinesAhead ahead;
     if (place + 1 == kPlaces || g.transpose_a || kPlaces * g.m * g.k <= kNearFloats) return ahead;
-    const int64_t tiles = pieces_of(g.m, loops().tile_rows) * pieces_of(g.n, loops().tile_columns);
-    const int64_t bytes = g.m * g.lda * kBytesOfFloat;
-    const int64_t piece = rounded_up(pieces_of(bytes, kRowsOfTile * tiles), kLineBytes);
-    ahead.add(g.a + (place + 1) * a_place, bytes / piece, piece, piece);
+    const int64_t lines = pieces_of(g.m * g.lda * kBytesOfFloat, kLineBytes);
+    spread_over_tiles(ahead, lines, pieces_of(g.m, loops().tile_rows) * pieces_of(g.n, loops().tile_columns));
+    add_lines(ahead, g.a + (place + 1) * a_place, lines, kLineBytes, 1);
     return ahead;
   }
 };

@@ -116,6 +116,22 @@ double of_roundings(int64_t terms) {
 
 constexpr int64_t kChannels = 19, kOutputs = 17;
 
+// Of a channel's patch and taps, at each place.
+void add_products(const Matrix& patch, const Matrix& taps, Matrix& sum) {
+  const Matrix x = of_sizes(kPatch, patch), w = of_sizes(kWeight, taps);
+  for (size_t i = 0; i < 36; ++i) sum[i / 6][i % 6] += x[i / 6][i % 6] * w[i / 6][i % 6];
+}
+
+// The 4 x 4 results of one of `channels`, made of sums of so many terms whose sizes sum to `sum`.
+void expect_within_bound(const Results& got, const Matrix& sum, int64_t terms, int64_t channel, int64_t channels) {
+  const Matrix bound = of_sizes(kResult, sum);
+  for (int64_t i = 0; i < 16; ++i) {
+    const int64_t at = i * channels + channel;
+    EXPECT_NEAR(conformance::element(got.computed, at), conformance::element(got.exact, at),
+                of_roundings(terms) * bound[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)]);
+  }
+}
+
 class WinogradOnEveryIsa : public testing::TestWithParam<TestIsa> {
  protected:
   void SetUp() override {
@@ -140,16 +156,25 @@ TEST_P(WinogradOnEveryIsa, ErrorsOfAResultAreWithinTheBound) {
   for (int64_t o = 0; o < kOutputs; ++o) {
     Matrix sum(6, std::vector<double>(6));
     for (int64_t c = 0; c < kChannels; ++c) {
-      const Matrix x = of_sizes(kPatch, sizes_of(in[0], 6, c, kChannels));
-      const Matrix w = of_sizes(kWeight, sizes_of(in[1], 3, o * 9 * kChannels + c, kChannels));
-      for (size_t i = 0; i < 36; ++i) sum[i / 6][i % 6] += x[i / 6][i % 6] * w[i / 6][i % 6];
+      add_products(sizes_of(in[0], 6, c, kChannels), sizes_of(in[1], 3, o * 9 * kChannels + c, kChannels), sum);
     }
-    const Matrix bound = of_sizes(kResult, sum);
-    for (int64_t i = 0; i < 16; ++i) {
-      const int64_t at = i * kOutputs + o;
-      EXPECT_NEAR(conformance::element(got.computed, at), conformance::element(got.exact, at),
-                  of_roundings(kChannels) * bound[static_cast<size_t>(i / 4)][static_cast<size_t>(i % 4)]);
+    expect_within_bound(got, sum, kChannels, o, kOutputs);
+  }
+}
+
+TEST_P(WinogradOnEveryIsa, ErrorsOfAnInputsGradientAreWithinTheBound) {
+  const auto in = operands(f32_of({kOutputs, 3, 3, kChannels}), f32_of({1, 6, 6, kOutputs}));
+
+  const Results got =
+      results("conv2d_grad_input", in, {1, 4, 4, kChannels}, Attrs::of(Conv2dAttrs{.padding = {2, 2}, .size = {4, 4}}));
+
+  for (int64_t c = 0; c < kChannels; ++c) {
+    Matrix sum(6, std::vector<double>(6));
+    for (int64_t o = 0; o < kOutputs; ++o) {
+      // The taps in reverse.
+      add_products(sizes_of(in[1], 6, o, kOutputs), sizes_of(in[0], 3, (o * 9 + 8) * kChannels + c, -kChannels), sum);
     }
+    expect_within_bound(got, sum, kOutputs, c, kChannels);
   }
 }
 
