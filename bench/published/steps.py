@@ -13,11 +13,11 @@ from .rows import Skipped, layer_parameters, padded_vocabulary, shape_to_time, s
 # Bytes an element of the scores moves where they are stored in two bytes: forward (written; softmax reads and writes;
 # dropout reads, writes and writes its mask; read by the product with the values), and backward; and without dropout.
 SCORE_BYTES, SCORE_BYTES_NO_DROPOUT = (13, 19), (8, 14)
-# What Trireme moves of an f32 parameter: where gradients of a micro-batch are added, and in a step (Adam, norm, cast to bf16); of a
-# logit in its loss; and of a gradient between ranks.
-OWN_ADD_BYTES, OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 12, 28 + 4 + 6, 6, 4
+# What Trireme moves of an f32 parameter in a step (Adam, norm, cast to bf16), of a logit in its loss, and of a gradient between ranks.
+# Its products add to the gradients of the micro-batches before.
+OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 28 + 4 + 6, 6, 4
 MOST_COMPILED = 288  # ranks of a job whose ways are compiled; above, tables of its parts choose
-PRODUCTS = ("matmul", "linear_weight_grad", "multi_linear", "multi_linear_input_grad", "multi_linear_weight_grad")  # ops
+PRODUCTS = ("matmul", "linear_weight_grad*", "multi_linear", "multi_linear_input_grad", "multi_linear_weight_grad")  # ops
 
 
 def attention_rates(device, system, shape):
@@ -100,8 +100,7 @@ def layer_extra_s(device, system, shape):
         # gathers and scatters are waited for.
         out -= 6 * 2 * (t - 1) / t * hidden_bytes / device.memory
     if system.add_bytes is not None:
-        own = OWN_ADD_BYTES * (shape["m"] - 1) / shape["m"]
-        out += (system.add_bytes - own) * layer_parameters(shape) / t / stream
+        out += system.add_bytes * layer_parameters(shape) / t / stream
     return out
 
 

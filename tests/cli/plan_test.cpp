@@ -181,9 +181,9 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
     words.insert(words.end(), wider.begin(), wider.end());
     return run(words);
   };
-  // One head, so that tp cuts nothing; more memory would have it data parallel.
+  // Data parallel it would be faster.
   const Outcome planned =
-      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--memory", "4", "--top", "1", "--out", "staged.trp"});
+      with({"plan", "job.toml", "-n", "2", "--search", "exact", "--only", "pp=2", "--top", "1", "--out", "staged.trp"});
   ASSERT_EQ(planned.code, 0) << planned.err;
   EXPECT_THAT(planned.out, HasSubstr("compiled as training compiles them, in virtual time:\n"));
   EXPECT_THAT(read(path("staged.trp")), testing::ContainsRegex("\ncompiled step_ps=[0-9]+ arena_bytes=[0-9]+\n"));

@@ -135,8 +135,8 @@ TEST(Pipeline, writes_the_program_after_each_pass_that_changed_it) {
   std::string root = std::filesystem::temp_directory_path() / "trireme-pass-XXXXXX";
   ASSERT_NE(::mkdtemp(root.data()), nullptr);
   const Program fused = run_passes(two_gradients(), {.dump_dir = root});
-  EXPECT_EQ(read_file(root + "/008_fuse_collectives.program"), to_string(fused));
-  std::filesystem::remove(root + "/008_fuse_collectives.program");
+  EXPECT_EQ(read_file(root + "/009_fuse_collectives.program"), to_string(fused));
+  std::filesystem::remove(root + "/009_fuse_collectives.program");
   run_passes(fused, {.dump_dir = root});
   EXPECT_TRUE(std::filesystem::is_empty(root)) << "nothing changed";
   std::filesystem::remove_all(root);

@@ -80,7 +80,8 @@ Cost cost_put(const TypeArgs& args) {
   return {.flops = 0, .bytes = static_cast<double>(args.in[1].bytes() + 2 * args.in[2].bytes())};
 }
 Cost cost_add(const TypeArgs& args) {
-  return {.flops = static_cast<double>(args.in[2].elements()), .bytes = tensor_bytes(args)};
+  return {.flops = static_cast<double>(args.in[2].elements()),
+          .bytes = static_cast<double>(args.in[1].bytes() + 3 * args.in[2].bytes())};
 }
 Cost cost_merge(const TypeArgs& args) {
   double sums = 0;

@@ -1,15 +1,22 @@
 //   linear_weight_grad       w[k,n] = sum_* x[*,k] y[*,n]
-//   linear_weight_grad_onto  w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]
+//   linear_weight_grad_onto  w[k,n] = start[k,n] + sum_* x[*,k] y[*,n], or w[k,p,n] of y[*,p,n]
 //
 // The gradient of a weight that serves all leading dimensions. They are summed, so cutting them
 // leaves the result partial: this is where a data-parallel gradient comes from. The sums of bf16
-// operands are f32. Where rows come in pieces, one after the other, each piece adds to what the ones
-// before have left, in their place; passes make that.
+// operands are f32. Where rows come in pieces or micro-batches, one after the other, each adds to what
+// the ones before have left, in their place, to a multi_linear's weight as well; passes make that.
+#include <algorithm>
+#include <string_view>
+
 #include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
 
 namespace trireme {
+namespace ops {
+extern const OpDef multi_linear_input_grad;
+}  // namespace ops
+
 namespace linear_weight_grad_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
@@ -25,27 +32,34 @@ std::vector<TensorType> infer(const InferArgs& args) {
   return {{statistic_type(x.dtype), {x.shape[rank - 1], y.shape[rank - 1]}}};
 }
 
+// Whether y, and so w, has the dimension p.
+bool has_parts(const TensorType& x, const TensorType& y) {
+  return y.shape.rank() == x.shape.rank() + 1;
+}
+
 std::vector<TensorType> infer_onto(const InferArgs& args) {
-  const TensorType& x = args.in[0];
-  const TensorType& y = args.in[1];
-  const TensorType& start = args.in[2];
-  require(x.shape.rank() == 2 && y.shape.rank() == 2 && x.shape[0] == y.shape[0],
-          "linear_weight_grad_onto: x and y must be matrices of equally many rows (x {}, y {})", said(x), said(y));
+  const TensorType &x = args.in[0], &y = args.in[1], &start = args.in[2];
+  const int rank = x.shape.rank();
+  const bool ranks_fit = has_parts(x, y) ? rank >= 1 : rank >= 2 && rank == y.shape.rank();
+  require(ranks_fit && std::equal(x.shape.begin(), x.shape.end() - 1, y.shape.begin()),
+          "linear_weight_grad_onto: x and y must be x[*,k], and y[*,n] or y[*,p,n] (x {}, y {})", said(x), said(y));
   require(x.dtype == y.dtype && is_floating(x.dtype),
           "linear_weight_grad_onto: operands must be of one floating type (x {}, y {})", said(x), said(y));
-  const TensorType w{statistic_type(x.dtype), {x.shape[1], y.shape[1]}};
+  TensorType w{statistic_type(x.dtype), {x.shape[rank - 1]}};
+  for (int dim = rank - 1; dim < y.shape.rank(); ++dim) w.shape.push_back(y.shape[dim]);
   require(start == w, "linear_weight_grad_onto: start is {}; the sum is {}", said(start), said(w));
   return {w};
 }
 
-// dx[*,k] = sum_n y[*,n] dw[k,n] and dy[*,n] = sum_k x[*,k] dw[k,n].
+// dx[*,k] = sum_n y[*,n] dw[k,n] and dy[*,n] = sum_k x[*,k] dw[k,n], with n for p and n where there is a p.
 std::vector<Tensor> grad(const GradArgs& args) {
   const Tensor& x = args.in[0];
   const Tensor& y = args.in[1];
   const Tensor dw = cast(args.dout[0], x.dtype());
+  const bool parts = dw.rank() == 3;
   Tensor dx, dy;
-  if (args.wanted[0]) dx = matmul(y, dw, false, true);
-  if (args.wanted[1]) dy = matmul(x, dw);
+  if (args.wanted[0]) dx = parts ? apply1(ops::multi_linear_input_grad, {y, dw}) : matmul(y, dw, false, true);
+  if (args.wanted[1]) dy = parts ? multi_linear(x, dw) : matmul(x, dw);
   std::vector<Tensor> out{dx, dy};
   if (args.in.size() == 3) out.push_back(args.dout[0]);
   return out;
@@ -57,7 +71,10 @@ ShardingRule shard(const TypeArgs& args) {
 
 // The rows stay together: what each rank had of them would be added to a `start` that is there once.
 ShardingRule shard_onto(const TypeArgs& args) {
-  return parse_rule(".k,.n,kn->kn", args.in, args.out, {.linear = {{0, 2}, {1, 2}}});
+  const std::string rows(static_cast<size_t>(args.in[0].shape.rank()) - 1, '.');
+  const std::string_view columns = has_parts(args.in[0], args.in[1]) ? "pn" : "n";
+  return parse_rule(fmt::format("{0}k,{0}{1},k{1}->k{1}", rows, columns), args.in, args.out,
+                    {.linear = {{0, 2}, {1, 2}}});
 }
 
 Cost cost(const TypeArgs& args) {
@@ -72,7 +89,7 @@ void sum_products(const KernelArgs& args) {
   const auto start = args.in.size() == 3 ? args.in[2].as<W>() : std::span<W>();
   const auto w = args.out[0].as<W>();
   const auto k = static_cast<size_t>(args.out[0].type.shape[0]);
-  const auto n = static_cast<size_t>(args.out[0].type.shape[1]);
+  const size_t n = k == 0 ? 0 : w.size() / k;
   const auto rows = static_cast<size_t>(leading(args.in[0].type.shape).elements());
   constexpr size_t kTogether = 64;  // columns, of which memory has the terms side by side
   for (size_t i = 0; i < k; ++i) {
@@ -105,9 +122,11 @@ std::vector<Example> examples() {
 
 std::vector<Example> examples_onto() {
   return {{.in = {f32({6, 4}), f32({6, 12}), f32({4, 12})}},
+          {.in = {f32({2, 3, 4}), f32({2, 3, 6}), f32({4, 6})}},
           {.in = {f32({5, 7}), f32({5, 1}), f32({7, 1})}},
           {.in = {f32({0, 3}), f32({0, 2}), f32({3, 2})}},
-          {.in = {{DType::kBF16, {6, 4}}, {DType::kBF16, {6, 12}}, f32({4, 12})}}};
+          {.in = {{DType::kBF16, {6, 4}}, {DType::kBF16, {6, 12}}, f32({4, 12})}},
+          {.in = {f32({2, 3, 4}), f32({2, 3, 2, 6}), f32({4, 2, 6})}}};
 }
 
 }  // namespace linear_weight_grad_op
@@ -131,7 +150,7 @@ extern const OpDef linear_weight_grad{
 extern const OpDef linear_weight_grad_onto{
     {"linear_weight_grad_onto", &Attrs::parse<NoAttrs>},
     {
-        .doc = "w[k,n] = start[k,n] + sum_r x[r,k] y[r,n]",
+        .doc = "w[k,n] = start[k,n] + sum_* x[*,k] y[*,n], or w[k,p,n] of y[*,p,n]",
         .inputs = "x, y, start",
         .infer = linear_weight_grad_op::infer_onto,
         .grad = linear_weight_grad_op::grad,

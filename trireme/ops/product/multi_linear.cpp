@@ -5,7 +5,7 @@
 //   multi_linear_input_grad   x[*,k]   = sum_pn y[*,p,n] w[k,p,n]
 //   multi_linear_weight_grad  w[k,p,n] = sum_*  x[*,k] y[*,p,n]
 // The three are products of two of the same three tensors, so the gradient of each is the other two. The weight's
-// gradient of bf16 operands is f32.
+// gradient of bf16 operands is f32. linear_weight_grad_onto adds it to a sum.
 #include "trireme/base/said.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/reference.h"
@@ -15,6 +15,7 @@ namespace ops {
 extern const OpDef multi_linear;
 extern const OpDef multi_linear_input_grad;
 extern const OpDef multi_linear_weight_grad;
+extern const OpDef linear_weight_grad_onto;
 }  // namespace ops
 
 namespace multi_linear_op {
@@ -209,6 +210,7 @@ extern const OpDef multi_linear_weight_grad{
         .cost = multi_linear_op::cost_weight_grad,
         .kernel = multi_linear_op::kernel_weight_grad,
         .examples = multi_linear_op::examples_weight_grad,
+        .onto = &linear_weight_grad_onto,
     },
 };
 }  // namespace ops

@@ -23,14 +23,18 @@ struct SampleJob {
   int64_t batch = 1;
 };
 
-// Every family of ops, small and large.
+// Every family of ops, small and large. Some accumulate, where products add to sums.
 std::vector<SampleJob> sample_jobs() {
+  const std::string in_two = "parallel.gradient_accumulation_steps=2";
   const auto gpt = [](const char* layers, const char* width, const char* seq) {
     return std::vector<std::string>{"model.kind=gpt", layers, width, "model.heads=4", "model.dropout=0.1", seq};
   };
   return {
       {"a GPT of width 128", gpt("model.layers=2", "model.width=128", "data.seq=64"), 4},
       {"a GPT of width 256", gpt("model.layers=2", "model.width=256", "data.seq=256"), 4},
+      {"a GPT of two micro-batches",
+       {"model.kind=gpt", "model.layers=1", "model.width=256", "model.heads=4", "data.seq=256", in_two},
+       8},
       {"a GPT of width 512", gpt("model.layers=1", "model.width=512", "data.seq=256"), 4},
       {"a GPT of few rows", gpt("model.layers=1", "model.width=512", "data.seq=64"), 1},
       {"a Llama", {"model.kind=llama", "model.layers=2", "model.width=256", "model.heads=4", "data.seq=128"}, 8},
@@ -38,7 +42,7 @@ std::vector<SampleJob> sample_jobs() {
        {"model.kind=llama", "model.layers=1", "model.width=128", "model.heads=4", "model.experts=4", "data.seq=128"},
        8},
       {"an MLP", {"model.kind=mlp", "model.hidden=[640,640]", "data.image=[28,28,1]"}, 192},
-      {"an MLP of few rows", {"model.kind=mlp", "model.hidden=[1024,1024]", "data.image=[28,28,1]"}, 16},
+      {"an MLP of few rows", {"model.kind=mlp", "model.hidden=[1024,1024]", "data.image=[28,28,1]", in_two}, 32},
       {"LeNet", {"model.kind=lenet"}, 32},
       {"a ResNet", {"model.kind=resnet", "model.blocks=[1,1,1]", "model.stem=32", "data.image=[64,64,3]"}, 8},
       {"a vision transformer", {"model.kind=vit", "model.layers=1", "data.image=[32,32,3]"}, 16},

@@ -97,8 +97,9 @@ inline std::vector<Example> product_cases(std::string_view op) {
   if (op == "linear_weight_grad_onto") {
     return {{.in = {f32_of({1, 1}), f32_of({1, 1}), f32_of({1, 1})}},
             {.in = {f32_of({0, 5}), f32_of({0, 7}), f32_of({5, 7})}},
-            {.in = {f32_of({77, 131}), f32_of({77, 17}), f32_of({131, 17})}},
+            {.in = {f32_of({7, 11, 131}), f32_of({7, 11, 17}), f32_of({131, 17})}},
             {.in = {f32_of({1031, 257}), f32_of({1031, 129}), f32_of({257, 129})}},
+            {.in = {f32_of({3, 77, 131}), f32_of({3, 77, 3, 17}), f32_of({131, 3, 17})}},
             {.in = {f32_of({2079, 257}), f32_of({2079, 263}), f32_of({257, 263})}}};  // cut along the terms
   }
   return {};

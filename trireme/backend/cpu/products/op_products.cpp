@@ -34,8 +34,9 @@ Product of_weight_grad(const Shape& x, const Shape&, const Shape& w, const Attrs
   return p;
 }
 
+// Of a multi_linear's weight as well, which has a dimension more.
 Product of_weight_grad_onto(const Shape& x, const Shape& y, const Shape& w, const Attrs& attrs) {
-  Product p = of_weight_grad(x, y, w, attrs);
+  Product p = (w.rank() == 3 ? of_multi_linear_weight_grad : of_weight_grad)(x, y, w, attrs);
   p.onto = true;
   return p;
 }

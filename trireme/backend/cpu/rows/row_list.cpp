@@ -54,6 +54,21 @@ void put_rows(const KernelArgs& args) {
   });
 }
 
+// A zero below zero stays in the other rows.
+template <class T>
+void add_listed(const KernelArgs& args) {
+  const int64_t width = bytes_of_row(args.in[0].type) / static_cast<int64_t>(sizeof(T));
+  const T* rows = data_of<T>(args.in[2]);
+  T* to = data_of<T>(args.out[0]);
+  if (args.in[0].data != args.out[0].data) std::ranges::copy(args.in[0].raw(), args.out[0].raw().begin());
+  for_listed(args, [&](int64_t place, int64_t row) {
+    for (int64_t i = 0; row >= 0 && i < width; ++i) {
+      T& sum = to[row * width + i];
+      sum = stored<T>(number(sum) + number(rows[place * width + i]));
+    }
+  });
+}
+
 int64_t add_scratch(const TypeArgs& args, int) {
   return args.in[0].shape[0] * static_cast<int64_t>(sizeof(int32_t));
 }
@@ -255,6 +270,13 @@ std::span<const Kernel> row_list_kernels() {
           .name = "put_rows.copy",
           .run = put_rows,
           .bits = Bits::kElement,
+      },
+      {
+          .op = "add_rows",
+          .name = "add_rows.listed",
+          .why_not = first_not_float,
+          .run = by_storage<add_listed<float>, add_listed<Bf16>>,
+          .bits = Bits::kShape,
       },
       {
           .op = "add_rows",

@@ -39,10 +39,20 @@ bool is_of_last(const Node& node) {
   return node.micro_batch == kMicroBatches - 1;
 }
 
-// A sum over micro-batches, of which each but the first adds a term: such nodes are of no micro-batch.
+// A product of the last micro-batch that adds its term to those of the first.
+bool makes_and_adds(const Graph& graph, const Node& node) {
+  if (!is_of_last(node) || node.phase != Phase::kBackward || is_message(def_of(node))) return false;
+  return std::ranges::any_of(node.inputs, [&](ValueId id) {
+    const NodeId producer = graph.value(id).producer;
+    return producer >= 0 && graph.node(producer).micro_batch == 0 && graph.node(producer).phase == Phase::kBackward &&
+           graph.type(id) == graph.type(node.outputs[0]);
+  });
+}
+
+// A sum over micro-batches, of which each but the first adds a term. One that only adds is of no micro-batch.
 bool adds_up(const Graph& graph, const Node& node) {
   bool has_first = false, has_last = false;
-  if (node.micro_batch >= 0) return false;
+  if (node.micro_batch >= 0) return makes_and_adds(graph, node);
   for (const ValueId id : node.inputs) {
     const NodeId producer = graph.value(id).producer;
     if (producer < 0) continue;
@@ -53,14 +63,15 @@ bool adds_up(const Graph& graph, const Node& node) {
 }
 
 // Gradients of parameters that a micro-batch's are added to: they are as large whatever rows it has, where what an op
-// takes of all micro-batches at once to make a gradient of them is not.
+// takes of all micro-batches at once to make a gradient of them is not. Of those that are added as they are made the
+// time goes by the rows.
 class AddedGradients {
  public:
   explicit AddedGradients(const Graph& graph) : graph_(graph) {
     for (const Update& update : graph.updates()) find_sums(update.gradient);
   }
-  // Whether the node, a sum over micro-batches, is one of them.
-  bool has(NodeId node) const { return sums_.count(node) > 0; }
+  // Whether the node only adds to one of them.
+  bool has(NodeId node) const { return sums_.count(node) > 0 && graph_.node(node).micro_batch < 0; }
   // What they lie in before the last micro-batch's are added.
   int64_t bytes() const {
     std::set<ValueId> all;
@@ -275,7 +286,7 @@ int64_t gradient_bytes(const CompiledCrew& crew) {
   });
   const auto end =
       std::find_if(begin, nodes.end(), [&](const Node& node) { return adds_up(crew.program.graph, node); });
-  if (begin == end || end == nodes.end()) return 0;
+  if (end == nodes.end()) return 0;
   std::vector<int64_t> live(nodes.size() + 1, 0);  // changes
   for (const Buffer& buffer : crew.plan.buffers) {
     if (buffer.offset < 0 || buffer.holding != Holding::kGradient || buffer.tier != Tier::kDevice) continue;
@@ -284,7 +295,9 @@ int64_t gradient_bytes(const CompiledCrew& crew) {
     live[static_cast<size_t>(std::clamp<int64_t>(buffer.last, 0, std::ssize(nodes) - 1)) + 1] -= bytes;
   }
   std::partial_sum(live.begin(), live.end(), live.begin());
-  return *std::min_element(live.begin() + (begin - nodes.begin()), live.begin() + (end - nodes.begin()));
+  // The first node may be a product that adds: in the place of what it adds to.
+  const auto past = std::max(end, begin + 1);
+  return *std::min_element(live.begin() + (begin - nodes.begin()), live.begin() + (past - nodes.begin()));
 }
 
 // Whether it moves what updates read or make, or a weight that comes once.

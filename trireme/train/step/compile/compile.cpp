@@ -329,6 +329,7 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
   out.fusion = how.fusion;
   out.fusion.ids = fusion_rules(compiled.graph, how.fusion.ids);
   out.rates = compiled.rates;
+  if (options.numerics == Numerics::kInvariant) out.disabled.emplace_back("sum_in_products");  // sums are trees
   out.on_host = with_requests(compiled.graph, options.parallel.on_host);
   out.homes = homes_asked(compiled.graph, options.parallel);
   out.tier_ways = options.parallel.tier_ways;
