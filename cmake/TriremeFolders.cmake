@@ -4,8 +4,8 @@
 #   trireme_folder(layout [START | ONCE [BUT_PATCHED] | LOOPS] [TESTS_COMPUTE] [ROOMS_START room ...] [ROOMS_O2 room ...]
 #                  [LIBS pkg::target ...] [DEFINES X=1 ...])
 #
-# ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements. In a release build it is
-# compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
+# ONCE: the folder's code runs once a job, and works on names and graphs rather than on elements, or mostly waits (comm). In a release build
+# it is compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
 # next to nothing of the time that planning takes: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on
 # elements, and is compiled with -O3. Otherwise -O2. BUT_PATCHED: the folder's sources of which tests/defects has a patch run in each step,
 # and are compiled with -O2. ROOMS_START, ROOMS_O2: the rooms of a folder that are START, or compiled with -O2, where the folder is not.
@@ -292,7 +292,7 @@ endfunction()
 function(trireme_test_program name)
   cmake_parse_arguments(ARG "LIBRARY_FIRST;COMPUTE" "TIMEOUT;COST" "SOURCES;LIBS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  trireme_together(${name} 44)
+  trireme_together(${name} 64)
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gtest_main GTest::gmock)
   target_compile_options(${name} PRIVATE ${trireme_no_early_garbage})
   if(ARG_COMPUTE)
