@@ -26,7 +26,6 @@
 #include "trireme/train/report/memory_chart.h"
 #include "trireme/train/step/compile/choose_homes.h"
 #include "trireme/train/step/compile/remarks.h"
-#include "trireme/train/step/compile/with_strategy.h"
 
 namespace trireme::cli {
 namespace {

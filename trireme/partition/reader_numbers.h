@@ -1,14 +1,22 @@
-// Numbers of layouts and of readers of values: equal ones have one number, from 0, in the order in which they come.
-// What follows from them is then known by a row of numbers (base/memo.h).
+// Readers of values, and numbers of layouts and of readers: equal ones have one number, from 0, in the order in which
+// they come. What follows from them is then known by a row of numbers (base/memo.h).
 #pragma once
 
 #include <unordered_map>
 #include <vector>
 
 #include "trireme/layout/layout.h"
-#include "trireme/partition/strategy_price.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
+
+// Who reads a value. Readers stand in the order of the graph, outputs last.
+struct ValueReader {
+  Layout layout;
+  Phase phase = Phase::kForward;
+  int stage = -1;
+  std::vector<WindowAttrs> windows = {};
+};
 
 class LayoutNumbers {
  public:

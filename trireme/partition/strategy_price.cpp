@@ -8,7 +8,6 @@
 #include "trireme/base/memo.h"
 #include "trireme/partition/delivery_reader.h"
 #include "trireme/partition/node_pieces.h"
-#include "trireme/partition/reader_numbers.h"
 
 namespace trireme {
 namespace {

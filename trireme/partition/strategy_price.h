@@ -13,6 +13,7 @@
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/structural.h"
 #include "trireme/partition/partition.h"
+#include "trireme/partition/reader_numbers.h"
 #include "trireme/partition/value_planners.h"
 
 namespace trireme {
@@ -21,14 +22,6 @@ namespace trireme {
 struct NodePrice {
   int64_t ps = 0;
   std::vector<std::pair<size_t, WindowAttrs>> windows;  // of which operand, each of the ones before it
-};
-
-// Who reads a value. Readers stand in the order of the graph, outputs last.
-struct ValueReader {
-  Layout layout;
-  Phase phase = Phase::kForward;
-  int stage = -1;
-  std::vector<WindowAttrs> windows = {};
 };
 
 struct StrategyPrice {

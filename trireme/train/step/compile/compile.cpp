@@ -20,7 +20,6 @@
 #include "trireme/train/step/compile/choose_homes.h"
 #include "trireme/train/step/compile/crew_stages.h"
 #include "trireme/train/step/compile/invariant.h"
-#include "trireme/train/step/compile/with_strategy.h"
 
 namespace trireme {
 

@@ -1,4 +1,5 @@
-#include "trireme/train/step/compile/with_strategy.h"
+// The strategy by which a graph is cut. See compile.h.
+#include "trireme/train/step/compile/compile.h"
 
 #include <optional>
 #include <utility>
