@@ -163,10 +163,19 @@ bool needs_evaluation(const ExplainArgs& args, const TierSizes& sizes) {
          (args.of == "step" && args.value.empty() && (is_limited || args.stage == "memory" || args.stage == "actions"));
 }
 
+// Whether nothing that is shown or said follows from passes and memory.
+bool ends_with_search(const ExplainArgs& args, const Assembly& assembly) {
+  const Parallel& parallel = assembly.options.parallel;
+  return args.stage == "search" && parallel.search.kind != SearchKind::kNone && args.of == "step" &&
+         args.passes.dump_dir.empty() && parallel.communication.reuse == 0 && parallel.tiers.disk.directory().empty() &&
+         !is_bounded(*make_device(assembly.options.device), parallel.tiers);
+}
+
 // The graph that --of names, compiled as the job compiles it.
 Compiled compiled_of(const ExplainArgs& args, const Assembly& assembly, int ranks, int threads) {
   JobGraphs graphs = graphs_of(assembly, ranks);
   CompileOptions how = compile_options(assembly, graphs.parallel, ranks, threads);
+  if (ends_with_search(args, assembly)) return with_strategy(std::move(graphs.step), how);
   ThreadPool pool(compute_threads(0, 1));
   how.pool = &pool;
   if (!needs_evaluation(args, assembly.options.parallel.tiers)) graphs.evaluation.reset();

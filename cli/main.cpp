@@ -2,13 +2,16 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
@@ -168,6 +171,25 @@ class Help : public CLI::Formatter {
   }
 };
 
+struct Command {
+  std::string_view name;
+  void (*add)(CLI::App& app, Action& chosen);
+};
+constexpr Command kCommands[] = {{"train", add_train},       {"evaluate", add_evaluate},
+                                 {"generate", add_generate}, {"checkpoint", add_checkpoint},
+                                 {"explain", add_explain},   {"plan", add_plan},
+                                 {"simulate", add_simulate}, {"calibrate", add_calibrate},
+                                 {"models", add_models},     {"timetable", add_timetable},
+                                 {"launch", add_launch},     {"scheduler", add_scheduler},
+                                 {"bench", add_bench},       {"help", add_help}};
+
+// A command's options are those of all keys of a job: where its name comes first, those of others are not made.
+void add_commands(CLI::App& app, std::string_view first_word, Action& chosen) {
+  const auto named = std::ranges::find(kCommands, first_word, &Command::name);
+  if (named != std::end(kCommands) && first_word != "help") return named->add(app, chosen);
+  for (const Command& command : kCommands) command.add(app, chosen);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains on many devices a model written for one.", "trireme");
   app.formatter(std::make_shared<Help>());  // before commands are added, which take it over
@@ -179,20 +201,7 @@ int run(int argc, char** argv) {
   app.allow_extras();
   app.require_subcommand(0, 1);
   Action chosen;
-  add_train(app, chosen);
-  add_evaluate(app, chosen);
-  add_generate(app, chosen);
-  add_checkpoint(app, chosen);
-  add_explain(app, chosen);
-  add_plan(app, chosen);
-  add_simulate(app, chosen);
-  add_calibrate(app, chosen);
-  add_models(app, chosen);
-  add_timetable(app, chosen);
-  add_launch(app, chosen);
-  add_scheduler(app, chosen);
-  add_bench(app, chosen);
-  add_help(app, chosen);
+  add_commands(app, argc > 1 ? argv[1] : "", chosen);
   let_the_last_win(app);
   refuse_other_numbers(app);
   try {

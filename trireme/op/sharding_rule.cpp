@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
+#include "trireme/base/few.h"
 #include "trireme/mesh/mesh.h"
 
 namespace trireme {
@@ -255,6 +256,7 @@ Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts) {
 std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
   if (cuts.vouched) return cuts.vouched->in;
   std::vector<Layout> out;
+  out.reserve(rule.in.size());
   for (const DimFactors& tensor : rule.in) out.push_back(layout_of(tensor, cuts));
   if (cuts.linear_set >= 0) {
     for (const int operand : rule.linear[static_cast<size_t>(cuts.linear_set)]) {
@@ -267,12 +269,13 @@ std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& 
 std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
   if (cuts.vouched) return cuts.vouched->out;
   std::vector<Layout> out;
+  out.reserve(rule.out.size());
   const bool ring = is_ring(rule, cuts);
   for (const DimFactors& tensor : rule.out) {
     Layout layout = layout_of(tensor, cuts);
     layout.partial = cuts.through;
     for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
-      if (stands_in(tensor, static_cast<int>(factor))) continue;
+      if (cuts.axes[factor].empty() || stands_in(tensor, static_cast<int>(factor))) continue;
       if (ring && in_ring(rule, factor)) continue;  // all pieces have been around
       const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
         return stands_in(operand, static_cast<int>(factor));
@@ -396,9 +399,10 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
   if (cuts.copies > 1) {
     if (std::string why = why_no_copies(rule, cuts, mesh); !why.empty()) return why;
   }
-  std::vector<int> used;
+  Few<int, 16> used;
   for (const PartialAxis& partial : cuts.through) used.push_back(partial.axis);
-  std::vector<int64_t> ways(rule.factors.size(), 1);
+  Few<int64_t, 16> ways;
+  for (size_t i = 0; i < rule.factors.size(); ++i) ways.push_back(1);
   const bool ring = is_ring(rule, cuts);
   for (size_t i = 0; i < rule.factors.size(); ++i) {
     const bool goes_around = ring && static_cast<int>(i) == rule.ring->second;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/base/memo.h"
 #include "trireme/partition/delivery_reader.h"
 #include "trireme/partition/node_pieces.h"
 
@@ -42,7 +43,10 @@ int64_t StrategyPrice::total_ps() const {
 
 StrategyPricer::StrategyPricer(const Graph& graph, const PartitionOptions& options, const CostModel& model)
     : graph_(graph), options_(options), model_(model), planners_(model.mesh(), options.costs, options.summed_once) {
-  for (const Node& node : graph.nodes()) rules_.push_back(rule_of(graph, node));
+  for (const Node& node : graph.nodes()) {
+    rules_.push_back(rule_of(graph, node));
+    kind_of_.push_back(kinds_.of(graph, node));
+  }
 }
 
 NodePrice StrategyPricer::node(NodeId id, const FactorCuts& cuts) const {
@@ -124,41 +128,129 @@ int64_t StrategyPricer::mean(ValueId id, Layout have, const std::vector<int>& ax
   return price_ps(scratch.program, model_);
 }
 
-StrategyPrice StrategyPricer::price(const Strategy& strategy) {
-  StrategyPrice out{.nodes = std::vector<int64_t>(graph_.nodes().size()),
-                    .values = std::vector<int64_t>(graph_.values().size()),
-                    .means = std::vector<int64_t>(graph_.outputs().size())};
-  const std::vector<Layout> have = value_layouts(graph_, strategy);
-  std::vector<int> stages;
-  if (!strategy.stages.empty()) stages = stages_of(graph_, strategy.stages);
-  std::vector<std::vector<ValueReader>> readers(graph_.values().size());
-  for (size_t i = 0; i < graph_.nodes().size(); ++i) {
+// The terms of one strategy.
+class StrategyPricer::Terms {
+ public:
+  Terms(StrategyPricer& pricer, const Strategy& strategy)
+      : pricer_(pricer),
+        graph_(pricer.graph_),
+        strategy_(strategy),
+        made_(graph_.values().size()),
+        readers_of_(graph_.values().size()) {
+    if (!strategy.stages.empty()) stages_ = stages_of(graph_, strategy.stages);
+  }
+
+  StrategyPrice run() {
+    for (size_t i = 0; i < graph_.inputs().size(); ++i)
+      made_[static_cast<size_t>(graph_.inputs()[i].value)] = layouts_.of(strategy_.inputs[i]);
+    for (size_t i = 0; i < graph_.nodes().size(); ++i) add_node(i);
+    out_.means.assign(graph_.outputs().size(), 0);
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) add_output(i);
+    for (size_t v = 0; v < made_.size(); ++v) out_.values.push_back(value_ps(static_cast<ValueId>(v)));
+    return std::move(out_);
+  }
+
+ private:
+  // What follows from a node's kind and cuts: numbers of readers_ and layouts_ for its operands and results.
+  struct OfNode {
+    int64_t ps = 0;
+    std::vector<int> asks, makes;
+  };
+
+  int stage_of(NodeId node) const { return node < 0 || stages_.empty() ? -1 : stages_[static_cast<size_t>(node)]; }
+
+  void add_node(size_t i) {
     const Node& node = graph_.nodes()[i];
-    const NodePrice price = this->node(static_cast<NodeId>(i), strategy.nodes[i]);
-    out.nodes[i] = price.ps;
-    const std::vector<Layout> layouts = operand_layouts(rule(static_cast<NodeId>(i)), strategy.nodes[i]);
+    const auto id = static_cast<NodeId>(i);
+    set_key_of_node(id);
+    const OfNode& known = nodes_.of(key_, [&] { return of_node(id); });
+    out_.nodes.push_back(known.ps);
+    for (size_t k = 0; k < node.inputs.size(); ++k)
+      readers_of_[static_cast<size_t>(node.inputs[k])].push_back(known.asks[k]);
+    for (size_t k = 0; k < node.outputs.size(); ++k) made_[static_cast<size_t>(node.outputs[k])] = known.makes[k];
+  }
+
+  void add_output(size_t i) {
+    const ValueId value = graph_.outputs()[i].value;
+    const auto at = static_cast<size_t>(value);
+    const auto mean = strategy_.means.find(i);
+    if (mean != strategy_.means.end()) {
+      out_.means[i] = pricer_.mean(value, layouts_[made_[at]], mean->second, strategy_.outputs[i]);
+      return;
+    }
+    const int stage = stage_of(graph_.value(value).producer);
+    readers_of_[at].push_back(readers_.of({strategy_.outputs[i], Phase::kUpdate, stage}));
+  }
+
+  void set_key_of_node(NodeId id) {
+    const FactorCuts& cuts = strategy_.nodes[static_cast<size_t>(id)];
+    key_.clear();
+    const auto add = [&](int64_t number) { key_.push_back(static_cast<uint64_t>(number)); };
+    add(pricer_.kind_of_[static_cast<size_t>(id)]);
+    add(static_cast<int64_t>(graph_.node(id).phase));
+    add(stage_of(id));
+    add(cuts.vouched ? id : -1);  // such layouts are those of one node
+    for (const std::vector<int>& axes : cuts.axes) {
+      add(std::ssize(axes));
+      for (const int axis : axes) add(axis);
+    }
+    add(std::ssize(cuts.through));
+    for (const PartialAxis& partial : cuts.through) {
+      add(partial.axis);
+      add(static_cast<int64_t>(partial.reduction));
+    }
+    add(cuts.linear_set);
+    add(cuts.copied_factor);
+    add(cuts.copies);
+  }
+
+  OfNode of_node(NodeId id) {
+    const Node& node = graph_.node(id);
+    const FactorCuts& cuts = strategy_.nodes[static_cast<size_t>(id)];
+    const NodePrice price = pricer_.node(id, cuts);
+    OfNode out{.ps = price.ps};
+    const std::vector<Layout> asks = operand_layouts(pricer_.rule(id), cuts);
     for (size_t k = 0; k < node.inputs.size(); ++k) {
-      ValueReader reader{layouts[k], node.phase, stages.empty() ? -1 : stages[i]};
+      ValueReader reader{asks[k], node.phase, stage_of(id)};
       for (const auto& [operand, attrs] : price.windows) {
         if (operand == k) reader.windows.push_back(attrs);
       }
-      readers[static_cast<size_t>(node.inputs[k])].push_back(std::move(reader));
+      out.asks.push_back(readers_.of(reader));
     }
+    for (const Layout& layout : result_layouts(pricer_.rule(id), cuts)) out.makes.push_back(layouts_.of(layout));
+    return out;
   }
-  for (size_t i = 0; i < graph_.outputs().size(); ++i) {
-    const ValueId value = graph_.outputs()[i].value;
-    const auto at = static_cast<size_t>(value);
-    const auto mean = strategy.means.find(i);
-    if (mean != strategy.means.end()) {
-      out.means[i] = this->mean(value, have[at], mean->second, strategy.outputs[i]);
-      continue;
-    }
-    const NodeId producer = graph_.value(value).producer;
-    const int stage = producer < 0 || stages.empty() ? -1 : stages[static_cast<size_t>(producer)];
-    readers[at].push_back({strategy.outputs[i], Phase::kUpdate, stage});
+
+  int64_t value_ps(ValueId id) {
+    const auto at = static_cast<size_t>(id);
+    const std::vector<int>& readers = readers_of_[at];
+    key_.assign({memo_number(&graph_.type(id)), memo_number(&pricer_.planners_.of(id)),
+                 graph_.value(id).producer < 0 ? 1U : 0U, static_cast<uint64_t>(pricer_.sums_of(id)),
+                 static_cast<uint64_t>(made_[at])});
+    key_.insert(key_.end(), readers.begin(), readers.end());
+    return values_.of(key_, [&] {
+      std::vector<ValueReader> all;
+      for (const int reader : readers) all.push_back(readers_[reader]);
+      return pricer_.value(id, layouts_[made_[at]], all);
+    });
   }
-  for (size_t v = 0; v < have.size(); ++v) out.values[v] = value(static_cast<ValueId>(v), have[v], readers[v]);
-  return out;
+
+  StrategyPricer& pricer_;
+  const Graph& graph_;
+  const Strategy& strategy_;
+  std::vector<int> stages_;
+  LayoutNumbers layouts_;
+  ReaderNumbers readers_;
+  std::vector<int> made_;                     // of values: in which layout
+  std::vector<std::vector<int>> readers_of_;  // of values
+  Memo<OfNode> nodes_;
+  Memo<int64_t> values_;
+  MemoKey key_;
+  StrategyPrice out_;
+};
+
+StrategyPrice StrategyPricer::price(const Strategy& strategy) {
+  return Terms(*this, strategy).run();
 }
 
 }  // namespace trireme

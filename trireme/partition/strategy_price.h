@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "trireme/cost/price.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/structural.h"
 #include "trireme/partition/partition.h"
+#include "trireme/partition/reader_numbers.h"
 #include "trireme/partition/value_planners.h"
 
 namespace trireme {
@@ -20,14 +22,6 @@ namespace trireme {
 struct NodePrice {
   int64_t ps = 0;
   std::vector<std::pair<size_t, WindowAttrs>> windows;  // of which operand, each of the ones before it
-};
-
-// Who reads a value. Readers stand in the order of the graph, outputs last.
-struct ValueReader {
-  Layout layout;
-  Phase phase = Phase::kForward;
-  int stage = -1;
-  std::vector<WindowAttrs> windows = {};
 };
 
 struct StrategyPrice {
@@ -48,11 +42,14 @@ class StrategyPricer {
   // Nothing where `allows` does not take the pieces that bring the value to its readers.
   std::optional<int64_t> value_if(ValueId value, const Layout& have, const std::vector<ValueReader>& readers,
                                   const std::function<bool(const Program&)>& allows);
+  // Nodes and values that are alike are priced once.
   StrategyPrice price(const Strategy& strategy);
   // The type in which sums over ranks of the value are taken.
   DType sums_of(ValueId value) const;
 
  private:
+  class Terms;
+
   int64_t mean(ValueId value, Layout have, const std::vector<int>& axes, const Layout& want);
   const ShardingRule& rule(NodeId node) const { return *rules_[static_cast<size_t>(node)]; }
 
@@ -61,6 +58,8 @@ class StrategyPricer {
   const CostModel& model_;
   ValuePlanners planners_;
   std::vector<RuleOf> rules_;
+  CallKinds kinds_;
+  std::vector<int> kind_of_;  // of nodes
 };
 
 }  // namespace trireme

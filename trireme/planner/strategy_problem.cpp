@@ -1,7 +1,5 @@
 #include "trireme/planner/strategy_problem.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -15,13 +13,7 @@
 namespace trireme {
 namespace {
 
-std::string text_of(const ValueReader& reader, const Mesh& mesh) {
-  std::string out = fmt::format("{}/{}/{}", to_string(reader.layout, mesh), to_string(reader.phase), reader.stage);
-  for (const WindowAttrs& attrs : reader.windows) out += "/" + Attrs::of(attrs).text();
-  return out;
-}
-
-void add_cuts_to(solver::MemoKey& key, const FactorCuts& cuts) {
+void add_cuts_to(MemoKey& key, const FactorCuts& cuts) {
   const auto add = [&](int64_t number) { key.push_back(static_cast<uint64_t>(number)); };
   for (const std::vector<int>& axes : cuts.axes) {
     add(std::ssize(axes));
@@ -52,20 +44,6 @@ StrategyProblem::StrategyProblem(const Graph& graph, const Units& units, Strateg
   check(problem_);
 }
 
-int StrategyProblem::number_of(const Layout& layout) {
-  const auto [known, is_new] =
-      layout_numbers_.try_emplace(to_string(layout, model_.mesh()), static_cast<int>(layouts_.size()));
-  if (is_new) layouts_.push_back(layout);
-  return known->second;
-}
-
-int StrategyProblem::number_of(const ValueReader& reader) {
-  const auto [known, is_new] =
-      reader_numbers_.try_emplace(text_of(reader, model_.mesh()), static_cast<int>(readers_.size()));
-  if (is_new) readers_.push_back(reader);
-  return known->second;
-}
-
 const std::vector<int>* StrategyProblem::kept(std::vector<int> by_label) {
   return &by_label_.emplace_back(std::move(by_label));
 }
@@ -77,12 +55,12 @@ void StrategyProblem::add_inputs() {
     const Layout& base = space_.base.inputs[i];
     const TensorType& type = graph_.type(value);
     Role& maker = makers_[static_cast<size_t>(value)];
-    key_.assign({solver::memo_number(&type), static_cast<uint64_t>(number_of(base)), is_fixed ? 1U : 0U});
+    key_.assign({memo_number(&type), static_cast<uint64_t>(layouts_.of(base)), is_fixed ? 1U : 0U});
     maker.by_label = inputs_.of(key_, [&] {
       std::vector<int> numbers;
       for (const Layout& layout :
            is_fixed ? std::vector{base} : candidates(type.shape, base, space_.axes, model_.mesh()))
-        numbers.push_back(number_of(layout));
+        numbers.push_back(layouts_.of(layout));
       return kept(std::move(numbers));
     });
     maker.variable = problem_.add_variable(static_cast<int>(maker.by_label->size()));
@@ -101,7 +79,7 @@ bool StrategyProblem::are_allowed(const std::vector<NodeId>& nodes, const std::v
 std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t unit) {
   const NodeId first = units_.nodes(unit).front();
   const bool is_fixed = space_.fixed_nodes.contains(first);
-  solver::MemoKey key = units_.kind(unit);
+  MemoKey key = units_.kind(unit);
   add_cuts_to(key, space_.base.nodes[static_cast<size_t>(first)]);
   key.push_back(is_fixed ? 1 : 0);
   return known_ways_.of(key, [&] { return make_ways(unit, is_fixed); });
@@ -135,10 +113,10 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::make_ways(size_t u
         for (const auto& [operand, attrs] : price.windows) {
           if (operand == k) reader.windows.push_back(attrs);
         }
-        out->asks[n][k].push_back(number_of(reader));
+        out->asks[n][k].push_back(readers_.of(reader));
       }
       const std::vector<Layout> makes = result_layouts(units_.rule(nodes[n]), out->cuts.back()[n]);
-      for (size_t k = 0; k < makes.size(); ++k) out->makes[n][k].push_back(number_of(makes[k]));
+      for (size_t k = 0; k < makes.size(); ++k) out->makes[n][k].push_back(layouts_.of(makes[k]));
     }
   }
   if (out->cuts.empty()) {
@@ -208,15 +186,14 @@ void StrategyProblem::add_readers() {
     if (output.updates == kNoValue) {
       const int rank = graph_.type(output.value).shape.rank();
       asker.by_label = updated_.of({0, static_cast<uint64_t>(rank)}, [&] {
-        return kept({number_of(ValueReader{Layout::replicated(rank), Phase::kUpdate})});
+        return kept({readers_.of({Layout::replicated(rank), Phase::kUpdate})});
       });
     } else {
       const Role& updated = makers_[static_cast<size_t>(output.updates)];
       asker.variable = updated.variable;
-      asker.by_label = updated_.of({1, solver::memo_number(updated.by_label)}, [&] {
+      asker.by_label = updated_.of({1, memo_number(updated.by_label)}, [&] {
         std::vector<int> numbers;
-        for (const int layout : *updated.by_label)
-          numbers.push_back(number_of(ValueReader{layouts_[static_cast<size_t>(layout)], Phase::kUpdate}));
+        for (const int layout : *updated.by_label) numbers.push_back(readers_.of({layouts_[layout], Phase::kUpdate}));
         return kept(std::move(numbers));
       });
     }
@@ -231,7 +208,7 @@ Strategy StrategyProblem::strategy(const solver::Choice& choice) const {
   const auto label_of = [&](int variable) { return static_cast<size_t>(choice.labels[static_cast<size_t>(variable)]); };
   const auto layout_of = [&](ValueId id) -> const Layout& {
     const Role& maker = makers_[static_cast<size_t>(id)];
-    return layouts_[static_cast<size_t>((*maker.by_label)[label_of(maker.variable)])];
+    return layouts_[(*maker.by_label)[label_of(maker.variable)]];
   };
   for (const Input& input : graph_.inputs()) out.inputs.push_back(layout_of(input.value));
   for (size_t unit = 0; unit < units_.size(); ++unit) {

@@ -11,13 +11,13 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
+#include "trireme/base/memo.h"
+#include "trireme/partition/reader_numbers.h"
 #include "trireme/partition/strategy_price.h"
 #include "trireme/planner/candidates.h"
-#include "trireme/planner/solver/memo.h"
 #include "trireme/planner/solver/problem.h"
 #include "trireme/planner/units.h"
 
@@ -85,8 +85,6 @@ class StrategyProblem {
     std::vector<std::array<size_t, 3>> rows = {};  // what was delivered before, what is asked, what is then
   };
 
-  int number_of(const Layout& layout);
-  int number_of(const ValueReader& reader);
   std::shared_ptr<const Ways> ways_of(size_t unit);
   std::shared_ptr<const Ways> make_ways(size_t unit, bool is_fixed);
   bool are_allowed(const std::vector<NodeId>& nodes, const std::vector<FactorCuts>& cuts) const;
@@ -118,23 +116,22 @@ class StrategyProblem {
   solver::Problem problem_;
   int64_t time_unit_ps_ = 1;
   bool is_limited_ = false;
-  std::vector<Layout> layouts_;
-  std::vector<ValueReader> readers_;
-  std::map<std::string, int> layout_numbers_, reader_numbers_;
-  solver::Memo<std::shared_ptr<const Ways>> known_ways_;
+  LayoutNumbers layouts_;
+  ReaderNumbers readers_;
+  Memo<std::shared_ptr<const Ways>> known_ways_;
   std::vector<std::shared_ptr<const Ways>> ways_;                     // of units
   std::vector<int> variables_;                                        // of units
   std::vector<char> held_;                                            // of values (held_bytes.h)
   std::vector<Role> makers_;                                          // of values
   std::vector<std::vector<Role>> askers_;                             // of values
   std::deque<std::vector<int>> by_label_;                             // of inputs and outputs
-  solver::Memo<const std::vector<int>*> inputs_, updated_;            // of them, of alike inputs and of outputs
+  Memo<const std::vector<int>*> inputs_, updated_;                    // of them, of alike inputs and of outputs
   std::set<std::vector<int32_t>> of_labels_;                          // of all views
   std::map<std::pair<int, const std::vector<int32_t>*>, int> views_;  // their variables
-  solver::Memo<std::shared_ptr<solver::Rows>> view_rows_;             // of tables of a variable and that of its views
-  solver::Memo<ValueTable> value_tables_;                             // of alike values with alike makers and readers
-  solver::Memo<std::optional<int64_t>> delivered_;                    // prices, by what is delivered
-  solver::MemoKey key_;
+  Memo<std::shared_ptr<solver::Rows>> view_rows_;                     // of tables of a variable and that of its views
+  Memo<ValueTable> value_tables_;                                     // of alike values with alike makers and readers
+  Memo<std::optional<int64_t>> delivered_;                            // prices, by what is delivered
+  MemoKey key_;
 };
 
 }  // namespace trireme

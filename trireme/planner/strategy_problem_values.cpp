@@ -59,7 +59,7 @@ int StrategyProblem::variable_of(int variable, const View& view) {
   const auto [known, is_new] = views_.try_emplace({variable, view.of_label}, -1);
   if (!is_new) return known->second;
   known->second = problem_.add_variable(static_cast<int>(view.means.size()));
-  const auto& rows = view_rows_.of({solver::memo_number(view.of_label)}, [&] {
+  const auto& rows = view_rows_.of({memo_number(view.of_label)}, [&] {
     solver::Table table{.variables = {0, 1}};
     for (size_t label = 0; label < view.of_label->size(); ++label)
       table.add({static_cast<int32_t>(label), (*view.of_label)[label]}, {});
@@ -81,12 +81,11 @@ bool StrategyProblem::follows(NodeId id, size_t operand) const {
 
 // Whether a reader may find the value so. One that must find it in some layout and can finds it in no other.
 bool StrategyProblem::goes(ValueId value, int have, const Role& reader, int asked) const {
-  const Layout& wanted = readers_[static_cast<size_t>(asked)].layout;
-  const Layout& made = layouts_[static_cast<size_t>(have)];
+  const Layout& wanted = readers_[asked].layout;
+  const Layout& made = layouts_[have];
   if (!can_become(made, wanted)) return false;
   const auto can_have = [&](const Layout& layout) {
-    return std::ranges::any_of(*reader.by_label,
-                               [&](int other) { return readers_[static_cast<size_t>(other)].layout == layout; });
+    return std::ranges::any_of(*reader.by_label, [&](int other) { return readers_[other].layout == layout; });
   };
   if (reader.follows && wanted != made && can_have(made)) return false;
   const auto seen = space_.seen_as.find(value);
@@ -97,12 +96,12 @@ bool StrategyProblem::goes(ValueId value, int have, const Role& reader, int aske
 void StrategyProblem::set_key_of_value(ValueId id, const std::vector<const Role*>& roles,
                                        const std::vector<size_t>& whose) {
   const auto seen = space_.seen_as.find(id);
-  const int seen_as = seen == space_.seen_as.end() ? -1 : number_of(seen->second);
-  key_.assign({solver::memo_number(&graph_.type(id)), graph_.value(id).producer < 0 ? 1U : 0U,
+  const int seen_as = seen == space_.seen_as.end() ? -1 : layouts_.of(seen->second);
+  key_.assign({memo_number(&graph_.type(id)), graph_.value(id).producer < 0 ? 1U : 0U,
                static_cast<uint64_t>(pricer_.sums_of(id)), static_cast<uint64_t>(seen_as),
                static_cast<uint64_t>(held_[static_cast<size_t>(id)])});
   for (size_t role = 0; role < roles.size(); ++role) {
-    key_.insert(key_.end(), {whose[role], solver::memo_number(roles[role]->by_label), roles[role]->follows ? 1U : 0U});
+    key_.insert(key_.end(), {whose[role], memo_number(roles[role]->by_label), roles[role]->follows ? 1U : 0U});
   }
 }
 
@@ -205,9 +204,7 @@ std::optional<std::vector<StrategyProblem::Turn>> StrategyProblem::turns_of(Valu
 size_t StrategyProblem::layouts_in(const std::vector<int>& delivered) const {
   size_t out = 0;
   for (size_t i = 1; i < delivered.size(); ++i) {
-    const auto is_same = [&](int other) {
-      return readers_[static_cast<size_t>(other)].layout == readers_[static_cast<size_t>(delivered[i])].layout;
-    };
+    const auto is_same = [&](int other) { return readers_[other].layout == readers_[delivered[i]].layout; };
     out += std::none_of(delivered.begin() + 1, delivered.begin() + static_cast<int64_t>(i), is_same) ? 1 : 0;
   }
   return out;
@@ -268,20 +265,20 @@ void StrategyProblem::fail_too_many_ways(ValueId id) const {
 
 // Alike values of alike readers are priced once.
 std::optional<int64_t> StrategyProblem::delivery_ps(ValueId id, int have, const std::vector<int>& readers) {
-  solver::MemoKey key{solver::memo_number(&graph_.type(id)), graph_.value(id).producer < 0 ? 1U : 0U,
-                      static_cast<uint64_t>(pricer_.sums_of(id)), static_cast<uint64_t>(have)};
+  MemoKey key{memo_number(&graph_.type(id)), graph_.value(id).producer < 0 ? 1U : 0U,
+              static_cast<uint64_t>(pricer_.sums_of(id)), static_cast<uint64_t>(have)};
   key.insert(key.end(), readers.begin(), readers.end());
   return delivered_.of(key, [&] {
     std::vector<ValueReader> all;
-    for (const int reader : readers) all.push_back(readers_[static_cast<size_t>(reader)]);
-    return pricer_.value_if(id, layouts_[static_cast<size_t>(have)], all, space_.candidates.allows_pieces);
+    for (const int reader : readers) all.push_back(readers_[reader]);
+    return pricer_.value_if(id, layouts_[have], all, space_.candidates.allows_pieces);
   });
 }
 
 int64_t StrategyProblem::kept_bytes(ValueId id, int have) const {
   if (held_[static_cast<size_t>(id)] == 0) return 0;
   const TensorType& type = graph_.type(id);
-  const Layout& layout = layouts_[static_cast<size_t>(have)];
+  const Layout& layout = layouts_[have];
   return TensorType{type.dtype, local_shape(type.shape, layout, model_.mesh())}.bytes();
 }
 

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kFew = 400;  // buffers that are placed by looking at all
+constexpr size_t kFew = 1000;  // buffers that are placed by looking at all
 
 // The slots of each size.
 std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64_t alignment) {
@@ -24,38 +24,42 @@ std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64
 // Buffers that have a place, in the order of their bytes.
 class Placed {
  public:
-  explicit Placed(size_t most) {
-    all_.reserve(most);
+  explicit Placed(size_t most) : found_(most) {
+    for (std::vector<int>* times : {&first_, &last_}) times->reserve(most);
+    ranges_.reserve(most);
     beside_.reserve(most);
   }
 
   // The bytes that are in use at any moment of the buffer's time, as ranges apart from each other in their order.
   std::span<const ByteRange> beside(const Lifetime& buffer) {
+    size_t count = 0;
+    for (size_t i = 0; i < ranges_.size(); ++i) {  // without a branch, which nobody could foresee
+      found_[count] = i;
+      count += static_cast<size_t>(first_[i] <= buffer.last) & static_cast<size_t>(buffer.first <= last_[i]);
+    }
     beside_.clear();
-    for (const Each& each : all_) {
-      if (each.first > buffer.last || buffer.first > each.last) continue;
-      if (!beside_.empty() && each.range.begin <= beside_.back().end) {
-        beside_.back().end = std::max(beside_.back().end, each.range.end);
+    for (size_t k = 0; k < count; ++k) {
+      const ByteRange& range = ranges_[found_[k]];
+      if (!beside_.empty() && range.begin <= beside_.back().end) {
+        beside_.back().end = std::max(beside_.back().end, range.end);
       } else {
-        beside_.push_back(each.range);
+        beside_.push_back(range);
       }
     }
     return beside_;
   }
 
   void add(const Lifetime& buffer, ByteRange range) {
-    const auto after =
-        std::ranges::upper_bound(all_, range.begin, {}, [](const Each& each) { return each.range.begin; });
-    all_.insert(after, {range, buffer.first, buffer.last});
+    const auto at = std::ranges::upper_bound(ranges_, range.begin, {}, &ByteRange::begin) - ranges_.begin();
+    ranges_.insert(ranges_.begin() + at, range);
+    first_.insert(first_.begin() + at, buffer.first);
+    last_.insert(last_.begin() + at, buffer.last);
   }
 
  private:
-  struct Each {
-    ByteRange range;
-    int first = 0, last = 0;
-  };
-
-  std::vector<Each> all_;
+  std::vector<ByteRange> ranges_;
+  std::vector<int> first_, last_;  // of each, its time
+  std::vector<size_t> found_;      // numbers of ranges that the search met
   std::vector<ByteRange> beside_;
 };
 

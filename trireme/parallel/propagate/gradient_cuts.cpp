@@ -44,9 +44,9 @@ Layout found_by_gradient(const Propagated& known, const Node& node, ValueId oper
   for (size_t i = 0; i < forward.inputs.size(); ++i) {
     if (forward.inputs[i] == operand) return operand_layouts(rule, cuts)[i];
   }
-  const std::vector<Layout> results = result_layouts(rule, cuts);
+  const auto as_result = [&](size_t i) { return whole_where_partial(result_layouts(rule, cuts)[i], own); };
   for (size_t i = 0; i < forward.outputs.size(); ++i) {
-    if (forward.outputs[i] == operand) return whole_where_partial(results[i], own);
+    if (forward.outputs[i] == operand) return as_result(i);
   }
   if (is_made_within(graph, node, operand)) return own;
   for (size_t i = 0; i < forward.outputs.size(); ++i) {
@@ -54,7 +54,7 @@ Layout found_by_gradient(const Propagated& known, const Node& node, ValueId oper
     const bool is_wide = graph.type(operand).dtype != graph.type(forward.outputs[i]).dtype;
     if (is_wide || !graph.is_gradient(operand, forward.outputs[i])) continue;
     // What ranks have of their own gets only what the rank's own part gives.
-    return known.own.axes_of(forward.outputs[i]).empty() ? whole_where_partial(results[i], own) : own;
+    return known.own.axes_of(forward.outputs[i]).empty() ? as_result(i) : own;
   }
   return own;
 }

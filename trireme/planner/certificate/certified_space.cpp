@@ -31,7 +31,12 @@ class SpaceOf {
  public:
   SpaceOf(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
           const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like)
-      : model_(model), ranks_(ranks), tiers_(tiers), look_(look), like_(like) {}
+      : model_(model),
+        ranks_(ranks),
+        measures_(measures_of(tiers, false)),
+        measures_with_slices_(measures_of(tiers, true)),
+        look_(look),
+        like_(like) {}
 
   void look_at_all() {
     for (const int64_t tp : dividing(ranks_, [&](int64_t v) { return v == 1 || model_.weights == 1; })) {
@@ -117,27 +122,51 @@ class SpaceOf {
     }
   }
 
-  void look_at_group(const CertifiedWay& way) {
-    const size_t places = 1 + tiers_.places.size(), keeps = 1 + tiers_.keeps.size(), slices = way.cut.tp > 1 ? 2 : 1;
-    group_.assign(places * keeps * slices, way);
-    for (size_t i = 0; i < group_.size(); ++i) {
-      CertifiedCut& cut = group_[i].cut;
-      cut.kept_slices = i % slices == 1;
-      if (const size_t keep = i / slices % keeps; keep > 0) cut.keep = tiers_.keeps[keep - 1];
-      if (const size_t place = i / slices / keeps; place > 0) cut.place = tiers_.places[place - 1];
+  void look_at_group(const CertifiedWay& way) const {
+    look_(CertifiedGroup(way, way.cut.tp > 1 ? measures_with_slices_ : measures_));
+  }
+
+  static std::vector<CertifiedMeasures> measures_of(const CertifiedTiers& tiers, bool slices) {
+    std::vector<CertifiedMeasures> out;
+    for (size_t place = 0; place <= tiers.places.size(); ++place) {
+      for (size_t keep = 0; keep <= tiers.keeps.size(); ++keep) {
+        for (int slice = 0; slice <= (slices ? 1 : 0); ++slice) {
+          out.push_back({.kept_slices = slice == 1,
+                         .keep = keep > 0 ? tiers.keeps[keep - 1] : Tier::kDevice,
+                         .place = place > 0 ? tiers.places[place - 1] : CertifiedPlace()});
+        }
+      }
     }
-    look_(group_);
+    return out;
   }
 
   const CertifiedModel& model_;
   int64_t ranks_;
-  const CertifiedTiers& tiers_;
+  const std::vector<CertifiedMeasures> measures_, measures_with_slices_;
   const std::function<void(CertifiedGroup)>& look_;
   const CertifiedWay* like_;
-  std::vector<CertifiedWay> group_;
 };
 
 }  // namespace
+
+CertifiedWay CertifiedGroup::operator[](size_t i) const {
+  CertifiedWay out = first_;
+  out.cut.kept_slices = measures_[i].kept_slices;
+  out.cut.keep = measures_[i].keep;
+  out.cut.place = measures_[i].place;
+  return out;
+}
+
+bool CertifiedGroup::has(const CertifiedWay& way) const {
+  CertifiedWay first = way;
+  first.cut.kept_slices = false;
+  first.cut.keep = Tier::kDevice;
+  first.cut.place = {};
+  if (first != first_) return false;
+  return std::ranges::any_of(measures_, [&](const CertifiedMeasures& each) {
+    return each.kept_slices == way.cut.kept_slices && each.keep == way.cut.keep && each.place == way.cut.place;
+  });
+}
 
 void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
                     const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like) {

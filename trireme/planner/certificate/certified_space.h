@@ -17,11 +17,31 @@ struct CertifiedTiers {
 // The tiers that exist, each in the order in which they are tried.
 CertifiedTiers certified_tiers(const CertifiedModel& model, int64_t host_bytes, int64_t disk_bytes);
 
-// Calls `look` with each group of ways that differ only in `kept_slices`, `keep` and `place`. The first of a group has
-// none of these measures, and each comes after those that have less of them. Which there are depends only on whether
-// there is tp. Ways whose batch does not divide form one group, of 0 micro-batches, for each choice of axes and pp.
-// With `like`, only ways with its pp and tp are looked at.
-using CertifiedGroup = std::span<const CertifiedWay>;
+// Ways that differ only in `kept_slices`, `keep` and `place`. The first of a group has none of these measures, and each
+// comes after those that have less of them. Which there are depends only on whether there is tp.
+struct CertifiedMeasures {
+  bool kept_slices = false;
+  Tier keep = Tier::kDevice;
+  CertifiedPlace place = {};
+};
+class CertifiedGroup {
+ public:
+  // Both must outlive it.
+  CertifiedGroup(const CertifiedWay& first, std::span<const CertifiedMeasures> measures)
+      : first_(first), measures_(measures) {}
+
+  size_t size() const { return measures_.size(); }
+  const CertifiedWay& front() const { return first_; }
+  CertifiedWay operator[](size_t i) const;
+  bool has(const CertifiedWay& way) const;
+
+ private:
+  const CertifiedWay& first_;
+  std::span<const CertifiedMeasures> measures_;
+};
+
+// Calls `look` with each group. Ways whose batch does not divide form one group, of 0 micro-batches, for each choice of
+// axes and pp. With `like`, only ways with its pp and tp are looked at.
 void for_each_group(const CertifiedModel& model, int64_t ranks, const CertifiedTiers& tiers,
                     const std::function<void(CertifiedGroup)>& look, const CertifiedWay* like = nullptr);
 // Whether the second, of the same group, has exactly one measure more than the first. What is kept elsewhere is no

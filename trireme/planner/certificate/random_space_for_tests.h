@@ -51,8 +51,10 @@ class RandomSpace {
   void find_groups() {
     tiers_ = certified_tiers(model_, room_.host, room_.disk);
     groups_.clear();
-    for_each_group(model_, ranks_, tiers_,
-                   [&](CertifiedGroup group) { groups_.emplace_back(group.begin(), group.end()); });
+    for_each_group(model_, ranks_, tiers_, [&](CertifiedGroup group) {
+      std::vector<CertifiedWay>& ways = groups_.emplace_back();
+      for (size_t i = 0; i < group.size(); ++i) ways.push_back(group[i]);
+    });
   }
 
   void draw_runs() {

@@ -94,8 +94,7 @@ class CertificateVerifier {
     std::set<CertifiedWay> out;
     for (const CertifiedPlan& plan : c_.best) {
       const auto look = [&](CertifiedGroup group) {
-        if (group.front().micro_batches == plan.way.micro_batches && std::ranges::find(group, plan.way) != group.end())
-          out.insert(plan.way);
+        if (group.front().micro_batches == plan.way.micro_batches && group.has(plan.way)) out.insert(plan.way);
       };
       for_each_group(c_.model, c_.ranks, tiers_, look, &plan.way);
     }
@@ -149,6 +148,7 @@ class CertificateVerifier {
       last_ = group.front();
     }
     const std::vector<OrderInGroup>& order = order_in(group);
+    const bool has_best = std::ranges::any_of(best_, [&](const auto& best) { return group.has(best.first); });
     std::vector<Found> found(group.size(), Found::kDone);
     for (size_t i = 0; i < group.size(); ++i) {
       const bool is_needed =
@@ -157,6 +157,7 @@ class CertificateVerifier {
         found[i] = look_at(group[i], order[i].has_next);
       } else {
         ++ledger_.needless;
+        if (!has_best) continue;
         check_not_best(group[i],
                        "with its state, updates or what is kept nearer, or that whole, it is no slower, and fits or is "
                        "ruled out");

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "trireme/planner/solver/memo.h"
+#include "trireme/base/memo.h"
 
 namespace trireme::solver {
 namespace {

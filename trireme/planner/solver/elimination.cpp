@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/memo.h"
 #include "trireme/planner/solver/join.h"
-#include "trireme/planner/solver/memo.h"
 
 namespace trireme::solver {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "trireme/planner/solver/memo.h"
+#include "trireme/base/memo.h"
 #include "trireme/planner/solver/weighted.h"
 
 namespace trireme::solver {

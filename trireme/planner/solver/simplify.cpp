@@ -8,8 +8,8 @@
 #include <optional>
 #include <set>
 
+#include "trireme/base/memo.h"
 #include "trireme/planner/solver/buckets.h"
-#include "trireme/planner/solver/memo.h"
 
 namespace trireme::solver {
 namespace {

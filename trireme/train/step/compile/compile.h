@@ -81,6 +81,11 @@ struct Compiled {
 
 Compiled compile(Graph graph, const CompileOptions& options);
 
+// A graph that the compiler cuts, with its strategy, and with what was found in words where there is a search.
+Compiled with_strategy(Graph graph, const CompileOptions& options);
+// The rates that a job goes by: of a named machine, else measured, here or by an earlier run.
+void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out);
+
 // By what a graph's values are brought from layout to layout.
 PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
                                    const SumOrder& sums);

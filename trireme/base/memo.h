@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trireme::solver {
+namespace trireme {
 
 // Addresses among the numbers are of things that outlive the memo.
 using MemoKey = std::vector<uint64_t>;
@@ -42,4 +42,4 @@ class Memo {
   std::unordered_map<MemoKey, Result, MemoHash> known_;
 };
 
-}  // namespace trireme::solver
+}  // namespace trireme
