@@ -14,7 +14,8 @@ from .rows import Skipped, layer_parameters, padded_vocabulary, shape_to_time, s
 # dropout reads, writes and writes its mask; read by the product with the values), and backward; and without dropout.
 SCORE_BYTES, SCORE_BYTES_NO_DROPOUT = (13, 19), (8, 14)
 # What Trireme moves of an f32 parameter in a step (Adam, norm, cast to bf16), of a logit in its loss, and of a gradient between ranks.
-# Its products add to the gradients of the micro-batches before.
+# Its products add to the gradients of the micro-batches before, in no time of the model's: arithmetic bounds them. So what a system moves to add
+# them comes on top.
 OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 28 + 4 + 6, 6, 4
 MOST_COMPILED = 288  # ranks of a job whose ways are compiled; above, tables of its parts choose
 PRODUCTS = ("matmul", "linear_weight_grad*", "multi_linear", "multi_linear_input_grad", "multi_linear_weight_grad")  # ops
