@@ -75,12 +75,12 @@ void Rewrite::add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> 
 }
 
 void Rewrite::insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::span<const ValueId> in,
-                     std::span<const ValueId> out) {
-  make(op, attrs, from_.graph.node(beside), false, in, out);
+                     std::span<const ValueId> out, std::optional<int> micro_batch) {
+  make(op, attrs, from_.graph.node(beside), false, in, out, micro_batch);
 }
 
 NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host, std::span<const ValueId> in,
-                     std::span<const ValueId> out) {
+                     std::span<const ValueId> out, std::optional<int> micro_batch) {
   inputs_.clear();
   types_.clear();
   for (const ValueId id : in) {
@@ -90,6 +90,7 @@ NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, boo
   for (const ValueId id : out) types_.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
   to_.graph.mark_as(from_.graph, like, like.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(like.gradient_of)]);
   to_.graph.set_on_host(on_host);
+  if (micro_batch) to_.graph.set_micro_batch(*micro_batch);
   const bool again =
       std::any_of(out.begin(), out.end(), [&](ValueId id) { return map_[static_cast<size_t>(id)] != kNoValue; });
   if (again) to_.graph.set_made_again();

@@ -3,6 +3,7 @@
 // values and updates keep their gradients, and a node that makes values a second time is marked as recomputed.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,9 +25,10 @@ class Rewrite {
   void add(const OpBase& op, const Attrs& attrs, std::span<const NodeId> instead_of, std::span<const ValueId> in,
            std::span<const ValueId> out);
 
-  // The same beside this node, in its scope, and in the place of none. It runs on the device.
+  // The same beside this node, in its scope, and in the place of none. It runs on the device, and belongs to this
+  // micro-batch (-1: to all), or without one to the node's.
   void insert(const OpBase& op, const Attrs& attrs, NodeId beside, std::span<const ValueId> in,
-              std::span<const ValueId> out);
+              std::span<const ValueId> out, std::optional<int> micro_batch = {});
 
   // Nodes that are copied or added from now on run on the host; false: where those run that they are in the place of.
   void set_on_host(bool on_host) { on_host_ = on_host; }
@@ -55,7 +57,7 @@ class Rewrite {
 
   void define(ValueId old_id, ValueId id);
   NodeId make(const OpBase& op, const Attrs& attrs, const Node& like, bool on_host, std::span<const ValueId> in,
-              std::span<const ValueId> out);
+              std::span<const ValueId> out, std::optional<int> micro_batch = {});
   const NewValue* new_one(ValueId id) const;
 
   const Program& from_;

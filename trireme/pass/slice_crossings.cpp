@@ -100,7 +100,8 @@ class SlicingCrossings {
   }
 
   // The operand itself, or what the reader's crew has gathered, before its first reader. That one may be of the
-  // backward pass of a micro-batch, and another of the forward pass of the next.
+  // backward pass of a micro-batch, and another of the forward pass of the next. What all micro-batches read is
+  // gathered for all, whichever comes first.
   ValueId as_read(Rewrite& rewrite, NodeId reader, ValueId operand) {
     const auto found = crossings_.find(operand);
     if (found == crossings_.end()) return operand;
@@ -110,7 +111,8 @@ class SlicingCrossings {
     if (here->second == kNoValue) {
       here->second = rewrite.new_value_like(operand);
       rewrite.insert(structural().step(ReshardStep::Kind::kAllGather), crossing.cut.attrs,
-                     crossing.earliest.at(here->first), {&crossing.slice, 1}, {&here->second, 1});
+                     crossing.earliest.at(here->first), {&crossing.slice, 1}, {&here->second, 1},
+                     graph_.node(graph_.value(operand).producer).micro_batch);
     }
     return here->second;
   }
