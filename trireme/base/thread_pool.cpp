@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trireme/base/cores.h"
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -33,7 +34,7 @@ ThreadPool::ThreadPool(int threads, int spins) {
   require(threads >= 1 && threads <= 4096, "thread pool: {} threads; it needs 1 to 4096", threads);
   spins_ = spins;
   if (spins == kDefaultSpins) {
-    spins_ = static_cast<unsigned>(threads) <= std::thread::hardware_concurrency() ? kSpins : 0;
+    spins_ = static_cast<size_t>(threads) <= allowed_cores().size() ? kSpins : 0;
   }
   workers_.reserve(static_cast<size_t>(threads - 1));
   for (int thread = 1; thread < threads; ++thread) {

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <thread>
 #include <type_traits>
 
+#include "trireme/base/cores.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -159,7 +159,7 @@ double Machine::flops_of(std::string_view dtype) const {
 }
 
 Machine Machine::this_host() {
-  const int64_t cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
+  const auto cores = static_cast<int64_t>(allowed_cores().size());
   const int64_t pages = sysconf(_SC_PHYS_PAGES);
   const int64_t page = sysconf(_SC_PAGESIZE);
   Machine out;

@@ -1,9 +1,8 @@
 #include "trireme/launch/supervise/worker_start.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
+#include "trireme/base/cores.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
@@ -13,17 +12,6 @@
 
 namespace trireme::launch {
 namespace {
-
-std::vector<int> own_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cores;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
-  }
-  return cores;
-}
 
 // The cores of each rank of this host, or none where it may not or cannot have its own.
 std::vector<std::vector<int>> cores_of_ranks(const LaunchOptions& options, const std::vector<int>& allowed,
@@ -48,7 +36,7 @@ void log_cores(const std::vector<std::vector<int>>& cores, size_t threads) {
 }  // namespace
 
 WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
-  const std::vector<int> cores = own_cores();
+  const std::vector<int> cores = allowed_cores();
   const size_t ranks = static_cast<size_t>(place.local_world);
   const size_t threads =
       options.threads > 0 ? static_cast<size_t>(options.threads) : std::max<size_t>(1, cores.size() / ranks);

@@ -8,6 +8,7 @@
 #include <exception>
 #include <thread>
 
+#include "trireme/base/cores.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
@@ -36,13 +37,19 @@ Job* current_job = nullptr;
   ::_exit(code);
 }
 
+// A launcher may have given this rank cores of its own. Those count, where they are not more than its share of the
+// host.
+int threads_of_this_rank(int asked, int local_ranks) {
+  const auto share = static_cast<int>(std::thread::hardware_concurrency()) / std::max(1, local_ranks);
+  return std::max(compute_threads(asked, local_ranks), std::min(share, compute_threads(asked, 1)));
+}
+
 }  // namespace
 
 int compute_threads(int asked, int local_ranks) {
   if (asked > 0) return asked;
   if (const auto threads = flag_int("TRIREME_THREADS", 1, 4096)) return static_cast<int>(*threads);
-  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  return std::max(1, cores / std::max(1, local_ranks));
+  return std::max(1, static_cast<int>(allowed_cores().size()) / std::max(1, local_ranks));
 }
 
 struct Job::State {
@@ -58,7 +65,7 @@ Job::Job(const JobOptions& options) : state_(std::make_unique<State>()) {
       "Job: this process has joined a job already; a process is one rank of one job at a time, so end that Job first");
   state_->info = launch::find_rank();
   set_log_rank(state_->info.rank);
-  const int threads = compute_threads(options.threads, state_->info.local_world);
+  const int threads = threads_of_this_rank(options.threads, state_->info.local_world);
   state_->pool = std::make_unique<ThreadPool>(threads);
   if (state_->info.world > 1) {
     state_->world = launch::join(state_->info, {.transport = options.transport, .insecure = options.insecure});

@@ -17,8 +17,8 @@ struct JobOptions {
   bool insecure = false;           // ranks on several hosts may meet without a secret; warns at every start
 };
 
-// Compute threads of a rank for which this number was asked, 0 for none given: TRIREME_THREADS, else the host's cores
-// over its ranks.
+// Compute threads of a rank for which this number was asked, 0 for none given: TRIREME_THREADS, else the cores that
+// this process may run on over the ranks of this host.
 int compute_threads(int asked, int local_ranks);
 
 class Job {

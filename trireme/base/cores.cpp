@@ -1,0 +1,28 @@
+#include "trireme/base/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <thread>
+
+namespace trireme {
+
+std::vector<int> allowed_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
+    }
+  }
+  if (cores.empty()) {  // more than the set has room for
+    cores.resize(std::max(1U, std::thread::hardware_concurrency()));
+    std::iota(cores.begin(), cores.end(), 0);
+  }
+  return cores;
+}
+
+}  // namespace trireme
