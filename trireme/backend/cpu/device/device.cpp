@@ -12,6 +12,7 @@
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/base/error.h"
+#include "trireme/version.h"
 
 namespace trireme {
 namespace {
@@ -62,8 +63,8 @@ class CpuDevice : public Device {
   std::string tuned_as() const override {
     std::string model = cpu_model();
     for (char& c : model) c = c < ' ' || c > '~' ? '?' : c;
-    return fmt::format("CPU {}, {}{}, oneDNN {}", model.substr(0, 200), to_string(isa()),
-                       cpu::onednn_has_amx() ? " and amx" : "", cpu::onednn_version());
+    return fmt::format("CPU {}, {}{}, oneDNN {}, kernels {}", model.substr(0, 200), to_string(isa()),
+                       cpu::onednn_has_amx() ? " and amx" : "", cpu::onednn_version(), build_info().kernels);
   }
   std::string work_to_measure(const KernelQuery& query) const override {
     const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
