@@ -98,8 +98,18 @@ void Trace::add(const ExecutionPlan& plan, int64_t step, std::span<const ActionT
 }
 
 void Trace::add(const ExecutionPlan& plan, std::span<const ActionSpan> spans) {
-  for (size_t i = 0; i < spans.size(); ++i)
+  double now_s = spans.empty() ? 0 : spans[0].begin_s;  // of compute
+  const auto wait_for = [&](size_t action) {
+    if (spans[action].end_s <= now_s) return;
+    add_event(plan, static_cast<int>(action), true, now_s, spans[action].end_s, 1);
+    now_s = spans[action].end_s;
+  };
+  for (size_t i = 0; i < spans.size(); ++i) {
+    for (const int action : plan.actions[i].waits) wait_for(static_cast<size_t>(action));
     add_event(plan, static_cast<int>(i), false, spans[i].begin_s, spans[i].end_s, 1);
+    if (!in_background(plan.actions[i].lane)) now_s = spans[i].end_s;
+  }
+  for (size_t i = 0; i < spans.size(); ++i) wait_for(i);  // the step ends when all that it has begun has
   live_ = live_bytes(plan, spans);
 }
 

@@ -27,7 +27,7 @@ class Trace {
 
   void add(const ExecutionPlan& plan, int64_t step, std::span<const ActionTrace> actions,
            std::chrono::steady_clock::time_point origin);
-  // The same of a modelled step, and the bytes of the device's arena in use in it.
+  // The same of the modelled step of a crew's first rank, and the bytes of the device's arena in use in it.
   void add(const ExecutionPlan& plan, std::span<const ActionSpan> spans);
 
   int rank() const { return rank_; }
