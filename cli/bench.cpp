@@ -11,8 +11,10 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
@@ -21,6 +23,7 @@
 #include "trireme/backend/cpu/device/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
+#include "trireme/base/json_text.h"
 #include "trireme/base/rng.h"
 #include "trireme/comm/world/time_collective.h"
 #include "trireme/exec/analysis/soundness.h"
@@ -38,8 +41,6 @@
 
 namespace trireme::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct StepArgs {
   ModelFlags model;
@@ -88,11 +89,11 @@ double over_ranks(comm::World* world, double mine) {
   return mine;
 }
 
-void print(const Json& line, bool json) {
+void print(const JsonObject& line, bool json) {
   if (json) {
-    std::printf("%s\n", line.dump().c_str());
+    std::printf("%s\n", line.text().c_str());
   } else {
-    for (const auto& [key, value] : line.items()) std::printf("%-14s %s\n", key.c_str(), value.dump().c_str());
+    for (const auto& [key, value] : line.members()) std::printf("%-14s %s\n", key.c_str(), value.text().c_str());
   }
   std::fflush(stdout);
 }
@@ -136,7 +137,7 @@ struct Steps {
   std::vector<double> ms, cpu_ms;  // of the timed ones, sorted
   double ready_s = 0, first_step_s = 0;
   CommunicationTime communication;  // of a mean timed step
-  Json profile;                     // null where none is asked for
+  std::optional<std::vector<ProfileRow>> profile;
 };
 
 Steps run_steps(Session& session, const std::vector<BatchField>& fields, const JobConfig& config,
@@ -170,7 +171,7 @@ Steps run_steps(Session& session, const std::vector<BatchField>& fields, const J
   return out;
 }
 
-Json json_of(const CommunicationTime& communication) {
+JsonObject json_of(const CommunicationTime& communication) {
   return {{"comm_busy_ms", communication.busy_s * 1e3},
           {"comm_exposed_ms", communication.exposed_s * 1e3},
           {"comm_begin_ms", communication.begin_s * 1e3},
@@ -178,7 +179,7 @@ Json json_of(const CommunicationTime& communication) {
 }
 
 // Of this rank, as planned: what ops move, what it holds, what it sends.
-Json bytes_of(const Session& session) {
+JsonObject bytes_of(const Session& session) {
   const StepBytes moves = step_bytes(session.compiled().program(), session.plan());
   return {{"moved_bytes", static_cast<int64_t>(moves.moved)},
           {"least_bytes", static_cast<int64_t>(moves.least)},
@@ -187,10 +188,10 @@ Json bytes_of(const Session& session) {
           {"planned_bytes", planned_bytes(session.plan())}};
 }
 
-void print_with_profile(Json line, const Json& profile, bool json) {
-  if (!profile.is_null() && json) line["profile"] = profile;
+void print_with_profile(JsonObject line, const std::optional<std::vector<ProfileRow>>& profile, bool json) {
+  if (profile && json) line.add("profile", profile_json(*profile));
   print(line, json);
-  if (!profile.is_null() && !json) std::fputs(profile_text(profile).c_str(), stdout);
+  if (profile && !json) std::fputs(profile_text(*profile).c_str(), stdout);
 }
 
 int step(const StepArgs& args) {
@@ -224,31 +225,31 @@ int step(const StepArgs& args) {
   const double units = static_cast<double>(config.train.fit.batch * assembly.options.tokens_per_sample);
   if (job.rank() != 0) return 0;
   if (args.by_op) print_by_op(session.step(), args.steps);
-  Json line{{"model", args.model.model},
-            {"world", job.size()},
-            {"threads", job.pool().size()},
-            {"device", config.train.device},
-            {"dtype", to_string(config.train.step.compute)},
-            {"numerics", to_string(config.train.step.numerics)},
-            {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
-            {"batch", args.model.batch},
-            {"parameters", session.parameter_count()},
-            {"ms", median},
-            {"min_ms", steps.ms.front()},
-            {"cpu_ms", steps.cpu_ms[steps.cpu_ms.size() / 2]},
-            {"min_cpu_ms", steps.cpu_ms.front()},
-            {"per_s", units / median * 1e3},
-            {"unit", predicts_classes(config) ? "samples" : "tokens"},
-            {"ready_s", ready_s},
-            {"first_step_s", first_step_s},
-            {"rss_mb", rss},
-            {"rss_of_session_mb", grown},
-            {"loss", session.step().read_number<float>("loss")},
-            {"flops", flops_per_step(session.compiled(), job.size())},
-            {"gflops_per_s", flops_per_step(session.compiled(), job.size()) / median / 1e6}};
-  line.update(json_of(communication));
-  line.update(bytes_of(session));
-  line["sent_bytes"] = sent;
+  JsonObject line{{"model", args.model.model},
+                  {"world", job.size()},
+                  {"threads", job.pool().size()},
+                  {"device", config.train.device},
+                  {"dtype", to_string(config.train.step.compute)},
+                  {"numerics", to_string(config.train.step.numerics)},
+                  {"transport", job.world() ? std::string(job.world()->transport()) : "none"},
+                  {"batch", args.model.batch},
+                  {"parameters", session.parameter_count()},
+                  {"ms", median},
+                  {"min_ms", steps.ms.front()},
+                  {"cpu_ms", steps.cpu_ms[steps.cpu_ms.size() / 2]},
+                  {"min_cpu_ms", steps.cpu_ms.front()},
+                  {"per_s", units / median * 1e3},
+                  {"unit", predicts_classes(config) ? "samples" : "tokens"},
+                  {"ready_s", ready_s},
+                  {"first_step_s", first_step_s},
+                  {"rss_mb", rss},
+                  {"rss_of_session_mb", grown},
+                  {"loss", session.step().read_number<float>("loss")},
+                  {"flops", flops_per_step(session.compiled(), job.size())},
+                  {"gflops_per_s", flops_per_step(session.compiled(), job.size()) / median / 1e6}};
+  line.add(json_of(communication));
+  line.add(bytes_of(session));
+  line.add("sent_bytes", sent);
   print_with_profile(std::move(line), steps.profile, args.json);
   return 0;
 }

@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/model_flags.h"
 #include "trireme/backend/cpu/device/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
+#include "trireme/base/json_text.h"
 #include "trireme/train/infer/next_token.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
@@ -82,22 +82,22 @@ int decode(const DecodeArgs& args) {
   const double bytes = model.bytes_read(before + args.tokens / 2);
   const double triad = measure_peak(job.pool()).triad_bytes_per_s;
   const double median = ms[ms.size() / 2];
-  const nlohmann::ordered_json line{{"model", args.model.model},
-                                    {"threads", job.pool().size()},
-                                    {"before", before},
-                                    {"prompt_per_s", prompt_s > 0 ? static_cast<double>(before) / prompt_s : 0},
-                                    {"tokens", args.tokens},
-                                    {"ms", median},
-                                    {"min_ms", ms.front()},
-                                    {"per_s", 1e3 / median},
-                                    {"bytes", static_cast<int64_t>(bytes)},
-                                    {"gb_per_s", bytes / median / 1e6},
-                                    {"triad_gb_per_s", triad / 1e9},
-                                    {"of_triad_percent", 100 * bytes / median * 1e3 / triad}};
+  const JsonObject line{{"model", args.model.model},
+                        {"threads", job.pool().size()},
+                        {"before", before},
+                        {"prompt_per_s", prompt_s > 0 ? static_cast<double>(before) / prompt_s : 0},
+                        {"tokens", args.tokens},
+                        {"ms", median},
+                        {"min_ms", ms.front()},
+                        {"per_s", 1e3 / median},
+                        {"bytes", static_cast<int64_t>(bytes)},
+                        {"gb_per_s", bytes / median / 1e6},
+                        {"triad_gb_per_s", triad / 1e9},
+                        {"of_triad_percent", 100 * bytes / median * 1e3 / triad}};
   if (args.json) {
-    std::printf("%s\n", line.dump().c_str());
+    std::printf("%s\n", line.text().c_str());
   } else {
-    for (const auto& [key, value] : line.items()) std::printf("%-16s %s\n", key.c_str(), value.dump().c_str());
+    for (const auto& [key, value] : line.members()) std::printf("%-16s %s\n", key.c_str(), value.text().c_str());
   }
   return 0;
 }

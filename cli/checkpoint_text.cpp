@@ -7,23 +7,23 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "trireme/base/bytes_text.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/json_text.h"
 #include "trireme/train/job/config.h"
 
 namespace trireme::cli {
 namespace {
 
-using nlohmann::ordered_json;
-
-void say(const ordered_json& line) {
-  std::printf("%s\n", line.dump(-1, ' ', false, ordered_json::error_handler_t::replace).c_str());
+void say(const JsonObject& line) {
+  std::printf("%s\n", line.text().c_str());
 }
 
 void say(const char* what, const std::string& value) {
@@ -66,7 +66,7 @@ struct Sum {
     return fmt::format("{}, {} values, {} ({})", counted(tensors, "tensor"), values, bytes_text_of(bytes),
                        fmt::join(types, ", "));
   }
-  ordered_json as_json() const { return {{"tensors", tensors}, {"values", values}, {"bytes", bytes}}; }
+  JsonObject as_json() const { return {{"tensors", tensors}, {"values", values}, {"bytes", bytes}}; }
 };
 
 struct Sums {
@@ -117,41 +117,45 @@ void print_tensors(const std::vector<std::vector<std::string>>& rows) {
   }
 }
 
-ordered_json shape_json(const Shape& shape) {
-  ordered_json out = ordered_json::array();
+JsonText shape_json(const Shape& shape) {
+  std::vector<JsonText> out;
   for (int dim = 0; dim < shape.rank(); ++dim) out.push_back(shape[dim]);
   return out;
 }
 
 void print_as_json(const ckpt::Reader& reader, const ckpt::Manifest& manifest, const Sums& sums, bool tensors) {
-  ordered_json line{{"checkpoint", reader.path()},
-                    {"step", reader.step()},
-                    {"seed", reader.seed()},
-                    {"ranks", reader.world()},
-                    {"mesh", reader.mesh()},
-                    {"samples_drawn", reader.data_position()},
-                    {"files", std::ssize(manifest.files)},
-                    {"bytes", bytes_of_files(manifest)},
-                    {"parameters", sums.parameters.as_json()},
-                    {"buffers", sums.buffers.as_json()},
-                    {"state", sums.state.as_json()}};
+  JsonObject line{{"checkpoint", reader.path()},
+                  {"step", reader.step()},
+                  {"seed", reader.seed()},
+                  {"ranks", reader.world()},
+                  {"mesh", reader.mesh()},
+                  {"samples_drawn", reader.data_position()},
+                  {"files", std::ssize(manifest.files)},
+                  {"bytes", bytes_of_files(manifest)},
+                  {"parameters", sums.parameters.as_json()},
+                  {"buffers", sums.buffers.as_json()},
+                  {"state", sums.state.as_json()}};
+  JsonObject meta{};
   for (const auto& [key, value] : reader.meta()) {
-    if (key != "config") line["meta"][key] = value;
+    if (key != "config") meta.add(key, value);
   }
+  if (!meta.members().empty()) line.add("meta", meta);
   if (tensors) {
+    std::vector<JsonText> all;
     for (const std::string& name : reader.names()) {
       const ckpt::TensorRecord& record = reader.info(name);
-      ordered_json boxes = ordered_json::array();
+      std::vector<JsonText> boxes;
       for (const ckpt::Chunk& chunk : record.chunks) {
-        boxes.push_back(
-            {{"file", chunk.file}, {"start", shape_json(chunk.box.start)}, {"size", shape_json(chunk.box.size)}});
+        boxes.emplace_back(JsonObject{
+            {"file", chunk.file}, {"start", shape_json(chunk.box.start)}, {"size", shape_json(chunk.box.size)}});
       }
-      line["tensors"].push_back({{"name", name},
-                                 {"role", role_of(reader, name)},
-                                 {"dtype", to_string(record.type.dtype)},
-                                 {"shape", shape_json(record.type.shape)},
-                                 {"boxes", std::move(boxes)}});
+      all.emplace_back(JsonObject{{"name", name},
+                                  {"role", role_of(reader, name)},
+                                  {"dtype", to_string(record.type.dtype)},
+                                  {"shape", shape_json(record.type.shape)},
+                                  {"boxes", boxes}});
     }
+    line.add("tensors", all);
   }
   say(line);
 }
@@ -176,14 +180,14 @@ void print_list(const std::string& root, const ckpt::Listing& listing, bool json
     const std::string name = base_name(found.path);
     const double written = written_at(join_path(found.path, ckpt::kCommitName));
     if (json) {
-      say(ordered_json{{"checkpoint", found.path},
-                       {"step", found.step},
-                       {"written", written},
-                       {"bytes", bytes_of_files(manifest)},
-                       {"ranks", manifest.world},
-                       {"mesh", manifest.mesh},
-                       {"best", name == best},
-                       {"latest", name == latest}});
+      say({{"checkpoint", found.path},
+           {"step", found.step},
+           {"written", written},
+           {"bytes", bytes_of_files(manifest)},
+           {"ranks", manifest.world},
+           {"mesh", manifest.mesh},
+           {"best", name == best},
+           {"latest", name == latest}});
       continue;
     }
     const char* mark = name == best && name == latest ? "best, newest"
@@ -235,14 +239,16 @@ void print_checkpoint(const ckpt::Reader& reader, bool tensors, bool json) {
 void print_weights(const ckpt::TensorSource& weights, bool tensors, bool json) {
   const Sums sums = sums_of(weights, {});
   if (json) {
-    ordered_json line{
+    JsonObject line{
         {"weights", weights.text()}, {"parameters", sums.parameters.as_json()}, {"state", sums.state.as_json()}};
     if (tensors) {
+      std::vector<JsonText> all;
       for (const std::string& name : weights.names()) {
-        line["tensors"].push_back({{"name", name},
-                                   {"dtype", to_string(weights.type(name).dtype)},
-                                   {"shape", shape_json(weights.type(name).shape)}});
+        all.emplace_back(JsonObject{{"name", name},
+                                    {"dtype", to_string(weights.type(name).dtype)},
+                                    {"shape", shape_json(weights.type(name).shape)}});
       }
+      line.add("tensors", all);
     }
     return say(line);
   }
@@ -266,22 +272,23 @@ int print_config(const ckpt::Reader& reader) {
 void print_difference(const ckpt::TensorSource& first, const ckpt::TensorSource& second, const ckpt::Difference& found,
                       bool json) {
   if (json) {
-    ordered_json line{{"same", found.equal}, {"only_first", found.only_first}, {"only_second", found.only_second}};
-    line["types"] = ordered_json::array();
-    line["values"] = ordered_json::array();
+    std::vector<JsonText> types, values;
     for (const ckpt::TensorDifference& each : found.types) {
-      line["types"].push_back({{"name", each.name},
-                               {"first", trireme::to_string(each.first)},
-                               {"second", trireme::to_string(each.second)}});
+      types.emplace_back(JsonObject{
+          {"name", each.name}, {"first", trireme::to_string(each.first)}, {"second", trireme::to_string(each.second)}});
     }
     for (const ckpt::TensorDifference& each : found.values) {
-      line["values"].push_back({{"name", each.name},
-                                {"elements", each.elements},
-                                {"of", each.first.elements()},
-                                {"largest", each.largest},
-                                {"magnitude", each.magnitude}});
+      values.emplace_back(JsonObject{{"name", each.name},
+                                     {"elements", each.elements},
+                                     {"of", each.first.elements()},
+                                     {"largest", each.largest},
+                                     {"magnitude", each.magnitude}});
     }
-    return say(line);
+    return say({{"same", found.equal},
+                {"only_first", found.only_first},
+                {"only_second", found.only_second},
+                {"types", types},
+                {"values", values}});
   }
   std::vector<std::vector<std::string>> rows;
   for (const std::string& name : found.only_first) rows.push_back({name, "only in " + first.text()});

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "trireme/base/error.h"
+#include "trireme/base/json_text.h"
 #include "trireme/ckpt/open_tensors.h"
 #include "trireme/train/infer/evaluate_checkpoint.h"
 #include "trireme/train/job/job.h"
@@ -85,14 +85,14 @@ data::SourcePtr samples_of(const JobConfig& config) {
 void print(const EvaluateArgs& args, const Evaluated& what, const ckpt::Reader& reader, const EvaluationResult& found) {
   const bool classes = predicts_classes(what.config);
   if (args.json) {
-    nlohmann::ordered_json line{{"checkpoint", reader.path()},
-                                {"step", reader.step()},
-                                {"samples", found.samples},
-                                {"held_out", what.held_out},
-                                {"loss", found.loss}};
-    if (classes) line["accuracy"] = found.accuracy;
-    if (!classes) line["perplexity"] = std::exp(found.loss);
-    std::printf("%s\n", line.dump().c_str());
+    JsonObject line{{"checkpoint", reader.path()},
+                    {"step", reader.step()},
+                    {"samples", found.samples},
+                    {"held_out", what.held_out},
+                    {"loss", found.loss}};
+    if (classes) line.add("accuracy", found.accuracy);
+    if (!classes) line.add("perplexity", std::exp(found.loss));
+    std::printf("%s\n", line.text().c_str());
     return;
   }
   std::printf("%s, step %lld\n", reader.path().c_str(), static_cast<long long>(reader.step()));

@@ -1,7 +1,11 @@
 #include "cli/step_profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/op/row_steps.h"
@@ -9,13 +13,6 @@
 
 namespace trireme::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-struct Work {
-  int64_t calls = 0;
-  double seconds = 0, flops = 0, bytes = 0;
-};
 
 std::string text_of(const std::vector<TensorType>& types) {
   std::string out;
@@ -39,16 +36,6 @@ double per_second(double count, double seconds) {
   return seconds > 0 ? count / seconds / 1e9 : 0;
 }
 
-Json row_of(const Work& work, double all_seconds) {
-  return {{"calls", work.calls},
-          {"ms", work.seconds * 1e3},
-          {"share", all_seconds > 0 ? work.seconds / all_seconds : 0},
-          {"flops", work.flops},
-          {"bytes", work.bytes},
-          {"gflops_per_s", per_second(work.flops, work.seconds)},
-          {"gb_per_s", per_second(work.bytes, work.seconds)}};
-}
-
 }  // namespace
 
 StepProfile::StepProfile(Executor& executor) : executor_(executor) {
@@ -62,7 +49,7 @@ void StepProfile::add_step() {
   executor_.set_timing(true, true);  // from zero
 }
 
-Json StepProfile::rows() const {
+std::vector<ProfileRow> StepProfile::rows() const {
   const ExecutionPlan& plan = executor_.plan();
   invariant(least_s_.size() == plan.actions.size(), "a profile of {} actions has times of {}", plan.actions.size(),
             least_s_.size());
@@ -71,14 +58,14 @@ Json StepProfile::rows() const {
     for (const int id : values) types.push_back(plan.values[static_cast<size_t>(id)].type);
     return types;
   };
-  std::map<std::pair<std::string, std::string>, Work> works;
+  std::map<std::pair<std::string, std::string>, ProfileRow> works;
   double all = 0;
   for (size_t i = 0; i < plan.actions.size(); ++i) {
     const trireme::Action& action = plan.actions[i];
     if (action.lane != Lane::kCompute || action.kernel.empty() || action.op->traits.zero_cost_view) continue;
     const std::vector<TensorType> in = types_of(action.in);
     const std::vector<TensorType> out = types_of(action.out);
-    Work& work = works[{std::string(action.kernel), operands_of(action, in, out)}];
+    ProfileRow& work = works[{std::string(action.kernel), operands_of(action, in, out)}];
     const Cost cost = action.op->cost ? action.op->cost.get()({in, out, action.attrs}) : Cost{};
     ++work.calls;
     work.seconds += least_s_[i];
@@ -86,28 +73,44 @@ Json StepProfile::rows() const {
     work.bytes += cost.bytes;
     all += least_s_[i];
   }
-  Json rows = Json::array();
-  for (const auto& [what, work] : works) {
-    Json row{{"kernel", what.first}, {"operands", what.second}};
-    row.update(row_of(work, all));
-    rows.push_back(std::move(row));
+  std::vector<ProfileRow> rows;
+  for (auto& [what, work] : works) {
+    work.kernel = what.first;
+    work.operands = what.second;
+    work.share = all > 0 ? work.seconds / all : 0;
+    rows.push_back(std::move(work));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) { return a["ms"] > b["ms"]; });
+  std::ranges::stable_sort(rows, std::ranges::greater(), &ProfileRow::seconds);
   return rows;
 }
 
-std::string profile_text(const Json& rows) {
-  std::string out = "   share         ms   calls    GFLOP/s   GB/s  kernel\n";
-  double ms = 0, bytes = 0;
-  for (const Json& row : rows) {
-    const auto number = [&](const char* key) { return row[key].get<double>(); };
-    out += fmt::format("{:6.1f} % {:10.3f} {:7} {:10.1f} {:6.1f}  {} {}\n", 100 * number("share"), number("ms"),
-                       row["calls"].get<int64_t>(), number("gflops_per_s"), number("gb_per_s"),
-                       row["kernel"].get<std::string>(), row["operands"].get<std::string>());
-    ms += number("ms");
-    bytes += number("bytes");
+JsonText profile_json(const std::vector<ProfileRow>& rows) {
+  std::vector<JsonText> out;
+  for (const ProfileRow& row : rows) {
+    out.emplace_back(JsonObject{{"kernel", row.kernel},
+                                {"operands", row.operands},
+                                {"calls", row.calls},
+                                {"ms", row.seconds * 1e3},
+                                {"share", row.share},
+                                {"flops", row.flops},
+                                {"bytes", row.bytes},
+                                {"gflops_per_s", per_second(row.flops, row.seconds)},
+                                {"gb_per_s", per_second(row.bytes, row.seconds)}});
   }
-  return out + fmt::format("all: {:.3f} ms, {:.1f} MB\n", ms, bytes / 1e6);
+  return out;
+}
+
+std::string profile_text(const std::vector<ProfileRow>& rows) {
+  std::string out = "   share         ms   calls    GFLOP/s   GB/s  kernel\n";
+  double seconds = 0, bytes = 0;
+  for (const ProfileRow& row : rows) {
+    out +=
+        fmt::format("{:6.1f} % {:10.3f} {:7} {:10.1f} {:6.1f}  {} {}\n", 100 * row.share, row.seconds * 1e3, row.calls,
+                    per_second(row.flops, row.seconds), per_second(row.bytes, row.seconds), row.kernel, row.operands);
+    seconds += row.seconds;
+    bytes += row.bytes;
+  }
+  return out + fmt::format("all: {:.3f} ms, {:.1f} MB\n", seconds * 1e3, bytes / 1e6);
 }
 
 }  // namespace trireme::cli

@@ -8,7 +8,8 @@
 # it is compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
 # next to nothing of the time that planning takes: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on
 # elements, and is compiled with -O3. Otherwise -O2. BUT_PATCHED: the folder's sources of which tests/defects has a patch run in each step,
-# and are compiled with -O2. ROOMS_START, ROOMS_O2: the rooms of a folder that are START, or compiled with -O2, where the folder is not.
+# and are compiled with -O2. ROOMS_START, ROOMS_O2: the rooms of a folder, or single
+# sources without their .cpp, that are START, or compiled with -O2, where the folder is not.
 # TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
@@ -211,7 +212,7 @@ function(trireme_folder name)
     # A room's or a small folder's sources join those of others at their level, for which their unnamed namespaces have no name twice.
     foreach(room IN LISTS ARG_ROOMS_START ARG_ROOMS_O2)
       set(of_room ${sources})
-      list(FILTER of_room INCLUDE REGEX "/${name}/${room}/")
+      list(FILTER of_room INCLUDE REGEX "/${name}/${room}(/|\\.cpp$)")
       list(REMOVE_ITEM of_room ${patched})
       set(of_level Og)
       if(room IN_LIST ARG_ROOMS_O2)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/exec/analysis/virtual_time.h"
-#include "trireme/train/report/area_chart.h"
+#include "trireme/train/html/area_chart.h"
 #include "trireme/train/step/compile/compile.h"
 
 namespace trireme {

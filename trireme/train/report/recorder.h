@@ -55,7 +55,7 @@ class Recorder {
   double total_s_ = 0;
   int64_t steps_ = 0;
   std::vector<StepRecord> records_;
-  std::vector<ReportPoint> validation_;
+  std::vector<ChartPoint> validation_;
 };
 
 // Seconds by op, largest first, the rest under "other ops"; communication and data beside them; per step. `steps_s` is

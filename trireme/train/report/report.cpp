@@ -7,9 +7,10 @@
 
 #include "trireme/base/bytes_text.h"
 #include "trireme/base/file.h"
-#include "trireme/train/report/html_page.h"
-#include "trireme/train/report/lanes_chart.h"
-#include "trireme/train/report/report_chart.h"
+#include "trireme/train/html/chart.h"
+#include "trireme/train/html/escape_html.h"
+#include "trireme/train/html/html_page.h"
+#include "trireme/train/html/lanes_chart.h"
 
 namespace trireme {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/train/report/area_chart.h"
-#include "trireme/train/report/report_chart.h"
+#include "trireme/train/html/area_chart.h"
+#include "trireme/train/html/chart.h"
 
 namespace trireme {
 
@@ -20,10 +20,10 @@ struct ReportData {
   std::vector<std::pair<std::string, std::string>> headline;  // the few figures that matter: label, value
   std::vector<std::pair<std::string, std::string>> facts;     // name, value: ranks, transport, command...
 
-  std::vector<ReportPoint> train_loss;
-  std::vector<ReportPoint> validation_loss;
-  std::vector<ReportPoint> throughput;  // units per second
-  std::vector<ReportPoint> learning_rate;
+  std::vector<ChartPoint> train_loss;
+  std::vector<ChartPoint> validation_loss;
+  std::vector<ChartPoint> throughput;  // units per second
+  std::vector<ChartPoint> learning_rate;
   std::string unit = "tokens";
 
   struct Memory {

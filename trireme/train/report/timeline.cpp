@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/exec/analysis/virtual_time.h"
 #include "trireme/train/checkpoints/checkpointing.h"
-#include "trireme/train/report/lanes_chart.h"
+#include "trireme/train/html/lanes_chart.h"
 
 namespace trireme {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
 #include "trireme/base/append_text.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/json_text.h"
 #include "trireme/base/log.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 
@@ -27,14 +27,10 @@ int thread_of(int rank, size_t row) {
   return process_of(rank) + static_cast<int>(std::min<size_t>(row, kRows - 1));
 }
 
-std::string quoted_json(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
 // Of a rank, or of one of its rows.
 std::string name_of(std::string_view kind, int rank, size_t track, std::string_view name) {
   return fmt::format("{{\"name\":\"{}\",\"ph\":\"M\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}}", kind,
-                     process_of(rank), thread_of(rank, track), quoted_json(name));
+                     process_of(rank), thread_of(rank, track), JsonText(name).text());
 }
 
 int rank_of(comm::World* world) {
@@ -79,9 +75,9 @@ std::string Trace::events() const {
     append_text(out,
                 ",\n{{\"name\":{},\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{}.{:03},\"dur\":{}.{:03},"
                 "\"args\":{{\"scope\":{},\"action\":{},\"step\":{}}}}}",
-                quoted_json(event->name), event->category, process_of(rank_), thread_of(rank_, track),
+                JsonText(event->name).text(), event->category, process_of(rank_), thread_of(rank_, track),
                 event->begin_ns / 1000, event->begin_ns % 1000, (event->end_ns - event->begin_ns) / 1000,
-                (event->end_ns - event->begin_ns) % 1000, quoted_json(event->scope), event->action, event->step);
+                (event->end_ns - event->begin_ns) % 1000, JsonText(event->scope).text(), event->action, event->step);
   }
   for (const LiveBytes& live : live_) {
     append_text(out, ",\n{{\"name\":\"bytes in use\",\"ph\":\"C\",\"pid\":{},\"ts\":{:.3f},\"args\":{{\"bytes\":{}}}}}",

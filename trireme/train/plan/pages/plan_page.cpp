@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "trireme/base/bytes_text.h"
+#include "trireme/train/html/escape_html.h"
 
 namespace trireme {
 namespace {

@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "trireme/train/html/area_chart.h"
+#include "trireme/train/html/chart.h"
+#include "trireme/train/html/html_page.h"
+#include "trireme/train/html/lanes_chart.h"
 #include "trireme/train/plan/axis_levels.h"
 #include "trireme/train/plan/exact/exact_plan.h"
 #include "trireme/train/plan/pages/layer_cuts.h"
 #include "trireme/train/plan/plan_job.h"
 #include "trireme/train/plan/questions/what_if.h"
-#include "trireme/train/report/area_chart.h"
-#include "trireme/train/report/html_page.h"
-#include "trireme/train/report/lanes_chart.h"
-#include "trireme/train/report/report_chart.h"
 
 namespace trireme {
 

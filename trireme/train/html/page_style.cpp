@@ -1,8 +1,8 @@
-#include "trireme/train/report/report_page.h"
+#include "trireme/train/html/page_style.h"
 
 namespace trireme {
 
-const std::string_view kReportStyle = R"css(
+const std::string_view kPageStyle = R"css(
 :root { color-scheme: light dark;
   --page: #f4f5f7; --card: #ffffff; --ink: #1c2430; --soft: #5d6877; --line: #e3e6eb;
   --bar: #eceff3;
@@ -134,7 +134,7 @@ pre b { color: var(--k1); font-weight: 600; }
 @media print { section, .tiles div { break-inside: avoid; } body { background: none; } }
 )css";
 
-const std::string_view kReportScript = R"js(
+const std::string_view kPageScript = R"js(
 document.querySelectorAll('svg.chart').forEach(svg => {
   const c = JSON.parse(svg.dataset.chart);
   const names = [...svg.parentElement.firstElementChild.children].map(e => e.textContent);

@@ -1,12 +1,12 @@
-#include "trireme/train/report/area_chart.h"
+#include "trireme/train/html/area_chart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "trireme/train/report/html_page.h"
-#include "trireme/train/report/lanes_chart.h"
+#include "trireme/train/html/html_page.h"
+#include "trireme/train/html/lanes_chart.h"
 
 namespace trireme::area_chart_test {
 namespace {

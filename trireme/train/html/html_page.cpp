@@ -1,11 +1,11 @@
-#include "trireme/train/report/html_page.h"
+#include "trireme/train/html/html_page.h"
 
 #include <fmt/core.h>
 
 #include <cctype>
 
-#include "trireme/train/report/report_chart.h"
-#include "trireme/train/report/report_page.h"
+#include "trireme/train/html/escape_html.h"
+#include "trireme/train/html/page_style.h"
 
 namespace trireme {
 
@@ -19,11 +19,11 @@ std::string html_page(const HtmlPage& page) {
   std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(page.title),
-                     kReportStyle);
+                     kPageStyle);
   out +=
       fmt::format("<header>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n", escape_html(page.title), escape_html(page.summary));
   out += page.body + fmt::format("<footer>{}</footer>\n</main>\n", escape_html(page.footer));
-  return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kReportScript);
+  return out + fmt::format("<script>{}</script>\n</body>\n</html>\n", kPageScript);
 }
 
 std::string html_section(std::string_view title, std::string_view aside, const std::string& body) {

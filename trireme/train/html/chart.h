@@ -1,14 +1,12 @@
-// The drawings of the report: line charts as SVG with axes and legend, stacked bars with their
-// table.
+// Two of the drawings on pages: line charts as SVG with axes and legend, and stacked bars with their table.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace trireme {
 
-struct ReportPoint {
+struct ChartPoint {
   double x = 0;  // the step
   double y = 0;  // NaN and infinities leave a gap
 };
@@ -16,7 +14,7 @@ struct ReportPoint {
 struct ChartLine {
   std::string name;
   int color = 1;  // of the page's palette, 1 to 7
-  std::vector<ReportPoint> points;
+  std::vector<ChartPoint> points;
   bool smooth = false;  // draws a running mean boldly over the faint points
 };
 
@@ -40,14 +38,13 @@ struct BarItem {
 
 std::string stacked_bar(const std::vector<BarItem>& items);
 
-// The pieces, for their tests.
+// The pieces, for the other drawings and for tests.
 std::vector<double> nice_ticks(double low, double high, int about);
 std::string tick_text(double value);
 std::vector<std::string> tick_texts(const std::vector<double>& ticks);  // as short as tells them apart
-std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points);
+std::vector<ChartPoint> running_mean(const std::vector<ChartPoint>& points);
 // At most 2 * `buckets` + 2 points that keep the first, the last and every bucket's extremes, and a gap where a value
 // is not finite.
-std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t buckets);
-std::string escape_html(std::string_view text);
+std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, size_t buckets);
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "trireme/train/report/area_chart.h"
+#include "trireme/train/html/area_chart.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 #include <span>
 
 #include "trireme/base/append_text.h"
-#include "trireme/train/report/report_chart.h"
+#include "trireme/train/html/chart.h"
+#include "trireme/train/html/escape_html.h"
 
 namespace trireme {
 namespace {

@@ -1,4 +1,4 @@
-#include "trireme/train/report/report_chart.h"
+#include "trireme/train/html/chart.h"
 
 #include <fmt/core.h>
 
@@ -6,8 +6,9 @@
 #include <cctype>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
-#include "trireme/base/utf8.h"
+#include "trireme/train/html/escape_html.h"
 
 namespace trireme {
 
@@ -24,7 +25,7 @@ constexpr size_t kSpikeFrom = 200;  // fewer points are all shown
 constexpr int kNarrow = 380;        // width of a drawing for narrow screens, where it is not scaled down
 constexpr size_t kMarkUpTo = 40;    // points that are each marked
 
-bool finite(const ReportPoint& p) {
+bool finite(const ChartPoint& p) {
   return std::isfinite(p.x) && std::isfinite(p.y);
 }
 
@@ -62,7 +63,7 @@ Scale y_range(const Chart& chart) {
   Scale range;
   for (const ChartLine& line : chart.lines) {
     std::vector<double> values;
-    for (const ReportPoint& p : line.points) {
+    for (const ChartPoint& p : line.points) {
       if (finite(p)) values.push_back(p.y);
     }
     if (values.empty()) continue;
@@ -87,7 +88,7 @@ Frame frame_of(const Chart& chart) {
   Frame frame;
   frame.y = y_range(chart);
   for (const ChartLine& line : chart.lines) {
-    for (const ReportPoint& p : line.points) {
+    for (const ChartPoint& p : line.points) {
       if (finite(p)) frame.x.include(p.x);
     }
   }
@@ -97,10 +98,10 @@ Frame frame_of(const Chart& chart) {
   return frame;
 }
 
-std::string path_of(const Frame& frame, const std::vector<ReportPoint>& points) {
+std::string path_of(const Frame& frame, const std::vector<ChartPoint>& points) {
   std::string d;
   bool pen_down = false;
-  for (const ReportPoint& p : points) {
+  for (const ChartPoint& p : points) {
     if (!finite(p)) {
       pen_down = false;
       continue;
@@ -146,7 +147,7 @@ std::string axes(const Chart& chart, const Frame& frame) {
 }
 
 std::string draw(const Frame& frame, const ChartLine& line) {
-  const std::vector<ReportPoint> points = thinned(line.points, kBuckets);
+  const std::vector<ChartPoint> points = thinned(line.points, kBuckets);
   const size_t count = static_cast<size_t>(std::ranges::count_if(line.points, finite));
   const bool both = line.smooth && count >= kSmoothFrom;
   std::string out =
@@ -156,7 +157,7 @@ std::string draw(const Frame& frame, const ChartLine& line) {
                        path_of(frame, thinned(running_mean(line.points), kBuckets / 2)));
   }
   if (count <= kMarkUpTo) {
-    for (const ReportPoint& p : line.points) {
+    for (const ChartPoint& p : line.points) {
       if (!finite(p)) continue;
       out += fmt::format(R"(<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3"/>)", line.color, frame.at_x(p.x),
                          frame.at_y(p.y));
@@ -175,7 +176,7 @@ std::string hover_data(const Frame& frame, const Chart& chart) {
     const ChartLine& line = chart.lines[i];
     json += fmt::format(R"({}{{"color":{},"points":[)", i > 0 ? "," : "", line.color);
     bool first = true;
-    for (const ReportPoint& p : thinned(line.points, kBuckets)) {
+    for (const ChartPoint& p : thinned(line.points, kBuckets)) {
       if (!finite(p)) continue;
       json += fmt::format("{}[{:.6g},{:.5g}]", first ? "" : ",", p.x, p.y);
       first = false;
@@ -276,10 +277,10 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
   return out;
 }
 
-std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points) {
+std::vector<ChartPoint> running_mean(const std::vector<ChartPoint>& points) {
   const size_t n = points.size();
   const size_t reach = n / 80;  // to each side
-  std::vector<ReportPoint> out = points;
+  std::vector<ChartPoint> out = points;
   // Twice, so that a single spike leaves a hill and not a box.
   for (int round = 0; round < 2; ++round) {
     std::vector<double> sum(n + 1);
@@ -297,9 +298,9 @@ std::vector<ReportPoint> running_mean(const std::vector<ReportPoint>& points) {
   return out;
 }
 
-std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t buckets) {
+std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points, size_t buckets) {
   if (points.size() <= 2 * buckets) return points;
-  std::vector<ReportPoint> out;
+  std::vector<ChartPoint> out;
   for (size_t b = 0; b < buckets; ++b) {
     const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * b / buckets);
     const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (b + 1) / buckets);
@@ -308,39 +309,12 @@ std::vector<ReportPoint> thinned(const std::vector<ReportPoint>& points, size_t 
       out.push_back(*gap);
       continue;
     }
-    const auto by_y = [](const ReportPoint& p, const ReportPoint& q) { return p.y < q.y; };
+    const auto by_y = [](const ChartPoint& p, const ChartPoint& q) { return p.y < q.y; };
     const auto [low, high] = std::minmax_element(begin, end, by_y);
     if (b == 0 && std::min(low, high) != begin) out.push_back(*begin);
     out.push_back(*std::min(low, high));
     if (low != high) out.push_back(*std::max(low, high));
     if (b + 1 == buckets && std::max(low, high) + 1 != end) out.push_back(*(end - 1));
-  }
-  return out;
-}
-
-std::string escape_html(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (const char c : printable(text)) {  // a generated text may hold anything
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
   }
   return out;
 }

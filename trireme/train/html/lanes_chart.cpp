@@ -1,11 +1,12 @@
-#include "trireme/train/report/lanes_chart.h"
+#include "trireme/train/html/lanes_chart.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "trireme/base/append_text.h"
-#include "trireme/train/report/report_chart.h"
+#include "trireme/train/html/chart.h"
+#include "trireme/train/html/escape_html.h"
 
 namespace trireme {
 namespace {
