@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
@@ -50,6 +52,16 @@ std::string duration(double seconds) {
   return fmt::format("{:.1f} hours", seconds / 3600);
 }
 
+// " in 8 micro-batches of 2 copies"; "" for a batch that is computed in one.
+std::string micro_batches_text(const ExecutionPlan& plan, int64_t copies) {
+  const int64_t micro_batches = plan.micro_batches / plan.seq_chunks / copies;
+  std::vector<std::string> parts;
+  if (micro_batches > 1) parts.push_back(counted(micro_batches, "micro-batch"));
+  if (copies > 1) parts.push_back(fmt::format("{} copies", copies));
+  if (plan.seq_chunks > 1) parts.push_back(fmt::format("{} chunks of positions", plan.seq_chunks));
+  return parts.empty() ? "" : fmt::format(" in {}", fmt::join(parts, " of "));
+}
+
 // What the run will do, before it does it.
 void announce(const JobConfig& config, const Session& session, const StartInfo& info, const std::string& out) {
   const Job& job = Job::current();
@@ -65,8 +77,7 @@ void announce(const JobConfig& config, const Session& session, const StartInfo& 
       compact_number(static_cast<double>(session.parameter_count())).c_str(), info.data.c_str(), job.size(),
       job.size() == 1 ? "" : "s", job.pool().size(), job.pool().size() == 1 ? "" : "s",
       job.world() ? fmt::format(" over {}", job.world()->transport()).c_str() : "",
-      static_cast<long long>(config.train.fit.batch),
-      plan.micro_batches == 1 ? "" : fmt::format(" in {} micro-batches", plan.micro_batches).c_str(),
+      static_cast<long long>(config.train.fit.batch), micro_batches_text(plan, config.parallel.interleave).c_str(),
       session.compiled().crews.size() == 1 ? "" : "up to ", static_cast<double>(plan.arena().bytes) / 1048576.0,
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().persistent) / 1048576.0).c_str(),
       fmt::format("{:.1f} MiB", static_cast<double>(plan.arena().bytes - plan.arena().persistent) / 1048576.0).c_str(),

@@ -116,6 +116,12 @@ TEST_F(TrainTest, ABatchInMicroBatchesIsAnnouncedAndTrainsAsInOnePart) {
   EXPECT_THAT(one.out, HasSubstr(", batch 4, "));
   EXPECT_THAT(two.out, HasSubstr(", batch 4 in 2 micro-batches, "));
   expect_close(losses("one"), losses("two"));
+  const std::string pipeline = "--pp=2";
+  EXPECT_THAT(train("copies", {"--micro-batches", "1", "--interleave", "2"}).out, HasSubstr(", batch 4 in 2 copies, "));
+  EXPECT_THAT(train("both", {pipeline, "--micro-batches", "2", "--interleave", "2"}).out,
+              HasSubstr(", batch 4 in 2 micro-batches of 2 copies, "));
+  EXPECT_THAT(train("chunks", {pipeline, "--micro-batches", "2", "--schedule", "seq-1f1b"}).out,
+              HasSubstr(", batch 4 in 2 micro-batches of 2 chunks of positions, "));
 }
 
 // contracts 9.2: every rank has the loss; validation and checkpoints are those of one rank, and a run goes on with

@@ -9,7 +9,7 @@ namespace trireme {
 namespace {
 
 // Names that other systems have for keys, without their sections.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 125> kOtherNames{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 126> kOtherNames{{
     {"learning_rate", "train.lr"},
     {"max_lr", "train.lr"},
     {"peak_lr", "train.lr"},
@@ -99,6 +99,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 125> kOtherN
     {"use_seq_parallel", "parallel.sp"},
     {"micro_batch_num", "parallel.gradient_accumulation_steps"},
     {"num_micro_batches", "parallel.gradient_accumulation_steps"},
+    {"micro_batches", "parallel.gradient_accumulation_steps"},
     {"grad_accumulation_step", "parallel.gradient_accumulation_steps"},
     {"micro_batch_interleave_num", "parallel.interleave"},
     {"enable_parallel_optimizer", "parallel.zero"},

@@ -389,6 +389,7 @@ TEST(ParallelConfig, what_other_systems_call_a_key_is_told_by_its_name_here) {
               HasSubstr("no key 'parallel.pipeline_stages'. Did you mean 'parallel.pp'?"));
   EXPECT_THAT(refusal("full_batch = true\n"), HasSubstr("Did you mean 'parallel.dataset'?"));
   EXPECT_THAT(refusal("mp_comm_recompute = true\n"), HasSubstr("Did you mean 'parallel.recompute_communication'?"));
+  EXPECT_THAT(refusal("micro_batches = 2\n"), HasSubstr("Did you mean 'parallel.gradient_accumulation_steps'?"));
   EXPECT_THAT(refusal("seq_split_num = 2\n"), HasSubstr("Did you mean 'parallel.seq_chunks'?"));
   EXPECT_THAT(refusal("enable_parallel_optimizer = true\n"), HasSubstr("Did you mean 'parallel.zero'?"));
   EXPECT_THAT(refusal("global_rank = 1\n"),
