@@ -45,7 +45,7 @@ Stand stand_of(const Layout& layout, int axis) {
 }
 
 // The search's problem and the mesh axes of each unit.
-struct Units {
+struct AxisUnits {
   ReshardProblem problem;
   std::vector<std::vector<int>> axes;
 };
@@ -149,9 +149,9 @@ detail::UnitState state_of(const Layout& layout, const std::vector<std::vector<i
   return state;
 }
 
-Units make_units(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh,
-                 const ReshardCosts& costs) {
-  Units out;
+AxisUnits make_units(const Layout& from, const Layout& to, const TensorType& whole, const Mesh& mesh,
+                     const ReshardCosts& costs) {
+  AxisUnits out;
   out.axes = UnitBuilder(from, to, mesh, costs).build();
   if (out.axes.size() > detail::kMaxUnits) return out;
   std::vector<size_t> prefix;
@@ -405,7 +405,7 @@ std::vector<ReshardStep> detail::plan_over_ranks(const Layout& from, const Layou
     sends = sends || step.kind != Kind::kSlice;
   }
   if (!sends) return plain;
-  const Units units = make_units(from, to, whole, mesh, costs);
+  const AxisUnits units = make_units(from, to, whole, mesh, costs);
   if (units.axes.size() > detail::kMaxUnits) return plain;
   const auto moves = detail::cheapest_moves(units.problem, bound, costs);
   if (!moves) return plain;

@@ -329,20 +329,21 @@ bool CertifiedPrice::every_slowest_exceeds(int64_t limit, StepOf step_of) const 
 // last part; of several stages a crew that of each even cut.
 bool CertifiedPrice::some_crew_takes_more(int64_t pass) const {
   if (parts_ < way_.pp * way_.virtual_stages) return false;
+  if (sums_.empty()) add_up();
   if (way_.virtual_stages > 1) {
+    const auto before = [&](int64_t part) { return sums_[static_cast<size_t>(part)].pass; };
     return std::ranges::all_of(even_cuts_of_parts(), [&](const std::vector<int64_t>& begins) {
       for (int64_t crew = 0; crew < way_.pp; ++crew) {
         int64_t of_crew = 0;
         for (auto stage = static_cast<size_t>(crew); stage < begins.size(); stage += static_cast<size_t>(way_.pp)) {
           const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
-          of_crew = exact_sum(of_crew, sum_of(begins[stage], end).pass);
+          of_crew = exact_sum(of_crew, before(end) - before(begins[stage]));
         }
         if (of_crew > pass) return true;
       }
       return false;
     });
   }
-  if (sums_.empty()) add_up();
   auto end = sums_.begin();
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
     const int64_t most = exact_sum(end->pass, pass);

@@ -149,12 +149,12 @@ class CertificateVerifier {
     }
     const std::vector<OrderInGroup>& order = order_in(group);
     const bool has_best = std::ranges::any_of(best_, [&](const auto& best) { return group.has(best.first); });
-    std::vector<Found> found(group.size(), Found::kDone);
+    found_.assign(group.size(), Found::kDone);
     for (size_t i = 0; i < group.size(); ++i) {
       const bool is_needed =
-          std::ranges::all_of(order[i].after, [&](size_t k) { return found[k] == Found::kTooLarge; });
+          std::ranges::all_of(order[i].after, [&](size_t k) { return found_[k] == Found::kTooLarge; });
       if (is_needed) {
-        found[i] = look_at(group[i], order[i].has_next);
+        found_[i] = look_at(group[i], order[i].has_next);
       } else {
         ++ledger_.needless;
         if (!has_best) continue;
@@ -409,7 +409,8 @@ class CertificateVerifier {
   CertifiedTiers tiers_;
   Tables alone_, prices_;
   std::map<size_t, std::vector<OrderInGroup>> orders_;
-  CertifiedWay last_;  // that was looked at; bounds are of ways that are cut like it
+  std::vector<Found> found_;  // of the ways of the group that is looked at
+  CertifiedWay last_;         // that was looked at; bounds are of ways that are cut like it
   std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t, const CertifiedTable*, bool>, KnownBound>
       bounds_;
   std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <span>
 
 #include "trireme/base/error.h"
@@ -150,18 +149,15 @@ class CrewMoments {
 // The fullest moments, with most whole ones of the first stage first.
 std::vector<HeldMoment> held_by(const std::vector<Unit>& crew, int crews, size_t chunks) {
   const CrewMoments all(crew, crews, chunks);
-  std::vector<size_t> order(all.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::sort(order, [&](size_t a, size_t b) { return std::ranges::lexicographical_compare(all[b], all[a]); });
-  const auto [last, end] =
-      std::ranges::unique(order, [&](size_t a, size_t b) { return std::ranges::equal(all[a], all[b]); });
-  order.erase(last, end);
-  std::vector<HeldMoment> out;
-  for (const size_t each : order) {
-    const bool is_held =
-        std::ranges::any_of(order, [&](size_t other) { return other != each && holds_no_more(all[each], all[other]); });
-    if (!is_held) out.emplace_back(all[each].begin(), all[each].end());
+  std::vector<size_t> fullest;
+  for (size_t each = 0; each < all.size(); ++each) {  // most hold no more than one of the few before them
+    if (std::ranges::any_of(fullest, [&](size_t other) { return holds_no_more(all[each], all[other]); })) continue;
+    std::erase_if(fullest, [&](size_t other) { return holds_no_more(all[other], all[each]); });
+    fullest.push_back(each);
   }
+  std::ranges::sort(fullest, [&](size_t a, size_t b) { return std::ranges::lexicographical_compare(all[b], all[a]); });
+  std::vector<HeldMoment> out;
+  for (const size_t each : fullest) out.emplace_back(all[each].begin(), all[each].end());
   return out;
 }
 

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "trireme/base/memo.h"
 #include "trireme/planner/solver/buckets.h"
@@ -255,7 +257,7 @@ class Simplifier {
     for (const Table& table : problem.tables) {
       const size_t t = tables_.size();
       tables_.push_back({table.variables, forms_.of(table)});
-      for (const int variable : table.variables) tables_of_[static_cast<size_t>(variable)].insert(t);
+      for (const int variable : table.variables) tables_of_[static_cast<size_t>(variable)].push_back(t);
       unlike_.insert(t);
     }
     is_open_.assign(labels_.size(), 1);
@@ -304,11 +306,17 @@ class Simplifier {
     for (const int variable : tables_[t].variables) is_open_[static_cast<size_t>(variable)] = 1;
   }
 
+  // The first from here on that is open.
+  size_t next_open(size_t from) const {
+    const void* const found = std::memchr(is_open_.data() + from, 1, is_open_.size() - from);
+    return found == nullptr ? is_open_.size() : static_cast<size_t>(static_cast<const char*>(found) - is_open_.data());
+  }
+
   bool drop_labels() {
     bool changed = false;
-    for (size_t v = 0; v < labels_.size(); ++v) {
-      if (!is_open_[v] || is_fixed_[v] || root_of(v) != v) continue;
+    for (size_t v = next_open(0); v < labels_.size(); v = next_open(v + 1)) {
       is_open_[v] = 0;
+      if (is_fixed_[v] || root_of(v) != v) continue;
       std::vector<std::pair<const Form*, size_t>> tables;
       for (const size_t t : tables_of_[v]) tables.emplace_back(tables_[t].form, tables_[t].place_of(v));
       const Alive* const left = forms_.labels_left(alive_[v], tables);
@@ -351,8 +359,7 @@ class Simplifier {
     members_[a].insert(members_[a].end(), members_[b].begin(), members_[b].end());
     members_[b].clear();
     same_as_[b] = static_cast<int>(a);
-    const std::set<size_t> tables = std::move(tables_of_[b]);
-    tables_of_[b].clear();
+    const std::vector<size_t> tables = std::exchange(tables_of_[b], {});
     for (const size_t t : tables) substitute(t, a, b, by);
   }
 
@@ -366,7 +373,8 @@ class Simplifier {
       table.variables.erase(table.variables.begin() + static_cast<int64_t>(at_b));
     } else {
       table.variables[at_b] = static_cast<int>(a);
-      tables_of_[a].insert(t);
+      std::vector<size_t>& of_a = tables_of_[a];
+      of_a.insert(std::ranges::lower_bound(of_a, t), t);
     }
     open(t);
     drop_rows(t);
@@ -404,8 +412,8 @@ class Simplifier {
   std::vector<std::vector<size_t>> members_;  // of each variable that was not, those that were merged into it, and it
   std::vector<std::vector<int32_t>> label_in_;  // by the label of the variable it was merged into, directly or not
   std::vector<Kept> tables_;
-  std::vector<std::set<size_t>> tables_of_;  // of each variable
-  std::set<size_t> unlike_;                  // tables that may have become such that their variables are merged
+  std::vector<std::vector<size_t>> tables_of_;  // of each variable, in their order
+  std::set<size_t> unlike_;                     // tables that may have become such that their variables are merged
 };
 
 Choice restored_plain(const Smaller& smaller, const Choice& choice) {

@@ -129,9 +129,15 @@ void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuess
 
 // To price each cut of a stage once; a proof takes about as many.
 int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
-  std::set<std::tuple<int64_t, int64_t, int64_t, bool, bool>> cuts;
-  for (const OuterWay& way : ways.cuts())
-    cuts.emplace(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
+  using Cut = std::tuple<int64_t, int64_t, int64_t, bool, bool>;
+  std::set<Cut> cuts;
+  std::optional<Cut> last;  // most ways are cut like the one before
+  for (const OuterWay& way : ways.cuts()) {
+    const Cut cut(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
+    if (last == cut) continue;
+    cuts.insert(cut);
+    last = cut;
+  }
   return static_cast<int64_t>(cuts.size());
 }
 

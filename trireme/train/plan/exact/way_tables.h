@@ -1,6 +1,7 @@
 // Answers what the exact searches ask about a way (planner/outer/outer_search.h), from prices of the model's parts.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -43,12 +44,21 @@ class WayTables {
 
  private:
   enum class Asked : uint8_t { kTime, kMemory };
+  struct KeyHash {
+    template <class... T>
+    size_t operator()(const std::tuple<T...>& key) const noexcept {
+      size_t out = 0;
+      const auto mix = [&](size_t value) { out = (out ^ value) * 0x9e3779b97f4a7c15U; };
+      std::apply([&](const T&... each) { (mix(std::hash<T>()(each)), ...); }, key);
+      return out ^ out >> 32U;
+    }
+  };
   // What all parts take at least by a table, and the bounds that were made of it: by shape, micro-batches, and what is
   // moved once a step beside it.
   struct LeastTimes {
     PartTotals totals;
     int64_t crossing = 0;
-    std::map<std::tuple<const PipelineShape*, int64_t, int64_t>, int64_t> bounds = {};
+    std::unordered_map<std::tuple<const PipelineShape*, int64_t, int64_t>, int64_t, KeyHash> bounds = {};
   };
   struct ShapeOfCrews {
     PipelineShape shape;
@@ -86,9 +96,11 @@ class WayTables {
   std::set<InnerWay> asked_prices_;
   std::map<std::pair<const PartPrices*, LeastPartOf>, LeastTimes> least_times_;
   // By the rows of the way, its cp, and whether it has more ep.
-  std::map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes> least_times_by_fewer_axes_;
+  std::unordered_map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes, KeyHash>
+      least_times_by_fewer_axes_;
   // By both tables, the rows of the way, whether it scatters sums of each micro-batch, and whether blocks alone count.
-  std::map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes> least_times_of_parts_;
+  std::unordered_map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes, KeyHash>
+      least_times_of_parts_;
   std::map<std::tuple<int64_t, int64_t, WaySchedule>, ShapeOfCrews> shapes_;  // by crews, and stages of each
   std::vector<int64_t> chain_;                                                // the parts
   std::vector<std::pair<size_t, int64_t>> runs_;                              // the same, those that are alike as one

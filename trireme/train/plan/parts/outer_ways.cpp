@@ -117,16 +117,16 @@ int64_t arithmetic_ps(const OuterWay& way, const StepFigures& figures) {
 }
 
 OuterWays::OuterWays(const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps)
-    : variants_(variants_of(2, places, keeps)) {}
+    : variants_(variants_of(2, places, keeps)) {
+  for (size_t v = 0; v < variants_.size(); ++v) {
+    every_variant_ |= uint32_t{1} << v;
+    if (!variants_[v].kept_slices) without_slices_ |= uint32_t{1} << v;
+  }
+}
 
 void OuterWays::add(const OuterWay& cut) {
-  uint32_t has = 0;
-  for (size_t v = 0; v < variants_.size(); ++v) {
-    const bool is_cut = cut.inner.tp > 1 || !variants_[v].kept_slices;
-    has |= static_cast<uint32_t>(is_cut) << v;
-  }
   cuts_.push_back(cut);
-  has_.push_back(has);
+  has_.push_back(cut.inner.tp > 1 ? every_variant_ : without_slices_);
 }
 
 OuterWays OuterWays::kept_by(const std::function<bool(const OuterWay&)>& has) const {

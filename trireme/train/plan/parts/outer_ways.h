@@ -46,6 +46,7 @@ class OuterWays {
 
  private:
   std::vector<WayVariant> variants_;
+  uint32_t every_variant_ = 0, without_slices_ = 0;  // a bit for each of these
   std::vector<OuterWay> cuts_;
   std::vector<uint32_t> has_;  // of each cut, a bit for each variant
 };
