@@ -6,6 +6,19 @@ from .rows import Skipped, layer_parameters, padded_vocabulary, shape_of, system
 
 CUBLAS_BYTES = 8 * 4096 * 1024  # a workspace by CUBLAS_WORKSPACE_CONFIG=:4096:8, and of Transformer Engine
 
+# What the names of Megatron Core's tests say of options (their model_config.yaml):
+# - a distributed optimizer of two instances, each of which has all of its state;
+# - a loss compiled as one kernel, which makes the f32 values that it would write in place anew and copies them back (a comment in Megatron Core's
+#   fused_cross_entropy.py);
+# - weight gradients of the head that are put off, for at most two micro-batches, whose gradients of logits are kept (wgrad-deferral-limit).
+INSTANCES = {"multi_dist_optimizer_instances": 2}
+FUSED_LOSS_BYTES = {"cross_entropy_loss_fusion": 4}
+PUT_OFF = {"defer_embedding_wgrad_compute": 2}
+
+
+def option(row, of, usual):
+    return next((value for name, value in of.items() if name in row["source"]), usual)
+
 
 def layer_activations(system, shape):
     """Bytes that a layer keeps of a micro-batch (Korthikanti et al., 2022, table 2), less what keys and values of fewer heads save; without
@@ -53,7 +66,7 @@ def predicted_bytes(row):
     if p == 1 or not last:  # of positions
         parameters += s * h
     everywhere, divided = bytes_of_parameter(row, system)
-    kept = parameters * (everywhere + divided / (d if shape["zero"] or system.shards else 1))
+    kept = parameters * (everywhere + divided / (d / option(row, INSTANCES, 1) if shape["zero"] or system.shards else 1))
     if v > 1:  # in chunks of virtual stages (Narayanan et al., 2021, section 2.2)
         chunks = (v - 1) * p + 1 + (0 if last else 2 * (p - 1))
         in_flight = min(chunks, shape["m"] * v) * layers / v
@@ -64,6 +77,8 @@ def predicted_bytes(row):
         again += 2 * 2 * layer_parameters(shape)
     loss = 0
     if p == 1 or last:  # logits, and the gradient of the head's weight before it is added; the last norm and the head's operand
-        loss = system.loss_bytes * s * b * vocabulary / t + 2 * vocabulary * h / t + 4 * s * b * h / (t if shape["sp"] else 1)
+        loss_bytes = system.loss_bytes + option(row, FUSED_LOSS_BYTES, 0)
+        loss = loss_bytes * s * b * vocabulary / t + 2 * vocabulary * h / t + 4 * s * b * h / (t if shape["sp"] else 1)
+        kept += min(option(row, PUT_OFF, 0), shape["m"]) * 2 * s * b * (vocabulary / t + h)
     embedding = s * b * h * min(p, shape["m"]) if not last or p == 1 else 0  # dropout's mask of the embedding
     return kept + in_flight * layer_activations(system, shape) + embedding + max(again, loss) + CUBLAS_BYTES

@@ -141,7 +141,7 @@ def report(answers):
               "Each row is compiled for all of its ranks, and its step is modelled in virtual time (`trireme simulate`). A row with more than twice as many",
               "micro-batches as stages (without a pipeline, more than four) is compiled for two smaller numbers of micro-batches, and its step time is",
               "extrapolated linearly from these. Then the time of what the system does differently is added (`bench/published/steps.py`): passes of its",
-              "optimizer and its loss over memory, gradients that are added by a separate kernel, ops that full recomputation runs although nothing reads",
+              "optimizer and its loss over memory, kernels that only copy, cast or add gradients, ops that full recomputation runs although nothing reads",
               "their results, and sums and messages that are not hidden. The model knows nothing of stragglers, data loading and logging; the mean of the",
               "signed errors shows their share.", "",
               "The last column counts pairs of ways to train one model whose measured steps differ by more than 5 %: in how many of them the way that was",

@@ -65,6 +65,8 @@ def shape_of(row):
     out["recompute"] = "full" if text.startswith("full") else "none"
     out["again_scores"] = text.startswith("selective")
     out["sp"] = "SP" in text or "sequence_parallel" in row["source"] or system.sp and out["TP"] > 1
+    if system.flat_bytes is not None:
+        out["sums"] = "f32" if row["prec"].startswith("amp") else "bf16"
     out["untied"] = "untie" in row["source"] or "memory_speed" in row["source"]
     return out
 

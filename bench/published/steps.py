@@ -17,6 +17,9 @@ SCORE_BYTES, SCORE_BYTES_NO_DROPOUT = (13, 19), (8, 14)
 # Its products add to the gradients of the micro-batches before, in no time of the model's: arithmetic bounds them. So what a system moves to add
 # them comes on top.
 OWN_UPDATE_BYTES, OWN_LOGIT_BYTES, OWN_SUM_BYTES = 28 + 4 + 6, 6, 4
+# Of a gradient that is summed over ranks in every micro-batch: in bf16 it is cast first (4 read, 2 written); slices are added to those before (8, 4,
+# or 4, 2).
+OWN_FLAT_BYTES, OWN_ADD_BYTES = {"f32": 0, "bf16": 6}, {"f32": 12, "bf16": 6}
 MOST_COMPILED = 288  # ranks of a job whose ways are compiled; above, tables of its parts choose
 PRODUCTS = ("matmul", "linear_weight_grad*", "multi_linear", "multi_linear_input_grad", "multi_linear_weight_grad")  # ops
 
@@ -114,10 +117,23 @@ def message_s(device, shape):
     return NET_STEP_S + part / (device.net_link * NET_SHARE) + (start_s / 2 + gathered / rate if gathered else 0)
 
 
+def rank_parameters(shape):
+    """Of a rank of the stage with the head, before slices."""
+    return (shape["L"] / shape["PP"] * layer_parameters(shape) + padded_vocabulary(shape) * shape["h"]) / shape["TP"]
+
+
+def slices_extra_s(device, system, shape):
+    """What a step takes longer in all its micro-batches, of gradients that are summed over ranks in every one of them."""
+    sums, m, ranks = shape["sums"], shape["m"], shape["DP"]
+    each, added = system.slice_bytes[sums]
+    moved = m * (system.flat_bytes[sums] - OWN_FLAT_BYTES[sums] + each / ranks) + (m - 1) * (added - OWN_ADD_BYTES[sums]) / ranks
+    return moved * rank_parameters(shape) / (device.memory * device.streams)
+
+
 def step_extra_s(device, system, shape):
     """What a step takes longer, once."""
     stream = device.memory * device.streams
-    parameters = (shape["L"] / shape["PP"] * layer_parameters(shape) + padded_vocabulary(shape) * shape["h"]) / shape["TP"]
+    parameters = rank_parameters(shape)
     divided = shape["DP"] if shape["zero"] else 1
     out = 0
     if system.update_bytes is not None:
@@ -136,6 +152,8 @@ def extra_s(device, system, shape):
     if p > 1 and system.late_sums:
         stage_s += 2 * v * message_s(device, shape)
     out = (m + (p - 1) / v) * stage_s + step_extra_s(device, system, shape)
+    if system.flat_bytes is not None:
+        out += slices_extra_s(device, system, shape)
     if system.logit_bytes is not None:
         logits = shape["mbs"] * shape["seq"] * padded_vocabulary(shape) / shape["TP"]
         out += m * (system.logit_bytes - OWN_LOGIT_BYTES) * logits / (device.memory * device.streams)
@@ -151,10 +169,12 @@ def model_flags(system, shape):
     return out + ["--set", f"data.seq={shape['seq']}"]
 
 
-def late_sums_flags(system, zero):
-    if not system.late_sums or zero != 0:
-        return []
-    return ["--set", "parallel.all_reduce_fusion=size", "--set", "parallel.all_reduce_fusion_mb=1000000"]
+def sums_flags(system, shape, zero):
+    """How Trireme sums gradients over ranks as the system does."""
+    out = ["--set", "parallel.gradient_fp32_sync=false"] if shape.get("sums") == "bf16" else []
+    if system.late_sums and zero == 0:
+        out += ["--set", "parallel.all_reduce_fusion=size", "--set", "parallel.all_reduce_fusion_mb=1000000"]
+    return out
 
 
 def simulated_s(command):
@@ -179,7 +199,7 @@ def modelled_s(program, machine, system, shape, m):
         command += ["--pp", str(shape["PP"])]
         if shape["V"] > 1:
             command += ["--schedule", "interleaved", "--virtual-stages", str(shape["V"])]
-    return simulated_s(command + late_sums_flags(system, shape["zero"]))
+    return simulated_s(command + sums_flags(system, shape, shape["zero"]))
 
 
 def line_through(modelled, few, more, m):
@@ -227,7 +247,7 @@ def planned_s(program, row):
         with open(plan, encoding="utf-8") as file:
             keys = dict(line[4:].rstrip("\n").split("=", 1) for line in file if line.startswith("set "))
         m = int(keys.pop("parallel.gradient_accumulation_steps"))
-        command = simulate_command(program, machine, system, shape) + late_sums_flags(system, int(keys["parallel.zero"]))
+        command = simulate_command(program, machine, system, shape) + sums_flags(system, shape, int(keys["parallel.zero"]))
         for key, value in keys.items():
             command += ["--set", f"{key}={value}"]
         rows = shape["GBS"] // m  # of all replicas, in a micro-batch

@@ -22,10 +22,11 @@ CostModel::CostModel(Mesh mesh, const Rates& rates)
     : mesh_(std::move(mesh)), links_(rates.links), machine_(rates.machine ? *rates.machine : Machine::this_host()) {}
 
 int64_t CostModel::op_ps(const OpDef& op, const TypeArgs& types, bool on_host) const {
-  const double taken_s = is_communication(op) ? collective_seconds(op, types, mesh_, links_)
-                         : is_move(op)        ? move_seconds(move_of(types.attrs), types.out[0].bytes(), machine_)
-                         : on_host            ? compute_seconds_on_host(op, types, machine_)
-                                              : compute_seconds(op, types, machine_);
+  const double taken_s = is_communication(op)
+                             ? collective_seconds(op, types, mesh_, links_) + packing_seconds(op, types, machine_)
+                         : is_move(op) ? move_seconds(move_of(types.attrs), types.out[0].bytes(), machine_)
+                         : on_host     ? compute_seconds_on_host(op, types, machine_)
+                                       : compute_seconds(op, types, machine_);
   const double taken_ps = std::round(taken_s * 1e12);
   require(taken_ps >= 0 && std::isfinite(taken_ps), "{} takes {} s by the rates of machine '{}'; they must be above 0",
           op.name, taken_s, machine_.name);

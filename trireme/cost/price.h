@@ -16,7 +16,8 @@ class CostModel {
  public:
   CostModel(Mesh mesh, const Rates& rates);
 
-  // Of an op on a rank's pieces: a collective, a move between tiers, or the op's own work, on the device or the host.
+  // Of an op on a rank's pieces: a collective with its packing, a move between tiers, or the op's own work, on the
+  // device or the host.
   int64_t op_ps(const OpDef& op, const TypeArgs& types, bool on_host = false) const;
   int64_t node_ps(const Program& program, const Node& node) const;
 

@@ -38,6 +38,10 @@ struct CertifiedPart {
   // However many rows a micro-batch has: of `weight_grad` adding to the gradients before, and of `gradients` these
   // sums.
   int64_t adding = 0, sums = 0;
+  // Of what stands before the blocks, where a stage has all parts: what it takes for each micro-batch instead of once a
+  // step (of `sync`), as a weight that it shares with others has its gradients summed in slices; and bytes of
+  // `gradients` in all parts that are not needed, as there is one sum of these.
+  int64_t tied = 0, tied_sums = 0;
   friend bool operator==(const CertifiedPart&, const CertifiedPart&) = default;
 };
 

@@ -26,7 +26,7 @@ inline constexpr std::array kCertifiedPartFields{
     &CertifiedPart::waiting,   &CertifiedPart::coming,         &CertifiedPart::going,
     &CertifiedPart::host,      &CertifiedPart::disk,           &CertifiedPart::updating,
     &CertifiedPart::kept_host, &CertifiedPart::kept_disk,      &CertifiedPart::adding,
-    &CertifiedPart::sums};
+    &CertifiedPart::sums,      &CertifiedPart::tied,           &CertifiedPart::tied_sums};
 
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;

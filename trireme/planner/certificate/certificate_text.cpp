@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 12";
+constexpr std::string_view kCertificateLine = "trireme certificate 13";
 
 void add_tables(const std::vector<CertifiedTable>& tables, bool is_alone, std::string& out) {
   for (const CertifiedTable& table : tables) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
-#include "trireme/planner/certificate/certified_price.h"
+#include "trireme/planner/certificate/certified_passes.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
 
@@ -169,6 +169,11 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
     for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
       const auto field = kCertifiedPartFields[i];
       if (field == &CertifiedPart::adding || field == &CertifiedPart::sums) continue;  // of others
+      if (field == &CertifiedPart::tied) continue;
+      if (field == &CertifiedPart::tied_sums) {  // what others need is no more than all but these
+        out.parts[part].tied_sums = cut.zero <= 1 ? alone.parts[part].tied_sums : 0;
+        continue;
+      }
       const int64_t of_alone = alone.parts[part].*field;
       int64_t& to = out.parts[part].*field;
       if (field == &CertifiedPart::weight_grad) {  // gradients are added once, of however many rows
@@ -217,6 +222,7 @@ void check_no_less(const CertifiedTable& table, const CertifiedTable& least) {
   const CertifiedCut& cut = table.cut;
   for (size_t part = 0; part < least.parts.size(); ++part) {
     for (const auto field : kCertifiedPartFields) {
+      if (field == &CertifiedPart::tied_sums) continue;  // it is not needed
       require(table.parts[part].*field >= least.parts[part].*field && table.crossing >= least.crossing,
               "certificate: the prices of tp={} cp={} ep={} dp={} sp={} vocabulary={} zero={} rows={} recompute={} "
               "kept_slices={} keep={} state={} update={} are below their bounds",

@@ -3,39 +3,18 @@
 #include <algorithm>
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
+#include "trireme/planner/certificate/certified_passes.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
 
 namespace trireme {
-namespace {
-
-// What is kept elsewhere moves beside it: an eighth of that is waited for, or as much as it takes longer.
-int64_t with_moves_beside(int64_t pass, int64_t moves) {
-  return exact_sum(pass, std::max(moves / 8, moves - pass));
-}
-int64_t forward_of(const CertifiedPart& part) {
-  return with_moves_beside(exact_sum(part.forward, part.moving_forward), part.leaving);
-}
-// For whose gradients the stage before waits. What is kept elsewhere comes back beside it.
-int64_t backward_of(const CertifiedPart& part) {
-  return with_moves_beside(exact_sum(exact_sum(part.again, part.input_grad), part.moving_backward), part.returning);
-}
-int64_t pass_of(const CertifiedPart& part) {
-  return exact_sum(exact_sum(forward_of(part), backward_of(part)), part.weight_grad);
-}
-
-}  // namespace
-
-int64_t certified_moves_of(const CertifiedPart& part) {
-  return std::max({part.coming, part.going, part.updating});
-}
-
-int64_t certified_once_of(const CertifiedPart& part) {
-  return exact_sum(exact_sum(part.update, part.sync), certified_moves_of(part));
-}
-
 CertifiedPrice::CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table,
                                const std::vector<CertifiedRun>& runs, const CertifiedRoom& room)
-    : way_(way), table_(table), runs_(runs), room_(room), parts_(2) {
+    : way_(way),
+      of_one_stage_(certified_of_one_stage(way, table)),
+      table_(of_one_stage_ ? *of_one_stage_ : table),
+      runs_(runs),
+      room_(room),
+      parts_(2) {
   for (const CertifiedRun& run : runs) parts_ = exact_sum(parts_, run.blocks);
 }
 
@@ -133,8 +112,9 @@ int64_t CertifiedPrice::bytes_of_crew(int64_t crew, const std::vector<Sum>& stag
 // which zb-h1 has idle crews compute instead. With zb-h2 they run forward passes while they wait for gradients. Of
 // several stages a crew each is shorter by so much.
 int64_t CertifiedPrice::idle(int64_t weight_grads) const {
-  const int64_t waited =
-      way_.schedule == WaySchedule::kZbH2 ? of_all(forward_of) : exact_sum(of_all(forward_of), of_all(backward_of));
+  const int64_t waited = way_.schedule == WaySchedule::kZbH2
+                             ? of_all(certified_forward_of)
+                             : exact_sum(of_all(certified_forward_of), of_all(certified_backward_of));
   int64_t sum = exact_sum(waited, weight_grads);
   if (way_.schedule == WaySchedule::kZbH1) sum = exact_sum(waited, -weight_grads);
   if (way_.schedule == WaySchedule::kZbH2) sum = waited;
@@ -178,7 +158,7 @@ void CertifiedPrice::add_up() const {
   sums_.reserve(static_cast<size_t>(parts_) + 1);
   sums_.emplace_back();
   const auto add = [&](const CertifiedPart& part, int64_t times) {
-    const Sum each{.pass = pass_of(part),
+    const Sum each{.pass = certified_pass_of(part),
                    .once = certified_once_of(part),
                    .persistent = exact_sum(exact_sum(part.persistent, part.held), part.gradients),
                    .kept = part.kept,
@@ -292,14 +272,14 @@ bool CertifiedPrice::every_cut_exceeds(int64_t limit) const {
 }
 
 int64_t CertifiedPrice::share_of_passes() const {
-  return of_all(pass_of) / way_.pp;
+  return of_all(certified_pass_of) / way_.pp;
 }
 
 // Longer weight gradients fill idle crews. As long as all stages have room below the slowest one they cost nothing; so
 // that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
 // least pp micro-batches, and fills (pp - 1) * d / pp.
 bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
-  const int64_t others = exact_sum(of_all(forward_of), of_all(backward_of));
+  const int64_t others = exact_sum(of_all(certified_forward_of), of_all(certified_backward_of));
   const int64_t beside = exact_sum(crossings(), share_of_crew(certified_once_of, more)), filled = fill();
   return every_slowest_exceeds(limit, [&](int64_t slowest) {
     const bool fills = way_.schedule == WaySchedule::kZbH1;
@@ -310,7 +290,7 @@ bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
 
 template <class StepOf>
 bool CertifiedPrice::every_slowest_exceeds(int64_t limit, StepOf step_of) const {
-  int64_t low = share_of_crew(pass_of);
+  int64_t low = share_of_crew(certified_pass_of);
   if (step_of(low) > limit) return true;
   if (way_.pp == 1 || limit > kCertifiedMost) return false;
   int64_t high = std::max(low, limit / way_.micro_batches);  // a step of more takes longer

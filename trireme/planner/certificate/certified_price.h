@@ -15,16 +15,14 @@ struct CertifiedRoom {
   int64_t device = 0, host = 0, disk = 0;
 };
 
-// Once a step: moves both ways and updates on the host, at a time; and with these all that is done once.
-int64_t certified_moves_of(const CertifiedPart& part);
-int64_t certified_once_of(const CertifiedPart& part);
-
 class CertifiedPrice {
  public:
   // The parts are what stands before the blocks, the blocks of these runs, and what stands after them. `table` and
   // `runs` must outlive it.
   CertifiedPrice(const CertifiedWay& way, const CertifiedTable& table, const std::vector<CertifiedRun>& runs,
                  const CertifiedRoom& room);
+  CertifiedPrice(const CertifiedPrice&) = delete;
+  CertifiedPrice& operator=(const CertifiedPrice&) = delete;
 
   struct Cut {
     int64_t step_ps = 0;
@@ -96,6 +94,7 @@ class CertifiedPrice {
   std::optional<int64_t> least_even_cut_below(int64_t limit) const;
 
   const CertifiedWay& way_;
+  const std::optional<CertifiedTable> of_one_stage_;
   const CertifiedTable& table_;
   const std::vector<CertifiedRun>& runs_;
   CertifiedRoom room_;

@@ -40,8 +40,10 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::kept_host, &PartPrice::kept_host},
     {&CertifiedPart::kept_disk, &PartPrice::kept_disk},
     {&CertifiedPart::adding, &PartPrice::adding},
-    {&CertifiedPart::sums, &PartPrice::sums}};
-inline constexpr size_t kBeside = 23;    // of the fields above; the last two are of others
+    {&CertifiedPart::sums, &PartPrice::sums},
+    {&CertifiedPart::tied, &PartPrice::tied},
+    {&CertifiedPart::tied_sums, &PartPrice::tied_sums}};
+inline constexpr size_t kBeside = 23;    // of the fields above; the last four are of others
 inline constexpr size_t kOnDevice = 16;  // of the fields above; the others are of what lies elsewhere
 inline constexpr size_t kPasses = 8;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
@@ -74,6 +76,7 @@ inline StageProblem as_problem(const CertifiedWay& way, const CertifiedTable& ta
       out.parts.push_back(as_price(table.parts[static_cast<size_t>(run.kind) + 1]));
   }
   out.parts.push_back(as_price(table.parts.back()));
+  if (way.pp == 1) in_one_stage(out.parts);
   return out;
 }
 
@@ -172,6 +175,7 @@ inline void raise_times_of(CertifiedTable& to, const CertifiedTable& nearer) {
     for (size_t field = 0; field < kPasses; ++field)
       part.*kFields[field].first = std::max(part.*kFields[field].first, least.*kFields[field].first);
     part.sync = std::max(part.sync, least.sync);
+    part.tied = std::max(part.tied, least.tied);
     for (const auto field :
          {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating}) {
       if (has_same_updates) part.*field = std::max(part.*field, least.*field);

@@ -91,6 +91,7 @@ class RandomPrices : public RandomSpace {
     out.is_joined = number(0, 9) == 0;
     out.crossing = number(0, 5) + (least == nullptr ? 0 : least->crossing);
     out.parts.resize(kinds_ + 2);
+    const bool is_bounded = least != nullptr && first > kPasses;
     for (size_t part = 0; part < out.parts.size(); ++part) {
       fill(out.parts[part], 0, kPasses, least == nullptr ? 40 : 6);
       fill(out.parts[part], kPasses, kOnDevice, least == nullptr ? 12 : 3);
@@ -100,13 +101,14 @@ class RandomPrices : public RandomSpace {
       for (size_t i = 0; least != nullptr && i < first; ++i)
         out.parts[part].*kFields[i].first += least->parts[part].*kFields[i].first;
       out.parts[part].adding = number(0, out.parts[part].weight_grad);
-      out.parts[part].sums = number(0, out.parts[part].gradients);
+      out.parts[part].sums = number(is_bounded ? least->parts[part].gradients : 0, out.parts[part].gradients);
     }
+    out.parts[0].tied = std::max(number(0, out.parts[0].sync), is_bounded ? least->parts[0].tied : 0);
+    out.parts[0].tied_sums = number(0, is_bounded && cut.zero <= 1 ? least->parts[0].tied_sums : 12);
     return out;
   }
   const CertifiedTable& add_alone(const CertifiedCut& cut, const CertifiedTable* least, size_t first) {
-    const auto found = alone_.find(cut);
-    if (found != alone_.end()) return found->second;
+    if (const auto found = alone_.find(cut); found != alone_.end()) return found->second;
     CertifiedTable made = table_above(cut, least, first);
     for (const CertifiedCut& fewer : fewer_axes_of(cut)) raise_by_fewer(add_alone(fewer, nullptr, 0), made);
     if (cut.vocabulary) raise_by_whole(alone_.at(certified_whole_vocabulary(cut)), made);
@@ -190,8 +192,7 @@ class RandomPrices : public RandomSpace {
     }
     prices_.emplace(cut,
                     is_refused ? CertifiedTable{.cut = cut, .is_refused = true} : table_above(cut, &least, kBeside));
-    CertifiedTable& priced = prices_.at(cut);
-    priced.is_joined = !priced.is_refused && alone.is_joined;
+    if (CertifiedTable& priced = prices_.at(cut); !priced.is_refused) priced.is_joined = alone.is_joined;
   }
 
   // What crews compute on average, and idle for that.

@@ -6,7 +6,7 @@
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/certified_least.h"
-#include "trireme/planner/certificate/certified_price.h"
+#include "trireme/planner/certificate/certified_passes.h"
 #include "trireme/planner/certificate/not_proven_impl.h"
 
 namespace trireme {
@@ -29,6 +29,7 @@ class TableBounds {
   void check() const {
     for (const auto& [cut, known] : prices_) {
       const CertifiedTable& table = *known;
+      check_tied(table);
       check_less_of_variants(table);
       check_moves(table, c_.runs, c_.model);
       if (c_.model.joined == 1) continue;  // nothing follows from others than its variants
@@ -44,8 +45,10 @@ class TableBounds {
           not_proven("adding the gradients of {} takes more than everything that includes it",
                      certified_way_text({.cut = cut}));
       }
+      check_tied(table);
       const CertifiedCut most = certified_most_rows(cut);
       if (cut != most) check_bound(table, cut, most);
+      if (cut != most) check_whole_sums(table, table_if_any(alone_, most));
       if (cut != certified_all_kept(most)) check_passes(table);
       check_whole_vocabulary(table);
       std::vector<std::optional<CertifiedCut>> of_fewer_axes{certified_by_tp(cut), certified_by_tp_and_ep(cut),
@@ -88,11 +91,34 @@ class TableBounds {
       if (summed != nullptr) check_no_less(table, with_exchanged(nothing_of(table), {*alone, *summed, *unsummed}));
     }
   }
+  // Sums of gradients are as large whatever the rows: of others these alone are known.
+  static void check_whole_sums(const CertifiedTable& table, const CertifiedTable* most) {
+    if (most == nullptr || table.is_refused) return;
+    for (size_t i = 0; i < table.parts.size(); ++i) {
+      if (table.parts[i].sums < most->parts[i].sums)
+        not_proven("sums of gradients of {} are smaller than those with the most rows",
+                   certified_way_text({.cut = table.cut}));
+    }
+  }
+  // What one stage takes otherwise is a matter of the first part, of which it is taken.
+  static void check_tied(const CertifiedTable& table) {
+    for (size_t i = 0; i < table.parts.size(); ++i) {
+      const CertifiedPart& part = table.parts[i];
+      if (part.tied > (i == 0 ? part.sync : 0) || (i > 0 && part.tied_sums > 0))
+        not_proven("sums of a tied weight's gradients are more than all sums of {}",
+                   certified_way_text({.cut = table.cut}));
+    }
+  }
   void check_bound(const CertifiedTable& table, const CertifiedCut& cut, const CertifiedCut& of) const {
     const auto found = alone_.find(of);
     if (found == alone_.end() || table.is_refused) return;
     const CertifiedTable& alone = *found->second;
-    if (!alone.is_refused) return check_no_less(table, certified_least(alone, cut, c_.model));
+    if (!alone.is_refused) {
+      if (cut.zero <= 1 && table.parts.front().tied_sums > alone.parts.front().tied_sums)
+        not_proven("one stage of {} does without more sums of gradients than with one data parallel rank",
+                   certified_way_text({.cut = cut}));
+      return check_no_less(table, certified_least(alone, cut, c_.model));
+    }
     if (of == certified_alone(cut))
       not_proven("{} has prices, but the same cut with one data parallel rank is refused",
                  certified_way_text({.cut = cut}));
@@ -125,6 +151,7 @@ class TableBounds {
       for (size_t i = 0; i < kCertifiedPassFields; ++i)
         times.parts[part].*kCertifiedPartFields[i] = of.parts[part].*kCertifiedPartFields[i];
       times.parts[part].sync = of.parts[part].sync;
+      times.parts[part].tied = of.parts[part].tied;
       for (const auto field :
            {&CertifiedPart::update, &CertifiedPart::coming, &CertifiedPart::going, &CertifiedPart::updating})
         times.parts[part].*field = has_same_updates ? of.parts[part].*field : 0;

@@ -221,7 +221,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("this is not a certificate"));
-  EXPECT_THAT(resealed("certificate 12", "certificate 11"),
+  EXPECT_THAT(resealed("certificate 13", "certificate 12"),
               HasSubstr("this is another version of the format; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("part of it is missing"));
   std::string edited = text;
@@ -234,7 +234,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   EXPECT_THAT(resealed("runs ", "runs 1x1,"), HasSubstr("the run '1x1' of blocks is none that may stand there"));
   EXPECT_THAT(resealed("runs ", "runs 0x9999,"), HasSubstr("of blocks is none that may stand there"));
   EXPECT_THAT(resealed("layers=", "layers=1000000"), HasSubstr("layers; it must be 1 to 10000"));
-  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 26 numbers, not 25"));
+  EXPECT_THAT(resealed("before=", "before=1,"), HasSubstr("before has 28 numbers, not 27"));
   EXPECT_THAT(resealed("ledger ways", "ledger  ways"), HasSubstr("'' should be ways=..."));
 }
 

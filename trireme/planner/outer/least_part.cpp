@@ -60,7 +60,10 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
     }
     if (of.update_elsewhere) out.update = 0;
   }
-  if (of.zero <= 1) out.gradients = std::max(out.gradients, alone.sums);
+  if (of.zero <= 1) {
+    out.gradients = std::max(out.gradients, alone.sums);
+    out.tied_sums = alone.tied_sums;
+  }
   return out;
 }
 

@@ -30,7 +30,7 @@ struct LeastPartOf {
 // everything else is no less either; if state lies elsewhere, this holds for times, except those of updates on the
 // host. With these, parameters are on the device while a step lasts, in a narrower type, unless only the state is in
 // slices (zero 1 and 2). Sums of gradients are whole with zero 1 as well, whatever the rows and wherever the state
-// lies.
+// lies; and so are those that one stage does without (tied_sums), which are no more than here.
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
 // The least that a block takes if cp cuts it as well, and ep if `more_ep`, given what `uncut` takes. Collectives move

@@ -166,6 +166,16 @@ void PartTotals::add(const PartPrice& part, int64_t count) {
   chain.push_back({part.pass(), count});
 }
 
+void in_one_stage(std::vector<PartPrice>& parts) {
+  PartPrice &first = parts.front(), &last = parts.back();
+  const int64_t before = first.input_pass();
+  first.moving_backward += first.tied;
+  first.sync -= first.input_pass() - before;  // where moves of what is kept hide it, it stays
+  const int64_t of_last = std::min(first.tied_sums, last.gradients);
+  last.gradients -= of_last;
+  first.gradients -= std::min(first.tied_sums - of_last, first.gradients);
+}
+
 namespace {
 
 // `bytes` of a stage.

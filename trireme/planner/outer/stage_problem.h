@@ -33,6 +33,11 @@ struct PartPrice {
   // Of what a micro-batch takes and a part holds, however many rows a micro-batch has: adding its gradients to those
   // before, of `weight_grad`; and what they lie in, of `gradients`.
   int64_t adding = 0, sums = 0;
+  // Of the first part, where it has a weight that another part reads too (a table that is the head as well), in a stage
+  // of all parts (in_one_stage). Of `sync`, what that stage takes for each micro-batch instead: as each keeps slices of
+  // gradients, ranks scatter the sum of a micro-batch's, which crews send to each other once a step. And of the bytes
+  // of `gradients` in all parts, those that it does not need, as it has one sum where they have one each.
+  int64_t tied = 0, tied_sums = 0;
 
   // What leaves and returns is moved beside the pass, which then takes the longer of both; and one part in
   // kLeastExposed of the moves is not hidden, as they come in bursts.
@@ -106,6 +111,10 @@ struct CutPrice {
   int64_t once = 0;       // the longest of the crews: sums of gradients, updates
   int64_t total = 0;
 };
+
+// Makes of the parts by themselves those of one stage that has them all: PartPrice::tied and tied_sums. The step takes
+// no less by that.
+void in_one_stage(std::vector<PartPrice>& parts);
 
 // Throws kInvalidArgument where a step may take 2^61 ps (26 days) or more, or a stage so many bytes.
 void check_range(const StageProblem& problem);

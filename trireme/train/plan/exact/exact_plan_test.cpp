@@ -324,30 +324,34 @@ Off off_by(const ExactPlan& plan, const ExactWay& way, int64_t ranks) {
 
 // Against virtual time and the arena of the whole job, compiled by the plan's keys. The tables count collectives as if
 // nothing hid them, and a pipeline's stages as if each waited for the slowest one. Here nearly all parameters are the
-// table that the head reads, too: packing its gradient for ranks, a tenth of the step, is not in the tables, and the
-// parts have a sum of it each, where a crew that has both needs one.
+// table that the head reads, too: with ZeRO 3 the parts gather it twice, where one stage does once.
 TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
+  int of_several = 0;  // micro-batches, of which each scatters its gradients
   for (const int64_t ranks : {2, 4}) {
-    const ExactPlan plan = exact(ranks, 60);
+    const ExactPlan plan = exact(ranks, 150);
     std::vector<std::string> kinds;
     for (const ExactWay& way : plan.best) {
       const InnerWay& inner = way.outer.inner;
-      const std::string kind = fmt::format("pp{} tp{} dp{} zero{} v{} vocabulary{}", way.outer.pp, inner.tp, inner.dp,
-                                           inner.zero, way.outer.virtual_stages, inner.vocabulary ? 1 : 0);
+      const bool is_one = way.outer.micro_batches == 1;
+      const std::string kind =
+          fmt::format("pp{} tp{} dp{} zero{} v{} vocabulary{} {}", way.outer.pp, inner.tp, inner.dp, inner.zero,
+                      way.outer.virtual_stages, inner.vocabulary ? 1 : 0, is_one ? "one" : "several");
       if (std::ranges::find(kinds, kind) != kinds.end()) continue;
       kinds.push_back(kind);
+      of_several += !is_one && inner.zero >= 2 ? 1 : 0;
       const Off off = off_by(plan, way, ranks);
-      EXPECT_GT(off.time, -0.12) << kind;
-      EXPECT_LT(off.time, 0.2) << kind;
-      EXPECT_GT(off.bytes, -0.04) << kind;
-      EXPECT_LT(off.bytes, 0.6) << kind;  // the most with ZeRO 3
-      if (inner.dp == 1) {
-        EXPECT_LT(off.bytes, 0.2) << kind;
+      EXPECT_GT(off.time, 0) << kind;
+      EXPECT_LT(off.time, inner.zero == 3 ? 0.33 : 0.22) << kind;
+      EXPECT_GT(off.bytes, -0.01) << kind;
+      EXPECT_LT(off.bytes, 0.6) << kind;  // the most with one micro-batch and ZeRO 3
+      if (way.outer.pp == 1 && (inner.zero == 0 || (inner.zero >= 2 && !is_one))) {
+        EXPECT_LT(off.bytes, 0.02) << kind;
       }
       RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
     }
     EXPECT_GE(kinds.size(), 3U);
   }
+  EXPECT_GE(of_several, 2);
 }
 
 TEST(ExactPlan, the_ways_that_are_shown_can_be_compiled_and_then_fit_or_do_not) {

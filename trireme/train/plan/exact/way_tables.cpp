@@ -295,7 +295,9 @@ int64_t WayTables::bound_of_longer_parts(const OuterWay& way, const PartPrices& 
 bool WayTables::may_fit(const OuterWay& way, const PartPrices& least) {
   const ShapeOfCrews& of_way = shape_of_crews(way);
   StageSums sums;
-  for (const auto& [part, count] : runs_) sums.add(least.parts[part], count);
+  std::vector<PartPrice> parts = least.parts;
+  if (way.pp == 1) in_one_stage(parts);
+  for (const auto& [part, count] : runs_) sums.add(parts[part], count);
   sums.check_bytes(of_way.most_held);
   return some_cut_fits(sums, of_way.shape,
                        {.device = setting_.memory_bytes, .host = setting_.beside.host, .disk = setting_.beside.disk},
@@ -312,6 +314,7 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .disk = setting_.beside.disk};
   out.parts.reserve(chain_.size());
   for (const int64_t part : chain_) out.parts.push_back(prices.parts[static_cast<size_t>(part)]);
+  if (way.pp == 1) in_one_stage(out.parts);
   check_range(out);
   return out;
 }

@@ -37,6 +37,8 @@ constexpr std::array kFieldsOfPart{
     FieldOfPart{&PartPrice::kept_disk, &CertifiedPart::kept_disk},
     FieldOfPart{&PartPrice::adding, &CertifiedPart::adding},
     FieldOfPart{&PartPrice::sums, &CertifiedPart::sums},
+    FieldOfPart{&PartPrice::tied, &CertifiedPart::tied},
+    FieldOfPart{&PartPrice::tied_sums, &CertifiedPart::tied_sums},
 };
 
 CertifiedPart certified_part(const PartPrice& part) {

@@ -13,6 +13,7 @@
 #include "trireme/op/message.h"
 #include "trireme/op/move.h"
 #include "trireme/op/op_def.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -101,6 +102,41 @@ class AddedGradients {
 
   const Graph& graph_;
   std::set<NodeId> looked_at_, sums_;
+};
+
+// Gradients of weights that another crew reads too: it sends its sum once a step, and this crew adds it to its own.
+class TiedGradients {
+ public:
+  TiedGradients(const Graph& graph, const std::vector<int64_t>& prices) : graph_(graph), prices_(prices) {
+    for (const Update& update : graph.updates()) has_part_of_others(update.gradient);
+  }
+  int64_t came() const { return came_; }                // bytes of others' sums
+  int64_t scatters_ps() const { return scatters_ps_; }  // of what both make, once a step
+
+ private:
+  bool has_part_of_others(ValueId value) {
+    const NodeId id = graph_.value(value).producer;
+    if (id < 0) return false;
+    if (const auto known = known_.find(id); known != known_.end()) return known->second;
+    const Node& node = graph_.node(id);
+    bool out = is_message(def_of(node));
+    if (out) {
+      came_ += graph_.type(value).bytes();
+    } else if (node.micro_batch < 0) {
+      for (const ValueId input : node.inputs) {  // of gradients, not of what scales them
+        if (graph_.type(input).shape.elements() >= graph_.type(value).shape.elements())
+          out = has_part_of_others(input) || out;
+      }
+      if (out && does(node, ReshardStep::Kind::kReduceScatter)) scatters_ps_ += prices_[static_cast<size_t>(id)];
+    }
+    known_[id] = out;
+    return out;
+  }
+
+  const Graph& graph_;
+  const std::vector<int64_t>& prices_;
+  std::map<NodeId, bool> known_;
+  int64_t came_ = 0, scatters_ps_ = 0;
 };
 
 // Bytes that weight gradients read and something before them makes: what is left of a micro-batch for which only these
@@ -352,9 +388,20 @@ void add_kept_elsewhere(const CompiledCrew& crew, const std::vector<int64_t>& pr
   out.all.work += window_bytes(crew, moves, each);
 }
 
+// What a stage that has the other readers as well takes otherwise. It has one sum for two of them; where each
+// micro-batch's is scattered, it needs as much for those that are made and packed.
+void add_tied(const TiedGradients& tied, bool scatters_each, CrewSums& out) {
+  if (scatters_each && tied.scatters_ps() > 0) {
+    out.last.tied = tied.scatters_ps();
+  } else {
+    out.last.tied_sums = tied.came();
+  }
+}
+
 }  // namespace
 
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, Tier keep) {
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, const PartWay& way) {
+  const Tier keep = way.keep;
   const Graph& graph = crew.program.graph;
   const CostModel model(crew.program.mesh, rates);
   const std::vector<int64_t> prices = node_prices_ps(crew.program, model);
@@ -393,6 +440,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, Tier keep) {
   out.all.host = crew.plan.arena(Tier::kHost).bytes;
   out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;
+  if (!is_single) add_tied(TiedGradients(graph, prices), way.scatters_each, out);
   if (keep != Tier::kDevice) add_kept_elsewhere(crew, prices, kept, keep, out);
   return out;
 }

@@ -20,9 +20,13 @@ struct CrewSums {
   int in_flight = kMicroBatches;            // micro-batches that it keeps at once
 };
 
-// The sums for a crew of a job with kMicroBatches, which do not depend on each other and all go forward first. `keep`:
-// where what is kept lies; if that is elsewhere, a crew may run one after the other. For a job with a single
-// micro-batch what it keeps, and gradients, are only in `work`.
-CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, Tier keep);
+struct PartWay {
+  Tier keep = Tier::kDevice;   // where what is kept lies; if that is elsewhere, a crew may run one after the other
+  bool scatters_each = false;  // ranks scatter the sums of each micro-batch's gradients, and keep slices of them
+};
+
+// The sums for a crew of a job with kMicroBatches, which do not depend on each other and all go forward first. For a
+// job with a single micro-batch what it keeps, and gradients, are only in `work`.
+CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, const PartWay& way);
 
 }  // namespace trireme

@@ -44,7 +44,7 @@ PartPrice price_of_step(const CrewSums& sums) {
                                   &PartPrice::host, &PartPrice::disk})
     out.*field = sums.all.*field;
   out.kept = out.waiting = sums.all.work - sums.all.persistent;
-  out.adding = out.sums = 0;
+  out.adding = out.sums = out.tied = out.tied_sums = 0;
   return out;
 }
 
@@ -136,7 +136,7 @@ struct JoinedPrices::Impl {
     options.reshards = reshards;
     const CrewPrograms& from = programs_of(inner, counts, assembly, options);
     const std::vector<CompiledCrew> crews = compile_some_crews(from, options, std::vector<size_t>{0});
-    PartPrice out = price_of_step(sums_of_crew(crews.front(), from.whole.rates, Tier::kDevice));
+    PartPrice out = price_of_step(sums_of_crew(crews.front(), from.whole.rates, {}));
     if (inner.place == UpdatePlace()) out.host = out.disk = 0;
     return out;
   }

@@ -60,7 +60,7 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
   for (const PartField field :
        {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::held, &PartPrice::gradients,
         &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming, &PartPrice::going,
-        &PartPrice::host, &PartPrice::disk, &PartPrice::updating})
+        &PartPrice::host, &PartPrice::disk, &PartPrice::updating, &PartPrice::tied, &PartPrice::tied_sums})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
@@ -78,6 +78,7 @@ void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates
     PartPrice& part = to.parts[i];
     const PartPrice& least = nearer.parts[i];
     part.sync = std::max(part.sync, least.sync);
+    part.tied = std::max(part.tied, least.tied);
     if (of_other_updates) {
       const int64_t missing = least.once() - part.once();
       if (missing > 0) part.updating = part.moves() + missing;
@@ -86,6 +87,13 @@ void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates
     for (const PartField field : {&PartPrice::update, &PartPrice::coming, &PartPrice::going, &PartPrice::updating})
       part.*field = std::max(part.*field, least.*field);
   }
+}
+
+// Sums of a tied weight's gradients are some of all sums; and where gradients are whole no more of them are needless
+// than with one data parallel rank.
+void limit_tied(PartPrice& part, const PartPrice& of_alone, int64_t zero) {
+  part.tied = std::min(part.tied, part.sync);
+  if (zero <= 1) part.tied_sums = std::min(part.tied_sums, of_alone.tied_sums);
 }
 
 // What all parts move, in so many copies of each.
@@ -196,7 +204,9 @@ struct PartPricer::Impl {
     const Rates& of_crew = from.programs.whole.rates;
     JobSums out{.is_joined = from.is_joined};
     const std::vector<CompiledCrew> compiled = compile_some_crews(from.programs, options, wanted);
-    for (const CompiledCrew& crew : compiled) out.crews.push_back(sums_of_crew(crew, of_crew, inner.keep));
+    const bool scatters_each = inner.zero >= 2 && options.parallel.communication.shard_accumulation;
+    for (const CompiledCrew& crew : compiled)
+      out.crews.push_back(sums_of_crew(crew, of_crew, {.keep = inner.keep, .scatters_each = scatters_each}));
     if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
@@ -394,7 +404,12 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
   }
   const InnerWay without = all_kept(most);
   if (out && key != most) {
-    if (const auto& least = alone(most)) raise_prices(*out, least_of(*least, most, key, impl_->figures));
+    if (const auto& least = alone(most)) {
+      raise_prices(*out, least_of(*least, most, key, impl_->figures));
+      limit_tied(out->parts.front(), least->parts.front(), 0);
+      for (size_t i = 0; i < out->parts.size(); ++i)
+        out->parts[i].sums = std::max(out->parts[i].sums, least->parts[i].sums);
+    }
   }
   if (out && key != without) {
     if (const auto& least = alone(without)) raise_passes(*out, least_of(*least, without, key, impl_->figures));
@@ -455,6 +470,7 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
       if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
     }
     raise_by_sums(way, *least, *out);
+    limit_tied(out->parts.front(), least->parts.front(), way.zero);
     raise_by_variants(way, *out);
     // The links may be others.
     out->crossing = std::max(out->crossing, impl_->crossing(way.ranks(), out->messages, out->message_bytes));
