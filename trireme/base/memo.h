@@ -2,6 +2,7 @@
 // computed once for all of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
