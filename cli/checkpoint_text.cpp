@@ -1,6 +1,6 @@
 #include "cli/checkpoint_text.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/json_text.h"
 #include "trireme/train/job/config.h"
 
@@ -64,7 +65,7 @@ struct Sum {
   }
   std::string text() const {
     return fmt::format("{}, {} values, {} ({})", counted(tensors, "tensor"), values, bytes_text_of(bytes),
-                       fmt::join(types, ", "));
+                       joined_text(types, ", "));
   }
   JsonObject as_json() const { return {{"tensors", tensors}, {"values", values}, {"bytes", bytes}}; }
 };
@@ -98,7 +99,7 @@ std::string boxes_text(const ckpt::TensorRecord& record) {
   if (record.chunks.size() == 1) return record.chunks.front().file;
   std::vector<std::string> out;
   for (const ckpt::Chunk& chunk : record.chunks) out.push_back(trireme::to_string(chunk.box) + " " + chunk.file);
-  return fmt::format("{}", fmt::join(out, ", "));
+  return joined_text(out, ", ");
 }
 
 void print_tensors(const std::vector<std::vector<std::string>>& rows) {
@@ -222,7 +223,8 @@ void print_checkpoint(const ckpt::Reader& reader, bool tensors, bool json) {
                   counted(std::ssize(manifest.files), "file"), bytes_text_of(bytes_of_files(manifest))));
   say("parameters", sums.parameters.text());
   if (sums.buffers.tensors > 0) say("buffers", sums.buffers.text());
-  if (sums.state.tensors > 0) say("optimizer", fmt::format("{}: {}", sums.state.text(), fmt::join(sums.states, ", ")));
+  if (sums.state.tensors > 0)
+    say("optimizer", fmt::format("{}: {}", sums.state.text(), joined_text(sums.states, ", ")));
   say("samples", fmt::format("{} drawn, by the seed {}", reader.data_position(), reader.seed()));
   if (const std::string value = meta_of(reader.meta(), "best_value"); !value.empty()) {
     say("best", fmt::format("{} {:.5g} at step {}", meta_of(reader.meta(), "best_measure"),
@@ -254,7 +256,8 @@ void print_weights(const ckpt::TensorSource& weights, bool tensors, bool json) {
   }
   say("weights", weights.text());
   say("tensors", sums.parameters.text());
-  if (sums.state.tensors > 0) say("optimizer", fmt::format("{}: {}", sums.state.text(), fmt::join(sums.states, ", ")));
+  if (sums.state.tensors > 0)
+    say("optimizer", fmt::format("{}: {}", sums.state.text(), joined_text(sums.states, ", ")));
   if (!tensors) return;
   std::vector<std::vector<std::string>> rows;
   for (const std::string& name : weights.names()) rows.push_back({name, trireme::to_string(weights.type(name))});

@@ -10,6 +10,7 @@
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/log.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/exec/analysis/traffic.h"
@@ -107,7 +108,7 @@ std::string chosen_text(const CompiledCrew& crew) {
   if (crew.chosen_homes.empty()) return "";
   return fmt::format("chosen, for the section [parallel]{}, before rules that stand there:\n{}\n",
                      crew.plan.crews > 1 ? " (one list of each key, with those of all crews)" : "",
-                     fmt::join(as_keys(crew.chosen_homes), "\n"));
+                     joined_text(as_keys(crew.chosen_homes), "\n"));
 }
 
 std::string traffic_text(const ExecutionPlan& plan) {

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme::cli {
@@ -48,7 +49,7 @@ int print_command(const CLI::App& app, const std::vector<std::string>& words) {
     const auto found = std::ranges::find(commands, word, [](const CLI::App* each) { return each->get_name(); });
     if (found == commands.end()) {
       for (const CLI::App* each : commands) topics.push_back(each->get_name());
-      fail(ErrorKind::kNotFound, "help: no topic '{}'.{}", fmt::join(words, " "), suggestion(word, topics));
+      fail(ErrorKind::kNotFound, "help: no topic '{}'.{}", joined_text(words, " "), suggestion(word, topics));
     }
     if (command != &app) called += " " + command->get_name();
     command = *found;

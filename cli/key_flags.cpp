@@ -1,7 +1,6 @@
 #include "cli/key_flags.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 
@@ -9,6 +8,7 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme::cli {
@@ -63,7 +63,7 @@ CLI::Option* KeyFlags::add(CLI::App& command, const std::string& names, const st
       return add_one(double{});
     } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
       const auto set = [given = given_, key](const std::vector<int64_t>& values) {
-        given->emplace_back(key, fmt::format("[{}]", fmt::join(values, ", ")));
+        given->emplace_back(key, fmt::format("[{}]", joined_text(values, ", ")));
       };
       return command.add_option_function<std::vector<int64_t>>(names, set, help)
           ->delimiter(',')
@@ -72,7 +72,7 @@ CLI::Option* KeyFlags::add(CLI::App& command, const std::string& names, const st
       const auto set = [given = given_, key](const std::vector<std::string>& values) {
         std::vector<std::string> quoted;
         for (const std::string& value : values) quoted.push_back(toml_text(value));
-        given->emplace_back(key, fmt::format("[{}]", fmt::join(quoted, ", ")));
+        given->emplace_back(key, fmt::format("[{}]", joined_text(quoted, ", ")));
       };
       return command.add_option_function<std::vector<std::string>>(names, set, help)
           ->delimiter(',')

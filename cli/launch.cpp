@@ -2,7 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <fcntl.h>
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "cli/node_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/start/rank_table.h"
 #include "trireme/launch/start/secret.h"
@@ -65,7 +66,7 @@ void take_rank_table(LaunchArgs& args) {
   const auto own =
       std::ranges::find_if(servers, [](const auto& server) { return launch::is_own_address(launch::resolve(server)); });
   require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this host",
-          args.rank_table, servers.size(), fmt::join(servers, ", "));
+          args.rank_table, servers.size(), joined_text(servers, ", "));
   args.local.ranks = static_cast<int>(std::ranges::count(table.ranks, *own, &launch::RankTable::Entry::server));
   if (servers.size() == 1) return;
   launch::NodeOptions& node = args.flags.node;

@@ -1,12 +1,13 @@
 #include "cli/model_flags.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/job/published_models.h"
@@ -55,7 +56,7 @@ void add_shape_flags(CLI::App& command, ModelFlags& flags) {
   KeyFlags& keys = flags.keys;
   command
       .add_option("--model", flags.model,
-                  fmt::format("{}, or a model by its name (`trireme models`)", fmt::join(nn::model_kinds(), ", ")))
+                  fmt::format("{}, or a model by its name (`trireme models`)", joined_text(nn::model_kinds(), ", ")))
       ->capture_default_str();
   add_keys_of_models(command, keys);
   keys.add(command, "--seq", "data.seq", static_cast<int64_t*>(nullptr),

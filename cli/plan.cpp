@@ -1,7 +1,7 @@
 // trireme plan: the best ways to cut a job over ranks, before any is started.
 #include <CLI/CLI.hpp>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/log.h"
 #include "trireme/planner/certificate/verify_certificate.h"
 #include "trireme/train/job/config.h"
@@ -370,7 +371,7 @@ int run(const PlanArgs& args) {
     TRIREME_LOG(kWarn, "cli",
                 "plan: the job sets {}; a plan chooses these itself and looks at other values as well. To plan only "
                 "some, use --only",
-                fmt::join(cuts, ", "));
+                joined_text(cuts, ", "));
   }
   PlanTables tables(args.tables);
   request.tables = &tables.known();

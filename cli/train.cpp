@@ -1,7 +1,7 @@
 // trireme train: trains the model of a configuration on this host.
 #include <CLI/CLI.hpp>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>

@@ -8,9 +8,8 @@
 # it is compiled with -O1, which takes about two thirds of the time that -O3 does. START: what it does takes milliseconds as a job starts, and
 # next to nothing of the time that planning takes: -Og, which takes about three quarters of the time that -O1 does. LOOPS: it works on
 # elements, and is compiled with -O3. Otherwise -O2. BUT_PATCHED: the folder's sources of which tests/defects has a patch run in each step,
-# and are compiled with -O2. ROOMS_START, ROOMS_O2: the rooms of a folder, or single
-# sources without their .cpp, that are START, or compiled with -O2, where the folder is not.
-# TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
+# and are compiled with -O2. ROOMS_START, ROOMS_O2: the rooms of a folder, or single sources without their .cpp, that are START, or compiled
+# with -O2, where the folder is not. TESTS_COMPUTE: what its tests compute themselves takes longer than to compile them with -O1.
 #
 # Most of the time of a build goes into headers and into templates that many sources instantiate alike, so the sources of a
 # folder are compiled many at a time, as one, and those of folders with few sources together with those of others. Every
@@ -61,7 +60,7 @@ function(trireme_precompiled name level)
       list(APPEND own ir/program.h op/op_def.h)
     endif()
     list(TRANSFORM own PREPEND ${PROJECT_SOURCE_DIR}/trireme/)
-    target_precompile_headers(${headers} PRIVATE <fmt/format.h> <fmt/ranges.h> <algorithm> <array> <atomic> <charconv> <chrono> <cmath>
+    target_precompile_headers(${headers} PRIVATE <fmt/format.h> <algorithm> <array> <atomic> <charconv> <chrono> <cmath>
       <condition_variable> <cstdint> <cstring> <deque> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <set> <span> <string>
       <string_view> <thread> <tuple> <unordered_map> <utility> <vector> ${own})
   endif()

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 40> kStandard{
     "chrono: chrono::duration chrono::microseconds chrono::milliseconds chrono::seconds chrono::steady_clock "
     "chrono::system_clock",
     "cmath: pow sqrt",
-    "concepts: convertible_to same_as",
+    "concepts: convertible_to integral same_as",
     "condition_variable: condition_variable",
     "coroutine: coroutine_handle noop_coroutine suspend_always",
     "cstddef: byte ptrdiff_t",

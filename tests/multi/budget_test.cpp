@@ -1,4 +1,5 @@
 // Budgets: where memory is short, homes are chosen such that the plan keeps within it, with the bits of a run without.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

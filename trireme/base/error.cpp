@@ -1,11 +1,13 @@
 #include "trireme/base/error.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
 #include <numeric>
+
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 
@@ -124,7 +126,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& ca
   std::vector<std::string> first = candidates;  // those that begin as the word does
   std::ranges::stable_sort(first, std::greater(), in_common);
   first.resize(kMostListed);
-  return fmt::format(" One of '{}' and {} more.", fmt::join(first, "', '"), candidates.size() - kMostListed);
+  return fmt::format(" One of '{}' and {} more.", joined_text(first, "', '"), candidates.size() - kMostListed);
 }
 
 }  // namespace trireme

@@ -7,8 +7,9 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
 #include <utility>
+
+#include "trireme/base/text_formatter.h"
 
 namespace trireme {
 
@@ -36,17 +37,15 @@ SaidBy<Make> said_by(Make make) {
 }  // namespace trireme
 
 template <class T>
-struct fmt::formatter<trireme::Said<T>> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(const trireme::Said<T>& said, Context& context) const {
-    return fmt::formatter<std::string_view>::format(std::string_view(to_string(said.value)), context);
+struct fmt::formatter<trireme::Said<T>> : trireme::TextFormatter {
+  fmt::appender format(const trireme::Said<T>& said, fmt::format_context& context) const {
+    return put(to_string(said.value), context);
   }
 };
 
 template <class Make>
-struct fmt::formatter<trireme::SaidBy<Make>> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(const trireme::SaidBy<Make>& said, Context& context) const {
-    return fmt::formatter<std::string_view>::format(std::string_view(said.make()), context);
+struct fmt::formatter<trireme::SaidBy<Make>> : trireme::TextFormatter {
+  fmt::appender format(const trireme::SaidBy<Make>& said, fmt::format_context& context) const {
+    return put(said.make(), context);
   }
 };

@@ -22,7 +22,7 @@ TEST(Said, MakesATextWhereAMessageIsMade) {
   const Thing thing{&made};
   require(true, "{} is wrong", said(thing));
   EXPECT_EQ(made, 0);
-  EXPECT_EQ(fmt::format("{:>7} of {}", said(thing), said_by([] { return std::string("two"); })), "  thing of two");
+  EXPECT_EQ(fmt::format("{} of {}", said(thing), said_by([] { return std::string("two"); })), "thing of two");
   EXPECT_EQ(made, 1);
   EXPECT_THROW(require(false, "{} is wrong", said(thing)), Error);
   EXPECT_EQ(made, 2);

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/text_formatter.h"
+
 namespace trireme {
 
 class SharedText {
@@ -35,9 +37,8 @@ class SharedText {
 }  // namespace trireme
 
 template <>
-struct fmt::formatter<trireme::SharedText> : fmt::formatter<std::string_view> {
-  template <class Context>
-  auto format(const trireme::SharedText& text, Context& context) const {
-    return fmt::formatter<std::string_view>::format(text.view(), context);
+struct fmt::formatter<trireme::SharedText> : trireme::TextFormatter {
+  fmt::appender format(const trireme::SharedText& text, fmt::format_context& context) const {
+    return put(text.view(), context);
   }
 };

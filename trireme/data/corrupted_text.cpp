@@ -1,11 +1,12 @@
 // Text of which spans are missing, for models that write what is missing (Raffel et al., 2020, section 3.1.4).
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/rng.h"
 #include "trireme/data/data_spec.h"
 
@@ -166,7 +167,7 @@ class CorruptedTextSpec final : public DataSpecOf<CorruptedTextSpec> {
   std::string reads() const override { return "data.paths"; }
 
   std::string describe() const override {
-    return fmt::format("text of {}, {} bytes a sample, {} of them missing", fmt::join(paths_, " "), options_.seq,
+    return fmt::format("text of {}, {} bytes a sample, {} of them missing", joined_text(paths_, " "), options_.seq,
                        missing_of(options_.seq, spans_).tokens);
   }
 

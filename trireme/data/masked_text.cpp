@@ -1,7 +1,8 @@
 // Text of which some tokens are hidden, for masked language models.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/rng.h"
 #include "trireme/data/data_spec.h"
 
@@ -121,7 +122,7 @@ class MaskedTextSpec final : public DataSpecOf<MaskedTextSpec> {
   std::string reads() const override { return "data.paths"; }
 
   std::string describe() const override {
-    return fmt::format("text of {}, {} bytes a sample, {} of them hidden", fmt::join(paths_, " "), options_.seq,
+    return fmt::format("text of {}, {} bytes a sample, {} of them hidden", joined_text(paths_, " "), options_.seq,
                        mask_.share);
   }
 

@@ -1,5 +1,5 @@
 // The bytes of text files in order, a sample so many of them: the source (source.h) and its spec for jobs.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/data/data_spec.h"
 
 namespace trireme::data {
@@ -214,7 +215,7 @@ class TextSpec final : public DataSpecOf<TextSpec> {
   int64_t validation_blocks() const override { return blocks_; }
 
   std::string describe() const override {
-    return fmt::format("text of {}, {} bytes a sample", fmt::join(paths_, " "), options_.seq);
+    return fmt::format("text of {}, {} bytes a sample", joined_text(paths_, " "), options_.seq);
   }
 
  private:

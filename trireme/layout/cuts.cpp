@@ -1,10 +1,11 @@
 #include "trireme/layout/cuts.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 namespace {
@@ -87,8 +88,8 @@ std::vector<PartsOfDims> parse_parts(std::string_view text) {
 Cuts Cuts::by_parts(std::vector<PartsOfDims> operands) {
   Cuts out;
   std::vector<std::string> tensors;
-  for (const PartsOfDims& tensor : operands) tensors.push_back(fmt::format("{{{}}}", fmt::join(tensor, ",")));
-  out.text = fmt::format("{{{}}}", fmt::join(tensors, ","));
+  for (const PartsOfDims& tensor : operands) tensors.push_back(fmt::format("{{{}}}", joined_text(tensor, ",")));
+  out.text = fmt::format("{{{}}}", joined_text(tensors, ","));
   out.operands = std::move(operands);
   return out;
 }

@@ -1,11 +1,12 @@
 #include "trireme/layout/named_layout.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/words.h"
 
 namespace trireme {
@@ -83,13 +84,13 @@ Layout NamedLayout::on(const Mesh& mesh) const {
 std::string to_string(const NamedLayout& layout) {
   std::vector<std::string> dims;
   for (const AxisNames& axes : layout.dims) dims.push_back(to_string(axes));
-  return fmt::format("[{}]{}", fmt::join(dims, ", "), partial_text(layout));
+  return fmt::format("[{}]{}", joined_text(dims, ", "), partial_text(layout));
 }
 
 std::string to_string(const std::vector<NamedLayout>& layouts) {
   std::vector<std::string> out;
   for (const NamedLayout& layout : layouts) out.push_back(to_string(layout));
-  return fmt::format("{}", fmt::join(out, ", "));
+  return joined_text(out, ", ");
 }
 
 std::string to_string(const Layout& layout, const Mesh& mesh) {

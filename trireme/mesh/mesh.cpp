@@ -1,12 +1,13 @@
 #include "trireme/mesh/mesh.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/said.h"
 #include "trireme/base/words.h"
 
@@ -270,7 +271,7 @@ std::vector<int> axes_of(const AxisNames& names, const Mesh& mesh) {
 }
 
 std::string to_string(const AxisNames& names) {
-  return names.empty() ? "-" : fmt::format("{}", fmt::join(names, "*"));
+  return names.empty() ? "-" : joined_text(names, "*");
 }
 
 AxisNames parse_axis_names(std::string_view text) {
@@ -293,12 +294,13 @@ std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const
   std::vector<bool> used(static_cast<size_t>(mesh.axes()), false);
   int64_t product = 1;
   for (int64_t cut : cuts) {
-    require(cut >= 1, "cuts ({}): a cut of {}; cuts must be 1 or more", fmt::join(cuts, ","), cut);
+    require(cut >= 1, "cuts ({}): a cut of {}; cuts must be 1 or more", said_by([&] { return joined_text(cuts, ","); }),
+            cut);
     product = product > std::numeric_limits<int64_t>::max() / cut ? std::numeric_limits<int64_t>::max() : product * cut;
   }
   require(product <= mesh.devices(),
           "cuts ({}) need {} devices, but mesh '{}' has {}; make the product of the cuts divide {}",
-          fmt::join(cuts, ","), product, said(mesh), mesh.devices(), mesh.devices());
+          said_by([&] { return joined_text(cuts, ","); }), product, said(mesh), mesh.devices(), mesh.devices());
   for (size_t i = cuts.size(); i-- > 0;) {
     int64_t rest = cuts[i];
     for (int axis = mesh.axes() - 1; axis >= 0 && rest > 1; --axis) {
@@ -311,7 +313,7 @@ std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const
     require(rest == 1,
             "cuts ({}): mesh '{}' of {} devices has no axes left for a cut of {}; make the product "
             "of the cuts divide {}",
-            fmt::join(cuts, ","), said(mesh), mesh.devices(), cuts[i], mesh.devices());
+            said_by([&] { return joined_text(cuts, ","); }), said(mesh), mesh.devices(), cuts[i], mesh.devices());
   }
   return out;
 }

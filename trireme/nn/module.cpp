@@ -1,6 +1,6 @@
 #include "trireme/nn/module.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <atomic>
 

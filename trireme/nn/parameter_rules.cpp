@@ -1,15 +1,16 @@
 #include "trireme/nn/parameter_rules.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 namespace {
@@ -49,7 +50,7 @@ std::string text_of(const std::map<std::string, double>& numbers, std::optional<
   if (frozen) parts.emplace_back(*frozen ? "frozen" : "trained");
   for (const auto& [name, value] : numbers) parts.push_back(fmt::format("{} {}", name, value));
   if (lr_scale) parts.push_back(fmt::format("{} {}", kRate, *lr_scale));
-  return fmt::format("{}", fmt::join(parts, ", "));
+  return joined_text(parts, ", ");
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ std::string kinds_of_names(const std::vector<std::string>& names) {
   }
   constexpr size_t kMost = 40;
   const size_t shown = std::min(kinds.size(), kMost);
-  return fmt::format("'{}'{}", fmt::join(kinds.begin(), kinds.begin() + static_cast<std::ptrdiff_t>(shown), "', '"),
+  return fmt::format("'{}'{}", joined_text(std::span(kinds).first(shown), "', '"),
                      shown < kinds.size() ? fmt::format(" and {} more", kinds.size() - shown) : "");
 }
 

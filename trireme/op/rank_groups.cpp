@@ -1,11 +1,13 @@
 #include "trireme/op/rank_groups.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 namespace {
@@ -69,9 +71,8 @@ std::string RankGroups::text(const Mesh& mesh) const {
   if (ranks.empty()) return print_axes(ints(axes), mesh);
   std::string out = "ranks ";
   for (size_t i = 0; i < ranks.size(); i += static_cast<size_t>(size)) {
-    const auto first = ranks.begin() + static_cast<std::ptrdiff_t>(i);
-    const auto end = ranks.begin() + static_cast<std::ptrdiff_t>(std::min(i + static_cast<size_t>(size), ranks.size()));
-    out += fmt::format("[{}]", fmt::join(first, end, ","));
+    const std::span rest = std::span(ranks).subspan(i);
+    out += fmt::format("[{}]", joined_text(rest.first(std::min(static_cast<size_t>(size), rest.size())), ","));
   }
   return out;
 }

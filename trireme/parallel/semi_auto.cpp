@@ -1,11 +1,12 @@
 // semi_auto (parallel.h): what is asked of a graph, put in terms of its values and nodes, and propagated.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/words.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"
@@ -244,7 +245,7 @@ class SemiAuto {
     }
     fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
          pattern.op.empty()
-             ? fmt::format("whose operands have {} dimensions", fmt::join(trireme::ranks_of(cuts->operands), ", "))
+             ? fmt::format("whose operands have {} dimensions", joined_text(trireme::ranks_of(cuts->operands), ", "))
              : fmt::format("'{}'", occurrence_text(pattern.op, std::max(pattern.occurrence, 0))),
          candidates.empty() ? "none" : quoted_list(candidates));
   }

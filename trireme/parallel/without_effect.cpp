@@ -1,12 +1,13 @@
 #include "trireme/parallel/without_effect.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
 #include "trireme/base/bytes_text.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 namespace {
@@ -195,7 +196,7 @@ std::string stays_whole(const Graph& graph, const Strategy& strategy, const Opti
                                 indivisible.text(), indivisible.largest));
   }
   return fmt::format("optimizer parallelism of level {} leaves {} of {} parameters whole, {} on every rank: {}",
-                     optimizer.level, all.count, graph.updates().size(), all.size(), fmt::join(parts, "; "));
+                     optimizer.level, all.count, graph.updates().size(), all.size(), joined_text(parts, "; "));
 }
 
 }  // namespace trireme

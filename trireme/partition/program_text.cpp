@@ -1,10 +1,11 @@
 // The text form of a program (ir/program.h): its graph, with layouts as notes; read back to an equal program.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/op/rank_groups.h"
 #include "trireme/op/registry.h"
@@ -26,7 +27,7 @@ std::string joined_ranks(const Program& program, const Node& node) {
   for (int64_t rank = 0; rank < program.mesh.devices() && shown < std::min(count, kShown); ++rank) {
     const std::vector<int64_t> group = groups.of(rank, program.mesh);
     if (group.empty() || *std::ranges::min_element(group) != rank) continue;
-    out += fmt::format(" {{{}}}", fmt::join(group, ","));
+    out += fmt::format(" {{{}}}", joined_text(group, ","));
     ++shown;
   }
   return count > kShown ? out + fmt::format(" and {} more groups", count - kShown) : out;

@@ -1,10 +1,11 @@
 #include "trireme/planner/search_text.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 namespace {
@@ -41,7 +42,7 @@ bool reads_parameter(const Graph& graph, const Node& node) {
 std::string text_of(const std::vector<Layout>& layouts, const Mesh& mesh) {
   std::vector<std::string> out;
   for (const Layout& layout : layouts) out.push_back(to_string(layout, mesh));
-  return fmt::format("{}", fmt::join(out, ", "));
+  return joined_text(out, ", ");
 }
 
 struct CutLine {
@@ -88,7 +89,7 @@ std::string search_text(const Graph& graph, const Strategy& strategy, const Step
     std::vector<std::string> ops = lines[i].ops;
     const size_t more = ops.size() > kMostScopes ? ops.size() - kMostScopes : 0;
     ops.resize(ops.size() - more);
-    out += fmt::format("  {}: {}{}\n", lines[i].cuts, fmt::join(ops, ", "),
+    out += fmt::format("  {}: {}{}\n", lines[i].cuts, joined_text(ops, ", "),
                        more > 0 ? fmt::format(" and {} more", more) : "");
   }
   if (lines.size() > kMostLines) out += fmt::format("  and {} other ways of cutting\n", lines.size() - kMostLines);

@@ -1,11 +1,12 @@
 #include "trireme/exec/analysis/soundness.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/op/build.h"
 #include "trireme/op/call_kinds.h"
 #include "trireme/op/message.h"
@@ -33,7 +34,7 @@ class Words {
   std::string with(const CommCall& call) const {
     return is_message(call) || call.ranks.size() < 2
                ? describe(call)
-               : fmt::format("{} on the ranks {}", describe(call), fmt::join(call.ranks, ","));
+               : fmt::format("{} on the ranks {}", describe(call), joined_text(call.ranks, ","));
   }
   static bool is_message(const CommCall& call) {
     return call.kind == CommCall::Kind::kSend || call.kind == CommCall::Kind::kRecv;
@@ -71,7 +72,7 @@ Sequences by_communicator(const Calls& calls, const Words& words, Findings& out)
     for (const CommCall& call : calls[rank]) {
       if (!takes_part(call, me)) {
         out.push_back(fmt::format("{}: {} is on the ranks {}, {}", words.who(me), words.describe(call),
-                                  fmt::join(call.ranks, ","),
+                                  joined_text(call.ranks, ","),
                                   Words::is_message(call) ? "between which it sends nothing" : "which it is none of"));
         return sequences;
       }
@@ -94,7 +95,7 @@ std::string first_difference(const std::vector<int>& ranks, const Sequences::map
     const std::vector<const CommCall*>& other = calls_by_rank(members, rank);
     for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
       if (k < first.size() && k < other.size() && first[k]->what == other[k]->what) continue;
-      return fmt::format("operation {} on the ranks {}: {} starts {}, {} starts {}", k, fmt::join(ranks, ","),
+      return fmt::format("operation {} on the ranks {}: {} starts {}, {} starts {}", k, joined_text(ranks, ","),
                          words.who(ranks.front()), k < first.size() ? words.describe(*first[k]) : "nothing",
                          words.who(rank), k < other.size() ? words.describe(*other[k]) : "nothing");
     }

@@ -1,8 +1,9 @@
 #include "trireme/nn/models/mlp.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/nn/model_spec.h"
 
 namespace trireme::nn {
@@ -96,7 +97,9 @@ class MlpSpec final : public ModelSpecOf<MlpSpec> {
   Cuttable cuttable() const override { return {.weights = true}; }
   std::vector<Cut> cuts(const CutRequest&) const override { return mlp_cuts("layers.", hidden_.size() + 1); }
 
-  std::string describe() const override { return fmt::format("mlp, hidden layers of {}", fmt::join(hidden_, " and ")); }
+  std::string describe() const override {
+    return fmt::format("mlp, hidden layers of {}", joined_text(hidden_, " and "));
+  }
 
  private:
   std::vector<int64_t> hidden_ = {512, 512};

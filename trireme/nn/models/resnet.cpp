@@ -1,10 +1,11 @@
 #include "trireme/nn/models/resnet.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/nn/models/mlp.h"
 
 namespace trireme::nn {
@@ -143,7 +144,7 @@ class ResNetSpec final : public ModelSpecOf<ResNetSpec> {
   }
   std::string describe() const override {
     const std::string blocks = c_.blocks.empty() ? fmt::format("resnet-{}", depth_)
-                                                 : fmt::format("resnet, blocks {}", fmt::join(c_.blocks, ", "));
+                                                 : fmt::format("resnet, blocks {}", joined_text(c_.blocks, ", "));
     return c_.inner_factor == 1 ? blocks : fmt::format("wide {}, {} times inside a block", blocks, c_.inner_factor);
   }
 

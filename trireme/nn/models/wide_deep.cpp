@@ -1,8 +1,9 @@
 #include "trireme/nn/models/wide_deep.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 
 namespace trireme::nn {
 namespace {
@@ -88,7 +89,7 @@ class WideDeepSpec final : public ModelSpecOf<WideDeepSpec> {
 
   std::string describe() const override {
     return fmt::format("wide_deep, {} ids of width {}, hidden layers of {}", c_.vocabulary, c_.width,
-                       fmt::join(c_.hidden, " and "));
+                       joined_text(c_.hidden, " and "));
   }
 
  private:

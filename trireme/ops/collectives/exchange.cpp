@@ -5,10 +5,10 @@
 //   neighbor_exchange  operand i of rank k becomes result i of rank to[i][k]; zeros where nothing comes
 //
 // The first two are each other's gradient; the third's sends back along its own way.
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "trireme/base/joined_text.h"
 #include "trireme/base/said.h"
 #include "trireme/ops/collectives/collective.h"
 #include "trireme/ops/ops.h"
@@ -220,16 +220,18 @@ CollectiveAttrs over_ranks(const std::vector<std::vector<int64_t>>& groups) {
   require(!groups.empty(), "over_ranks: no groups are given; give one list of ranks or more");
   CollectiveAttrs out{.axes = {}, .size = static_cast<int64_t>(groups[0].size())};
   for (const std::vector<int64_t>& group : groups) {
-    require(group.size() >= 2, "over_ranks: the group [{}] has {} ranks; a group has 2 or more", fmt::join(group, ","),
-            group.size());
+    require(group.size() >= 2, "over_ranks: the group [{}] has {} ranks; a group has 2 or more",
+            said_by([&] { return joined_text(group, ","); }), group.size());
     require(group.size() == groups[0].size(),
             "over_ranks: the group [{}] has {} ranks and [{}] has {}; all groups must be of one size",
-            fmt::join(group, ","), group.size(), fmt::join(groups[0], ","), groups[0].size());
+            said_by([&] { return joined_text(group, ","); }), group.size(),
+            said_by([&] { return joined_text(groups[0], ","); }), groups[0].size());
     for (const int64_t rank : group) {
-      require(rank >= 0, "over_ranks: rank {} in the group [{}]; ranks count from 0", rank, fmt::join(group, ","));
+      require(rank >= 0, "over_ranks: rank {} in the group [{}]; ranks count from 0", rank,
+              said_by([&] { return joined_text(group, ","); }));
       require(std::find(out.ranks.begin(), out.ranks.end(), rank) == out.ranks.end(),
               "over_ranks: rank {} is listed twice, the second time in the group [{}]; list each rank once", rank,
-              fmt::join(group, ","));
+              said_by([&] { return joined_text(group, ","); }));
       out.ranks.push_back(rank);
     }
   }

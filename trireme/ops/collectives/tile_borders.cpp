@@ -1,10 +1,9 @@
 #include "trireme/ops/collectives/tile_borders.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/said.h"
 #include "trireme/op/box_messages.h"
 #include "trireme/op/registry.h"
@@ -39,7 +38,8 @@ class Borders {
       const auto place = static_cast<int64_t>(k);
       require(result(k) == out.shape,
               "exchange_borders: rank 0 gets {} around its tile and rank {} gets {}; all results must have one shape",
-              fmt::join(of_ranks_[0].recv_lens, ","), k, fmt::join(of_ranks_[k].recv_lens, ","));
+              said_by([&] { return joined_text(of_ranks_[0].recv_lens, ","); }), k,
+              said_by([&] { return joined_text(of_ranks_[k].recv_lens, ","); }));
       out.add({place, place, Box::whole(x_.shape), {got(k, 0, 0).start, x_.shape}});
     }
     for (size_t k = 0; k < of_ranks_.size(); ++k) {
@@ -88,10 +88,10 @@ class Borders {
       const int64_t own = x_.shape[i < 2 ? 2 : 3];
       require(mine.send_lens[i] >= 0 && mine.send_lens[i] <= own,
               "exchange_borders: send_lens of rank {} are {}; each must be from 0 to what the tile {} has", k,
-              fmt::join(mine.send_lens, ","), said(x_));
+              said_by([&] { return joined_text(mine.send_lens, ","); }), said(x_));
       require(mine.recv_lens[i] >= 0 && mine.recv_lens[i] <= own,
               "exchange_borders: recv_lens of rank {} are {}; each must be from 0 to what a neighbour's tile {} has", k,
-              fmt::join(mine.recv_lens, ","), said(x_));
+              said_by([&] { return joined_text(mine.recv_lens, ","); }), said(x_));
     }
   }
 

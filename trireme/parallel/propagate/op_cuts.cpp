@@ -1,10 +1,11 @@
 #include "trireme/parallel/propagate/op_cuts.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/said.h"
 #include "trireme/mesh/mesh_spec.h"
 #include "trireme/op/op_def.h"
@@ -80,7 +81,7 @@ class FactorParts {
     for (int64_t d = 1; d <= std::min<int64_t>(size, 64); ++d) {
       if (size % d == 0) out.push_back(d);
     }
-    return fmt::format("{}", fmt::join(out, ", "));
+    return joined_text(out, ", ");
   }
 
   // A dimension of several factors is cut from the most significant on.

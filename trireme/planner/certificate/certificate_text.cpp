@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/planner/certificate/certificate.h"
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/line_reader_impl.h"
@@ -165,14 +165,14 @@ std::string to_string(const Certificate& c) {
   for (const std::string& scope : c.before) out += fmt::format("before {}\n", scope);
   std::vector<std::string> runs;
   for (const CertifiedRun& run : c.runs) runs.push_back(fmt::format("{}x{}", run.kind, run.blocks));
-  out += fmt::format("blocks {}\nruns {}\n", c.blocks, fmt::join(runs, ","));
+  out += fmt::format("blocks {}\nruns {}\n", c.blocks, joined_text(runs, ","));
   for (const std::string& scope : c.after) out += fmt::format("after {}\n", scope);
   out += fmt::format("top {}\n", c.top);
   for (const CertifiedPlan& plan : c.best) {
     out += fmt::format(
         "best pp={} micro_batches={} schedule={} virtual_stages={} {} step_ps={} begins={} crew_bytes={}\n",
         plan.way.pp, plan.way.micro_batches, to_string(plan.way.schedule), plan.way.virtual_stages,
-        cut_words(plan.way.cut, false), plan.step_ps, fmt::join(plan.begins, ","), fmt::join(plan.crew_bytes, ","));
+        cut_words(plan.way.cut, false), plan.step_ps, joined_text(plan.begins, ","), joined_text(plan.crew_bytes, ","));
   }
   out += "ledger" + named_numbers(c.ledger, kCertifiedLedgerNames) + "\n";
   add_tables(c.alone, true, out);

@@ -1,7 +1,7 @@
+#include "trireme/base/joined_text.h"
 #include "trireme/planner/certificate/table_text_impl.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace trireme {
 std::string part_numbers(const CertifiedPart& part) {
   std::vector<int64_t> numbers;
   for (const auto field : kCertifiedPartFields) numbers.push_back(part.*field);
-  return fmt::format("{}", fmt::join(numbers, ","));
+  return joined_text(numbers, ",");
 }
 
 std::string_view part_name(size_t part, size_t parts) {

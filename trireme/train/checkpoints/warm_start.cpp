@@ -1,11 +1,13 @@
 #include "trireme/train/checkpoints/warm_start.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/words.h"
 #include "trireme/ckpt/open_tensors.h"
 #include "trireme/tensor/convert.h"
@@ -42,8 +44,7 @@ std::vector<std::string> of_source(const ckpt::TensorSource& source) {
 std::string listed(const std::vector<std::string>& names, const char* what) {
   constexpr size_t kMost = 12;
   const size_t shown = std::min(names.size(), kMost);
-  return fmt::format("{} {} ({}{})", names.size(), what,
-                     fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+  return fmt::format("{} {} ({}{})", names.size(), what, joined_text(std::span(names).first(shown), ", "),
                      shown < names.size() ? ", ..." : "");
 }
 
@@ -113,7 +114,7 @@ WarmStart start_from(Session& session, const ckpt::TensorSource& source, const s
   require(wrong.empty(),
           "train.init_from: {} is of another model: {}; name what is not to be taken from it, as in "
           "train.init_except = [\"head.*\"]",
-          source.text(), fmt::join(wrong, "; "));
+          source.text(), joined_text(wrong, "; "));
   out.taken = taken.size();
   require(out.taken > 0, "train.init_from: train.init_except leaves nothing to take from {}", source.text());
   for (const PlanInput& input : session.persistent()) {

@@ -1,11 +1,12 @@
 // Keys that change nothing beside the others. What is asked for and does not happen is refused, or said; a key at its
 // default asks for nothing.
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <map>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/parallel/strategy_reuse.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
@@ -174,7 +175,7 @@ std::string without_effect_on_one_rank(const JobConfig& config) {
     if (key.of_ranks && !all.contains(key.name)) asked.push_back(fmt::format("{} = {}", key.name, key.value));
   }
   if (asked.empty()) return "";
-  return fmt::format("{} {} no effect on one rank, which exchanges nothing", fmt::join(asked, ", "),
+  return fmt::format("{} {} no effect on one rank, which exchanges nothing", joined_text(asked, ", "),
                      asked.size() == 1 ? "has" : "have");
 }
 

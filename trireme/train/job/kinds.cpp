@@ -1,10 +1,11 @@
 #include "trireme/train/job/kinds.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/job/config_impl.h"
 
 namespace trireme {
@@ -15,7 +16,7 @@ std::string names_of_keys(const Spec& spec) {
   const auto copy = spec.copy();
   std::vector<std::string_view> names;
   for (const Key& key : copy->keys()) names.push_back(key.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  return joined_text(names, ", ");
 }
 
 bool agree_on_hidden_tokens(const nn::ModelSpec& model, const data::DataSpec& data) {
@@ -104,7 +105,7 @@ void add_help(std::vector<KeyHelp>& to, const char* section, const std::vector<s
     for (const Found& each : found) {
       if (each.help.name != name) continue;
       KeyHelp help = each.help;
-      help.doc = fmt::format("{}: {}", fmt::join(each.kinds, ", "), help.doc);
+      help.doc = fmt::format("{}: {}", joined_text(each.kinds, ", "), help.doc);
       help.usual = of_kinds(each.kinds, each.values);
       to.push_back(std::move(help));
     }
@@ -115,7 +116,7 @@ void add_help(std::vector<KeyHelp>& to, const char* section, const std::vector<s
 std::string any_of(std::vector<std::string> kinds) {
   const std::string last = kinds.back();
   kinds.pop_back();
-  return kinds.empty() ? last : fmt::format("{} or {}", fmt::join(kinds, ", "), last);
+  return kinds.empty() ? last : fmt::format("{} or {}", joined_text(kinds, ", "), last);
 }
 
 KeyHelp help_of(const ConfigKey& key, std::string doc) {

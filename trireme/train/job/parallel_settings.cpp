@@ -1,12 +1,13 @@
 #include "trireme/train/job/parallel_settings.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/words.h"
 #include "trireme/parallel/strategy/strategy_json.h"
 #include "trireme/parallel/timetable/schedules.h"
@@ -68,7 +69,7 @@ void check_degree(const JobConfig& config) {
           "heads of keys and "
           "values; use {}",
           p.ulysses_degree, p.cp, p.tp, key_heads(config),
-          fit.empty() ? "another parallel.tp" : fmt::format("{}", fmt::join(fit, ", ")));
+          fit.empty() ? "another parallel.tp" : joined_text(fit, ", "));
 }
 
 void check_heads(const JobConfig& config, const std::string& key) {
@@ -233,7 +234,7 @@ void check_mode(const JobConfig& config) {
   require(p.mode == Mode::kSemiAuto || given.empty(),
           "configuration: parallel.{} {} for parallel.mode = 'semi_auto_parallel'; the mode is '{}'. Set that mode, or "
           "leave {} out",
-          fmt::join(given, ", "), given.size() == 1 ? "is" : "are", to_string(p.mode),
+          joined_text(given, ", "), given.size() == 1 ? "is" : "are", to_string(p.mode),
           given.size() == 1 ? "it" : "them");
   require(!hybrid || p.zero.level == 0,
           "configuration: parallel.zero = {} slices parameters that the compiler cuts, and parallel.mode = '{}' leaves "

@@ -1,12 +1,13 @@
 #include "trireme/train/job/same_job.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "trireme/backend/cpu/device/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/tensor/host_tensor.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
@@ -171,7 +172,7 @@ bool holds_out_the_same(const JobConfig& trained, const JobConfig& now, const st
       others.empty(),
       "the run of checkpoint '{}' held out by {}; others that are held out of the same data are samples that it was "
       "trained on. Leave that key out, or set data.validation=0 to take all samples",
-      checkpoint, fmt::join(others, ", "));
+      checkpoint, joined_text(others, ", "));
   return true;
 }
 

@@ -1,8 +1,9 @@
 // The end of a run: its figures over all ranks, and its report (run_impl.h).
 #include "trireme/base/counted.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/loop/run_impl.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,7 +103,7 @@ static std::string chosen_homes(const Compiled& compiled) {
     const int64_t first = static_cast<int64_t>(crew) * ranks;
     if (compiled.crews.size() > 1)
       out += ranks == 1 ? fmt::format("rank {}: ", first) : fmt::format("ranks {} to {}: ", first, first + ranks - 1);
-    out += fmt::format("{}", fmt::join(chosen, ", "));
+    out += joined_text(chosen, ", ");
   }
   return out;
 }

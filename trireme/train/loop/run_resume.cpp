@@ -1,8 +1,9 @@
 // The beginning of a run: first values, a warm start or the checkpoint it goes on from (run_impl.h).
 #include "trireme/base/counted.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/loop/run_impl.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -95,7 +96,7 @@ void Run::warm_start() {
   const WarmStart taken = start_from(session_, *source, fit_.init_except);
   if (job_.rank() != 0) return;
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
-    return names.empty() ? "" : fmt::format("; {}: {}", what, fmt::join(names, ", "));
+    return names.empty() ? "" : fmt::format("; {}: {}", what, joined_text(names, ", "));
   };
   const auto converted = static_cast<int64_t>(taken.converted);
   const std::string what =

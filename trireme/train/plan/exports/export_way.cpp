@@ -1,13 +1,13 @@
 #include "trireme/train/plan/exports/export_way.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/job/kinds.h"
 
 namespace trireme {
@@ -51,7 +51,7 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
   std::vector<std::string_view> names;
   for (const ExportSystem& each : kExportSystems) names.push_back(each.name);
   require(found != std::end(kExportSystems), "export: there is no system '{}'; there are {}", system,
-          fmt::join(names, ", "));
+          joined_text(names, ", "));
   require_sayable(!way.is_searched, system, "the plan cuts each op by itself (--auto), for which there are no flags",
                   "plan without it by --only auto=false");
   require_sayable(job.parallel.homes.empty(), system, "parallel.home says what lies on the host or disk",

@@ -1,12 +1,12 @@
 #include "trireme/train/plan/parts/model_parts.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
@@ -73,7 +73,7 @@ ModelParts parts_of(const Graph& step) {
   for (const auto& [number, nodes] : blocks) {
     if (number >= static_cast<int64_t>(blocks.size()))
       refuse(fmt::format("the blocks '{}' are not numbered from 0 on", out.blocks));
-    std::string signature = fmt::format("{}", fmt::join(nodes, "\n"));
+    std::string signature = joined_text(nodes, "\n");
     const auto known = std::ranges::find(out.signatures, signature);
     out.kinds.push_back(known - out.signatures.begin());
     if (known == out.signatures.end()) out.signatures.push_back(std::move(signature));

@@ -1,7 +1,6 @@
 #include "trireme/train/plan/parts/part_prices.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/cost/crew_links.h"
 #include "trireme/mesh/machine.h"
 #include "trireme/planner/outer/least_part.h"
@@ -243,7 +243,7 @@ struct PartPricer::Impl {
     fail(ErrorKind::kUnsupported,
          "plan: the exact search prices one block of each kind, and the model '{}' with {} has others than the blocks "
          "'{}'; use --search compiled",
-         reduced.model.kind, fmt::join(one_block_keys(reduced), ", "), parts.blocks);
+         reduced.model.kind, joined_text(one_block_keys(reduced), ", "), parts.blocks);
   }
 
   // Of many programs that are priced one is trained, which is verified then.

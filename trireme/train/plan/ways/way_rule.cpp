@@ -1,12 +1,12 @@
 #include "trireme/train/plan/ways/way_rule.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 
 namespace trireme {
 namespace {
@@ -86,7 +86,7 @@ WayRule::Asked asked_term(std::string_view text, std::span<const Way> ways) {
     if (values.back() == asked) return {&*term, value};
   }
   fail(ErrorKind::kInvalidArgument, "a rule for ways: no way has {}={}; of {} there {} {}", name, asked, name,
-       values.size() == 1 ? "is only" : "are", fmt::join(values, ", "));
+       values.size() == 1 ? "is only" : "are", joined_text(values, ", "));
 }
 
 }  // namespace
