@@ -13,6 +13,7 @@
 #include "cli/job_flags.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/utf8.h"
@@ -59,7 +60,7 @@ std::string micro_batches_text(const ExecutionPlan& plan, int64_t copies) {
   if (micro_batches > 1) parts.push_back(counted(micro_batches, "micro-batch"));
   if (copies > 1) parts.push_back(fmt::format("{} copies", copies));
   if (plan.seq_chunks > 1) parts.push_back(fmt::format("{} chunks of positions", plan.seq_chunks));
-  return parts.empty() ? "" : fmt::format(" in {}", fmt::join(parts, " of "));
+  return parts.empty() ? "" : fmt::format(" in {}", joined_text(parts, " of "));
 }
 
 // What the run will do, before it does it.
