@@ -1,5 +1,5 @@
 // The cores that this process may run on: those of the host, or fewer in a container, under taskset or as a rank that
-// its launcher has pinned. C++'s hardware_concurrency counts the host's, as newer C libraries do.
+// its launcher has pinned. C++'s hardware_concurrency may count the host's, whatever this process may use.
 #pragma once
 
 #include <vector>
