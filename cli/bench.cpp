@@ -20,7 +20,7 @@
 #include "cli/job_flags.h"
 #include "cli/model_flags.h"
 #include "cli/step_profile.h"
-#include "trireme/backend/cpu/device/peak.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/json_text.h"
@@ -205,13 +205,13 @@ int step(const StepArgs& args) {
   const JobConfig config = config_of(args.model, job.size(), "bench step");
   const auto model = make_model(config);
   const Assembly assembly = assembly_of(config, *model, job.size());
-  if (job.rank() == 0) {
-    log_remarks(config, job.size());
-    log_slow_products(assembly.options.step.compute);
-  }
+  if (job.rank() == 0) log_remarks(config, job.size());
   const double before_mb = resident_mb();
   Session session = session_of(assembly, job.world(), &job.pool());
-  if (job.rank() == 0) log_remarks(session.compiled(), assembly.options.parallel, job.size());
+  if (job.rank() == 0) {
+    log_slow_products(session.device(), assembly.options.step.compute);
+    log_remarks(session.compiled(), assembly.options.parallel, job.size());
+  }
   session.initialise();
   const int64_t sent_before = sent_bytes(job.world());
   const Steps steps = run_steps(session, assembly.batch, config, args);
@@ -454,7 +454,7 @@ void add_peak(CLI::App& bench, Action& chosen) {
     chosen = [=] {
       require(args->threads >= 1, "bench peak: --threads {}; it must be 1 or more", args->threads);
       ThreadPool pool(args->threads);
-      const Peak p = measure_peak(pool);
+      const Peak p = cpu_device().measure_peak(pool, {}).value();
       print({{"threads", p.threads},
              {"isa", p.isa},
              {"f32_gflops_per_s", p.f32_flops_per_s / 1e9},

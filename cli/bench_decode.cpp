@@ -8,7 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/model_flags.h"
-#include "trireme/backend/cpu/device/peak.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/json_text.h"
@@ -80,7 +80,7 @@ int decode(const DecodeArgs& args) {
   }
   std::ranges::sort(ms);
   const double bytes = model.bytes_read(before + args.tokens / 2);
-  const double triad = measure_peak(job.pool()).triad_bytes_per_s;
+  const double triad = cpu_device().measure_peak(job.pool(), {}).value().triad_bytes_per_s;
   const double median = ms[ms.size() / 2];
   const JsonObject line{{"model", args.model.model},
                         {"threads", job.pool().size()},

@@ -315,13 +315,13 @@ Case case_by_hand(uint32_t seed, Draw& draw) {
 
 bool is_accepted(const Case& test) {
   try {
-    require_invariant(test.graph, test.strategy);
-    require_invariant(partitioned(test));
+    require_invariant(test.graph, test.strategy, cpu_device());
+    require_invariant(partitioned(test), cpu_device());
     if (!test.evaluates) return true;
     const Graph evaluation = evaluation_of(test);
     const Strategy strategy = evaluation_strategy(test, evaluation);
-    require_invariant(evaluation, strategy);
-    require_invariant(partitioned(test, evaluation, strategy));
+    require_invariant(evaluation, strategy, cpu_device());
+    require_invariant(partitioned(test, evaluation, strategy), cpu_device());
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kUnsupported) throw;
     return false;

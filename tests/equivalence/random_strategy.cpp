@@ -69,7 +69,8 @@ struct Op {
 
   bool takes(const FactorCuts& cuts) const {
     return why_illegal(rule, cuts, mesh).empty() &&
-           (bits.numerics == Numerics::kFast || why_not_invariant(graph, node, cuts, mesh, bits.within).empty());
+           (bits.numerics == Numerics::kFast ||
+            why_not_invariant(graph, node, cuts, mesh, cpu_device(), bits.within).empty());
   }
 };
 

@@ -128,6 +128,22 @@ std::vector<std::string> check_layers(const LayerTable& table, std::span<const S
   return findings;
 }
 
+std::vector<std::string> check_device_seam(std::span<const SourceFile> files) {
+  constexpr std::string_view kBackend = "trireme/backend/";
+  std::vector<std::string> findings;
+  for (const SourceFile& file : files) {
+    if (!is_cpp(file) || is_test(file.path) || file.path.starts_with(kBackend)) continue;
+    each_line(file.text, [&](int number, std::string_view line) {
+      const std::string_view name = included(line);
+      if (!name.starts_with(kBackend) || name.find('/', kBackend.size()) == std::string_view::npos) return;
+      findings.push_back(
+          fmt::format("{}:{}: '{}' is of one device; ask trireme/backend/device.h, which all of them are", file.path,
+                      number, name));
+    });
+  }
+  return findings;
+}
+
 std::vector<std::string> check_op_list(std::span<const SourceFile> files) {
   std::set<std::string, std::less<>> listed;
   for (const SourceFile& file : files) {

@@ -47,6 +47,8 @@ struct LayerTable {
 LayerTable parse_layers(std::string_view text);
 
 std::vector<std::string> check_layers(const LayerTable& table, std::span<const SourceFile> files);
+// Files of the program outside backend/ include nothing of one device's folder: they ask what all devices have.
+std::vector<std::string> check_device_seam(std::span<const SourceFile> files);
 // Circles of includes inside a folder, between its files (a header and its source are one) and between its rooms:
 // nobody could read one of them first. Tests are not looked at.
 std::vector<std::string> check_circles(std::span<const SourceFile> files);

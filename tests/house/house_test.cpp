@@ -45,6 +45,10 @@ TEST(House, folders_include_only_folders_of_their_row) {
   EXPECT_EQ(report("layers", check_layers(parse_layers(text_of("tools/layers.txt")), tree())), "");
 }
 
+TEST(House, what_one_device_has_is_asked_through_the_seam_of_all) {
+  EXPECT_EQ(report("device_seam", check_device_seam(tree())), "");
+}
+
 TEST(House, no_file_and_no_room_of_a_folder_includes_itself_by_way_of_others) {
   EXPECT_EQ(report("circles", check_circles(tree())), "");
 }
@@ -128,6 +132,19 @@ TEST(HouseChecks, an_include_of_a_folder_outside_the_row_is_found) {
   EXPECT_THAT(check_layers(table, files),
               ElementsAre("trireme/ir/graph.h:2: 'ir' may not include 'op' (tools/layers.txt)",
                           "trireme/new: the folder has no row in tools/layers.txt"));
+}
+
+TEST(HouseChecks, an_include_of_one_devices_folder_is_found) {
+  const std::string source = "#include \"trireme/backend/device.h\"\n#include \"trireme/backend/cpu/kernels.h\"\n";
+  const std::vector<SourceFile> files{{"cli/bench.cpp", source},
+                                      {"trireme/train/loop/run.cpp", source},
+                                      {"trireme/train/loop/run_test.cpp", source},
+                                      {"trireme/backend/cuda/device.cpp", source},
+                                      {"tests/equivalence/oracle.cpp", source}};
+
+  EXPECT_THAT(check_device_seam(files),
+              ElementsAre(HasSubstr("cli/bench.cpp:2: 'trireme/backend/cpu/kernels.h' is of one device"),
+                          HasSubstr("trireme/train/loop/run.cpp:2: ")));
 }
 
 TEST(HouseChecks, circles_of_files_and_of_rooms_are_found) {

@@ -184,8 +184,8 @@ TEST(InvariantErrors, SumsOverRanksThatCountOtherwiseThanTheMeshAreRefused) {
     strategy.nodes[0].axes.at(static_cast<size_t>(k)) = {0, 1};
     strategy.outputs[0].dims[1] = axes;
     try {
-      require_invariant(graph, strategy);
-      require_invariant(partition(graph, strategy));
+      require_invariant(graph, strategy, cpu_device());
+      require_invariant(partition(graph, strategy), cpu_device());
     } catch (const Error& e) {
       return e.text();
     }

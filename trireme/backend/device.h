@@ -6,17 +6,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/backend/peak.h"
 #include "trireme/layout/box.h"
 #include "trireme/mesh/tuning.h"
+#include "trireme/op/kept_bits.h"
 #include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
+
+class ThreadPool;
 
 // A place in a stream, for another stream to wait for.
 class DeviceEvent {
@@ -66,6 +71,7 @@ struct KernelQuery {
 struct KernelChoice {
   std::string name;
   int64_t scratch_bytes = 0;
+  KeptBits kept = {};  // of its results, however the op is cut
 };
 
 class Device {
@@ -84,8 +90,17 @@ class Device {
   // The kernel that a plan names; null: the device has no such kernel.
   virtual KernelFn* kernel(const OpDef& op, std::string_view name) const = 0;
   // What bits come of kernels that are chosen so, and of which instructions: "fast on avx2", "invariant on avx512".
-  // Stands in plans, so ranks agree on it.
+  // Stands in plans, so ranks agree on it. Throws kUnsupported, with the reason, for numerics that its kernels do not
+  // keep.
   virtual std::string bits(Numerics numerics) const = 0;
+  // The model of what its kernels run on, where the last bits of kFast depend on it; "": they do not, or nobody knows.
+  virtual std::string processor() const { return ""; }
+  // Why products of this type take as long as those of f32; "": they take less, or nobody knows.
+  virtual std::string why_no_quicker(DType /*dtype*/) const { return ""; }
+  // What it reaches with this pool; null: it does not measure that.
+  virtual std::optional<Peak> measure_peak(ThreadPool& /*pool*/, const PeakOptions& /*options*/) const {
+    return std::nullopt;
+  }
 
   // kHost: kernels work in the host's memory. kDevice: the host's threads cannot touch what allocate() gives.
   virtual Memory memory() const = 0;

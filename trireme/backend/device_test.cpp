@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/base/error.h"
 
 namespace trireme::device_test {
@@ -48,6 +49,17 @@ TEST(Device, cpu_works_where_it_is_called) {
   args.state = &place;
   stream->launch(keep, args, "");
   EXPECT_EQ(told, stream.get());
+}
+
+TEST(Device, cpu_says_what_its_instruction_set_has_no_products_of) {
+  const std::shared_ptr<Device> guarded = make_device("guarded");
+  set_isa(Isa::kBaseline);
+  EXPECT_EQ(cpu_device().why_no_quicker(DType::kF32), "");
+  EXPECT_EQ(cpu_device().why_no_quicker(DType::kBF16),
+            "'baseline' has no products of bf16, so that their operands are widened to f32");
+  EXPECT_EQ(guarded->why_no_quicker(DType::kBF16), cpu_device().why_no_quicker(DType::kBF16));
+  EXPECT_EQ(guarded->processor(), cpu_device().processor());
+  set_isa(process_isa());
 }
 
 TEST(View, of_device_memory_is_not_the_hosts_to_touch) {

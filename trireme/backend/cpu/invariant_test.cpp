@@ -32,7 +32,7 @@ struct Cut {
 std::vector<Cut> cuts_of(const ShardingRule& rule, const Kernel& kernel) {
   std::vector<Cut> out;
   for (size_t f = 0; f < rule.factors.size(); ++f) {
-    if (!invariant_over(kernel, rule, static_cast<int>(f))) continue;
+    if (!invariant_over(kernel.kept(), rule, static_cast<int>(f))) continue;
     for (const std::vector<MeshAxis>& axes : {std::vector<MeshAxis>{{"x", 2}}, {{"x", 2}, {"y", 2}}}) {
       Cut cut{Mesh(axes), {}};
       cut.factors.axes.resize(rule.factors.size());

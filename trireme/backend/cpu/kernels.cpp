@@ -1,6 +1,5 @@
 #include "trireme/backend/cpu/kernels.h"
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <span>
@@ -54,21 +53,6 @@ std::vector<const Kernel*> kernels_of(const OpDef& def) {
   }
   if (const Kernel* reference = reference_of(def)) all.push_back(reference);
   return all;
-}
-
-bool invariant_over(const Kernel& kernel, const ShardingRule& rule, int factor) {
-  // A piece of windows finds its neighbours' edges in a larger block.
-  const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
-                                  [&](const WindowedDim& windowed) { return windowed.factor == factor; });
-  if (kernel.bits == Bits::kShape || slides) return false;
-  if (kernel.bits == Bits::kExact || !is_summed(rule, factor)) return true;
-  if (kernel.bits == Bits::kElement) return false;
-  for (int f = 0; f < static_cast<int>(rule.factors.size()); ++f) {
-    const Factor& each = rule.factors[static_cast<size_t>(f)];
-    if (!is_summed(rule, f) || each.size <= 1 || !each.can_cut) continue;
-    if (kernel.leaf_factor.empty() || kernel.leaf_factor == each.name) return f == factor;
-  }
-  return false;
 }
 
 const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics numerics) {

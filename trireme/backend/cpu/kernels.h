@@ -8,18 +8,11 @@
 #include <vector>
 
 #include "trireme/mesh/tuning.h"
+#include "trireme/op/kept_bits.h"
 #include "trireme/op/numerics.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
-
-// What the bits of an element of a kernel's result depend on, beside the operands' elements it is computed from.
-enum class Bits {
-  kElement,  // nothing else, as long as no dimension it sums over is cut
-  kLeaves,   // nothing else, also where one of the dimensions it sums over is cut (cpu/leaves.h)
-  kExact,    // nothing else, whatever is cut: its sums are exact
-  kShape,    // the sizes of the piece
-};
 
 // Kernels of an op that do the same in several ways, of which measuring finds the quickest (mesh/tuning.h).
 struct Rivals {
@@ -37,19 +30,15 @@ struct Kernel {
   // Bytes of KernelArgs::scratch it needs with a pool of `threads`. Null: none.
   int64_t (*scratch)(const TypeArgs& args, int threads) = nullptr;
   KernelFn* run = nullptr;
-  Bits bits = Bits::kShape;  // what is not claimed is not kept
-  // The factor of the op's rule that kLeaves speaks of; "": the first summed over that is longer than one element.
-  std::string_view leaf_factor = "";
-  const Rivals* rivals = nullptr;  // the same of all of them
+  Bits bits = Bits::kShape;           // KeptBits (op/kept_bits.h)
+  std::string_view leaf_factor = "";  // the same
+  const Rivals* rivals = nullptr;     // the same of all of them
 
   int64_t scratch_bytes(const TypeArgs& args, int threads) const {
     return scratch == nullptr ? 0 : scratch(args, threads);
   }
+  KeptBits kept() const { return {bits, leaf_factor}; }
 };
-
-// Whether a factor of the op's rule may be cut and the bits stay: any that stands in every result; of those that a
-// result sums over, that of the leaves under kLeaves and any under kExact.
-bool invariant_over(const Kernel& kernel, const ShardingRule& rule, int factor);
 
 // All kernels of an op, best first; the last is the reference, if the op has one.
 std::vector<const Kernel*> kernels_of(const OpDef& def);

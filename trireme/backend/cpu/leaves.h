@@ -1,6 +1,6 @@
 // Sums whose bits do not depend on how the tensors are cut.
 //
-// A dimension of size n that is summed over is cut in kLeaves leaves, of fixed boundaries. Each
+// A dimension of size n that is summed over is cut in kLeaves leaves (op/kept_bits.h), of fixed boundaries. Each
 // leaf is summed in a way that depends on its own size alone; the sums of the leaves are added in
 // one fixed binary tree: neighbours first, then their sums. A rank that has a power of two of leaves, beginning at a
 // multiple of their number, computes one node of that tree, and the sum over ranks (comm/reduce.h)
@@ -12,12 +12,10 @@
 #include <cstdint>
 
 #include "trireme/base/error.h"
+#include "trireme/op/kept_bits.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme::cpu {
-
-// A rank of up to so many may hold a part of a sum.
-inline constexpr int64_t kLeaves = 16;
 
 // The leaves that a piece [start, start + size) of a dimension of `whole` elements consists of.
 class Leaves {

@@ -22,9 +22,7 @@ class CudaDevice : public Device {
     return kName;
   }
   KernelChoice choose(const KernelQuery& query) const override {
-    if (query.numerics == Numerics::kInvariant)
-      fail(ErrorKind::kUnsupported,
-           "the device 'cuda' does not keep bits over cuts; use numerics = 'fast', or the device cpu");
+    require_fast(query.numerics);
     if (const CudaKernel* kernel = kernel_for(query.op, query.types); kernel != nullptr)
       return {std::string(kernel->name), kernel->scratch_bytes(query.types)};
     KernelQuery here = query;
@@ -39,8 +37,10 @@ class CudaDevice : public Device {
     return kernel == nullptr ? nullptr : kernel->run;
   }
   std::string bits(Numerics numerics) const override {
+    require_fast(numerics);
     return fmt::format("{} on sm_{} beside {}", to_string(numerics), gpu_.capability(), cpu_device().bits(numerics));
   }
+  std::string processor() const override { return fmt::format("{} beside {}", gpu_.name(), cpu_device().processor()); }
 
   Memory memory() const override { return Memory::kDevice; }
   bool sends_in_place() const override { return false; }
@@ -82,6 +82,12 @@ class CudaDevice : public Device {
   std::unique_ptr<DeviceEvent> event() override { return std::make_unique<CudaEvent>(gpu_); }
 
  private:
+  static void require_fast(Numerics numerics) {
+    if (numerics == Numerics::kFast) return;
+    fail(ErrorKind::kUnsupported,
+         "the device 'cuda' does not keep bits over cuts; use numerics = 'fast', or the device cpu");
+  }
+
   Gpu& gpu_;
 };
 

@@ -6,6 +6,7 @@
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/base/thread_pool.h"
 #include "trireme/op/registry.h"
 
 namespace trireme::described_test {
@@ -85,6 +86,9 @@ TEST_F(Described, has_no_code_and_says_so) {
   EXPECT_THAT(text, HasSubstr("trireme explain --stage memory"));
   EXPECT_EQ(refusal([&] { device->allocate(4); }), text);
   EXPECT_THAT(refusal([&] { device->bits(Numerics::kInvariant); }), HasSubstr("use 'fast'"));
+  ThreadPool pool(1);
+  EXPECT_FALSE(device->measure_peak(pool, {}));
+  EXPECT_EQ(device->processor(), "");
 }
 
 TEST(DescribedDevice, that_no_file_describes_is_refused) {

@@ -23,6 +23,11 @@ class GuardedDevice : public Device {
   std::string quickest_way(const KernelQuery& query) const override { return cpu_device().quickest_way(query); }
   KernelFn* kernel(const OpDef& op, std::string_view name) const override { return cpu_device().kernel(op, name); }
   std::string bits(Numerics numerics) const override { return cpu_device().bits(numerics); }
+  std::string processor() const override { return cpu_device().processor(); }
+  std::string why_no_quicker(DType dtype) const override { return cpu_device().why_no_quicker(dtype); }
+  std::optional<Peak> measure_peak(ThreadPool& pool, const PeakOptions& options) const override {
+    return cpu_device().measure_peak(pool, options);
+  }
 
   Memory memory() const override { return Memory::kDevice; }
   bool sends_in_place() const override { return false; }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/device/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/hash.h"
 #include "trireme/base/joined_text.h"
@@ -94,13 +93,13 @@ void compare_configurations(const std::string& saved, const std::string& now, co
 }  // namespace
 
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
-                                               const data::Source* held_out) {
+                                               const data::Source* held_out, const Device& device) {
   return {{"name", assembly.options.step.name},
           {"config", assembly.options.config_text},
           {"optimizer", std::string(assembly.optimizer.spec().kind())},
           {"model", hash_of_model(assembly)},
           {"made_by", std::string(kVersion)},
-          {"cpu", assembly.options.step.numerics == Numerics::kInvariant ? "" : cpu_model()},
+          {"processor", assembly.options.step.numerics == Numerics::kInvariant ? "" : device.processor()},
           {"data", describe(train)},
           {"held_out", held_out == nullptr ? "none" : describe(*held_out)}};
 }
@@ -129,11 +128,11 @@ std::vector<std::string> check_same_job(const std::map<std::string, std::string>
   if (differs("data")) said.push_back(fmt::format("data of {}, which were {}", of(now, "data"), of(saved, "data")));
   if (differs("held_out"))
     said.push_back(fmt::format("held out {}, which was {}", of(now, "held_out"), of(saved, "held_out")));
-  if (differs("cpu")) {
+  if (differs("processor")) {
     said.push_back(fmt::format(
-        "the CPU '{}', which was '{}': they may round differently, so that last bits differ from those of a "
-        "run on one of them; --numerics invariant keeps all bits the same",
-        of(now, "cpu"), of(saved, "cpu")));
+        "the processor '{}', which was '{}': they may round differently, so that last bits differ from those of a "
+        "run on one of them; on the device cpu, --numerics invariant keeps all bits the same",
+        of(now, "processor"), of(saved, "processor")));
   }
   return said;
 }

@@ -5,16 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "trireme/backend/device.h"
 #include "trireme/data/source.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/step/assembly.h"
 
 namespace trireme {
 
-// For a checkpoint's meta: the configuration ("config"), the optimizer's kind, the model's ops and what its data look
-// like.
+// For a checkpoint's meta: the configuration ("config"), the optimizer's kind, the model's ops, what its data look
+// like and, where bits depend on it, the device's processor.
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
-                                               const data::Source* held_out);
+                                               const data::Source* held_out, const Device& device);
 
 // Throws kInvalidArgument if the checkpoint belongs to another model, optimizer or division of the data, naming the key
 // and both values. Returns in words what else has changed: different rates or another text are a choice, but should not

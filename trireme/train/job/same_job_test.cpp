@@ -25,7 +25,7 @@ std::map<std::string, std::string> identity(int64_t heads, const Optimizer& opti
                       .optimizer = optimizer,
                       .batch = batch_fields(*source, 4),
                       .options = options},
-                     *source, nullptr);
+                     *source, nullptr, cpu_device());
 }
 
 std::string error_of(const std::map<std::string, std::string>& saved, const std::map<std::string, std::string>& now) {
@@ -74,12 +74,12 @@ TEST(SameJob, what_the_classes_of_pairs_of_texts_mean_stays) {
                         "another job"));
 }
 
-TEST(SameJob, another_cpu_is_said_where_bits_depend_on_it) {
+TEST(SameJob, another_processor_is_said_where_bits_depend_on_it) {
   auto saved = identity(2, AdamW{});
   const auto now = identity(2, AdamW{});
-  saved["cpu"] = "another";
+  saved["processor"] = "another";
   EXPECT_THAT(check_same_job(saved, now, "c"),
-              ElementsAre(HasSubstr("the CPU '" + now.at("cpu") + "', which was 'another'")));
+              ElementsAre(HasSubstr("the processor '" + now.at("processor") + "', which was 'another'")));
   EXPECT_THAT(check_same_job(saved, identity(2, AdamW{}, 20, {.step = {.numerics = Numerics::kInvariant}}), "c"),
               IsEmpty());
 }

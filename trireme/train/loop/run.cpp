@@ -65,8 +65,8 @@ FitResult Run::run() {
   }
   const double total_s = now_s() - begin_s;
   summarise_communication();
-  if (!options_.out.empty() && session_.plan().device == "cpu")
-    peak_flops_per_s_ = peak_flops_per_s(job_.world(), job_.pool(), options_.step.compute);
+  if (!options_.out.empty())
+    peak_flops_per_s_ = peak_flops_per_s(job_.world(), job_.pool(), session_.device(), options_.step.compute);
   finish(recorder, total_s);
   if (result_.signal == 0) result_.signal = agree(nullptr, interrupt.take()).stop;  // one that came after the last step
   return result_;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "trireme/backend/cpu/device/cpu_model.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/train/job/same_job.h"
@@ -63,8 +62,8 @@ Run::Run(const ModelFn& model, const LossFn& loss, const Optimizer& optimizer, c
                 .batch = fields_,
                 .evaluation_batch = evaluation_fields(fit),
                 .options = options},
-      identity_(identity_of(assembly_, *train, fit.validation.get())),
-      session_(session_of(assembly_, job.world(), &job.pool())) {}
+      session_(session_of(assembly_, job.world(), &job.pool())),
+      identity_(identity_of(assembly_, *train, fit.validation.get(), session_.device())) {}
 
 std::optional<RunLock> Run::lock_of(const TrainerOptions& options, const Job& job) {
   if (options.out.empty() || job.rank() != 0) return std::nullopt;
@@ -85,9 +84,19 @@ void Run::log_loss_of_parts() const {
       made_by.op->name, graph.scope_of(made_by));
 }
 
-void Run::log_unlike_cpus() const {
+std::string unlike_processors(const std::vector<std::string>& of_ranks) {
+  const auto other = std::ranges::find_if(of_ranks, [&](const std::string& model) { return model != of_ranks[0]; });
+  if (other == of_ranks.end()) return "";
+  return fmt::format(
+      "ranks compute on different processors: rank 0 on '{}', rank {} on '{}'. They may round differently, so that "
+      "copies of a value on several ranks differ in last bits; on the device cpu, --numerics invariant keeps all bits "
+      "the same",
+      of_ranks[0], other - of_ranks.begin(), *other);
+}
+
+void Run::log_unlike_processors() const {
   if (!job_.world() || options_.step.numerics == Numerics::kInvariant) return;
-  const std::string what = unlike_cpus(gather_texts(*job_.world(), cpu_model()));
+  const std::string what = unlike_processors(gather_texts(*job_.world(), session_.device().processor()));
   if (!what.empty() && job_.rank() == 0) TRIREME_LOG(kWarn, "train", "{}", what);
 }
 

@@ -26,6 +26,9 @@ namespace trireme {
 // Whether any rank says so; all ranks get the same answer. Collective.
 bool any_rank(comm::World* world, bool mine);
 
+// What to tell of ranks with these processors (Device::processor); "" if they are all of one model.
+std::string unlike_processors(const std::vector<std::string>& of_ranks);
+
 // Throws kInvalidArgument for numbers with which no step could be finite, and for what goes by validations without any.
 void check_options(const Optimizer& optimizer, const TrainerOptions& options, const FitOptions& fit);
 
@@ -60,7 +63,7 @@ class Run {
   void log_ignored_requests() const;
   void log_without_effect() const;  // settings that go with others that are not set, and ranks that repeat others' work
   void log_loss_of_parts() const;
-  void log_unlike_cpus() const;  // called by all ranks
+  void log_unlike_processors() const;  // called by all ranks
   // A step takes about three forward passes: one forward, two back. 0: there is nothing to time without changing it.
   double expected_seconds();
   std::string describe_data() const;
@@ -115,8 +118,8 @@ class Run {
   int64_t total_;
   std::optional<RunLock> lock_;
   Assembly assembly_;
-  std::map<std::string, std::string> identity_;  // kept in checkpoints (train/job/same_job.h)
   Session session_;
+  std::map<std::string, std::string> identity_;  // kept in checkpoints (train/job/same_job.h)
   int64_t first_ = 0;
   int64_t stale_ = 0;       // validations since the best
   double saved_at_s_ = 0;   // when the newest checkpoint was made, or the steps began

@@ -31,12 +31,12 @@ bool is_of_the_disk(const Error& e) {
 
 void Run::start() {
   if (job_.rank() == 0) {
-    log_slow_products(options_.step.compute);
+    log_slow_products(session_.device(), options_.step.compute);
     log_ignored_requests();
     log_without_effect();
     if (!options_.save_strategy.empty()) write_strategy();
   }
-  log_unlike_cpus();
+  log_unlike_processors();
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
   const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
   if (!goes_on || !resume()) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trireme/backend/cpu/device/peak.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/rng.h"
 #include "trireme/cost/op_seconds.h"
 #include "trireme/train/job/config.h"
@@ -130,13 +130,14 @@ Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<
   Machine& machine = out.machine;
   machine = Machine::this_host();
   say("arithmetic and memory");
-  const Peak peak = measure_peak(pool);
+  const Device& device = cpu_device();  // that the sample jobs run on
+  const Peak peak = device.measure_peak(pool, {}).value();
   machine.flops_per_s = {{"f32", peak.f32_flops_per_s}, {"bf16", peak.bf16_flops_per_s}};
   machine.memory_bytes_per_s = peak.triad_bytes_per_s;
   machine.achievable = 1;
   if (world != nullptr && world->size() > 1) {
     say("links");
-    const LinkLevel link = measure_rates(*world, pool, Mesh({{"ranks", world->size()}})).levels.back();
+    const LinkLevel link = measure_rates(*world, pool, Mesh({{"ranks", world->size()}}), device).levels.back();
     const int64_t total = machine.memory_bytes * machine.devices_per_host;
     machine.devices_per_host = std::max<int64_t>(machine.devices_per_host, world->size());
     machine.memory_bytes = total / machine.devices_per_host;

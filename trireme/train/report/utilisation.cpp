@@ -1,8 +1,8 @@
 #include "trireme/train/report/utilisation.h"
 
+#include <optional>
 #include <vector>
 
-#include "trireme/backend/cpu/device/peak.h"
 #include "trireme/op/op_def.h"
 
 namespace trireme {
@@ -20,9 +20,11 @@ double flops_of(const Graph& graph) {
   return out;
 }
 
-double peak_flops_per_s(comm::World* world, ThreadPool& pool, DType compute) {
-  const Peak peak = measure_peak(pool, {.bytes = int64_t{1} << 20, .turns = 200'000, .repetitions = 3});
-  auto own = static_cast<float>(compute == DType::kBF16 ? peak.bf16_flops_per_s : peak.f32_flops_per_s);
+double peak_flops_per_s(comm::World* world, ThreadPool& pool, const Device& device, DType compute) {
+  const std::optional<Peak> peak =
+      device.measure_peak(pool, {.bytes = int64_t{1} << 20, .turns = 200'000, .repetitions = 3});
+  if (!peak) return 0;
+  auto own = static_cast<float>(compute == DType::kBF16 ? peak->bf16_flops_per_s : peak->f32_flops_per_s);
   if (world != nullptr)
     world->all().all_reduce({reinterpret_cast<std::byte*>(&own), {DType::kF32, {1}}}, comm::Reduce::kSum).wait();
   return own;

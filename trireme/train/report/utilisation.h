@@ -2,6 +2,7 @@
 // a share of what its ranks could do in that time. Recomputation does not count.
 #pragma once
 
+#include "trireme/backend/device.h"
 #include "trireme/base/thread_pool.h"
 #include "trireme/comm/comm.h"
 #include "trireme/ir/graph.h"
@@ -12,8 +13,8 @@ namespace trireme {
 // Floating-point operations of the graph's ops as they are before they are cut, by their cost functions.
 double flops_of(const Graph& graph);
 
-// What all ranks can do together, measured at the same time on each (backend/cpu/device/peak.h): some tens of
-// milliseconds. Collective; a null world is one rank.
-double peak_flops_per_s(comm::World* world, ThreadPool& pool, DType compute);
+// What all ranks can do together, measured at the same time on each: some tens of milliseconds. 0 where the device does
+// not measure it. Collective; a null world is one rank.
+double peak_flops_per_s(comm::World* world, ThreadPool& pool, const Device& device, DType compute);
 
 }  // namespace trireme

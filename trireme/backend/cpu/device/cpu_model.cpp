@@ -1,7 +1,5 @@
 #include "trireme/backend/cpu/device/cpu_model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -30,16 +28,6 @@ std::string cpu_model() {
 #else
   return "";
 #endif
-}
-
-std::string unlike_cpus(const std::vector<std::string>& of_ranks) {
-  const auto other = std::ranges::find_if(of_ranks, [&](const std::string& model) { return model != of_ranks[0]; });
-  if (other == of_ranks.end()) return "";
-  return fmt::format(
-      "ranks compute on different CPUs: rank 0 on '{}', rank {} on '{}'. They may round differently, so that copies of "
-      "a "
-      "value on several ranks differ in last bits; --numerics invariant keeps all bits the same",
-      of_ranks[0], other - of_ranks.begin(), *other);
 }
 
 }  // namespace trireme

@@ -9,6 +9,8 @@
 
 #include "trireme/backend/cpu/device/copy_stream.h"
 #include "trireme/backend/cpu/device/cpu_model.h"
+#include "trireme/backend/cpu/device/cpu_peak.h"
+#include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/base/error.h"
@@ -58,7 +60,7 @@ class CpuDevice : public Device {
           scratch = std::max(scratch, each->scratch_bytes(query.types, query.threads));
       }
     }
-    return {std::string(kernel.name), scratch};
+    return {std::string(kernel.name), scratch, kernel.kept()};
   }
   std::string tuned_as() const override {
     std::string model = cpu_model();
@@ -84,6 +86,14 @@ class CpuDevice : public Device {
     const bool by_onednn = numerics == Numerics::kFast;
     return fmt::format("{} on {}{}", to_string(numerics), to_string(isa()),
                        by_onednn && cpu::onednn_has_amx() ? " and amx" : "");
+  }
+  std::string processor() const override { return cpu_model(); }
+  std::string why_no_quicker(DType dtype) const override {
+    if (dtype != DType::kBF16 || isa() >= Isa::kAvx512Bf16) return "";
+    return fmt::format("'{}' has no products of bf16, so that their operands are widened to f32", to_string(isa()));
+  }
+  std::optional<Peak> measure_peak(ThreadPool& pool, const PeakOptions& options) const override {
+    return trireme::measure_peak(pool, options);
   }
   Memory memory() const override { return Memory::kHost; }
   bool sends_in_place() const override { return true; }

@@ -186,6 +186,10 @@ std::vector<CompiledCrew> compiled_crews(std::vector<std::pair<size_t, Program>>
 
 }  // namespace
 
+Device& device_of(const CompileOptions& options) {
+  return options.device ? *options.device : cpu_device();
+}
+
 PartitionOptions partition_options(const Parallel& parallel, const Graph& graph, const Mesh& mesh,
                                    const SumOrder& sums) {
   Communication how = parallel.communication;
@@ -241,8 +245,9 @@ void check_asked(const Compiled& compiled, const CompileOptions& options) {
     require(options.passes.loss_pieces == 1,
             "numerics = 'invariant' sums in an order of its own, loss_pieces = {} in pieces; leave one out",
             options.passes.loss_pieces);
-    require_invariant(compiled.graph, compiled.strategy);
-    require_invariant(compiled.partitioned, axes_within_micro_batches(compiled.strategy));
+    const Device& device = device_of(options);
+    require_invariant(compiled.graph, compiled.strategy, device);
+    require_invariant(compiled.partitioned, device, axes_within_micro_batches(compiled.strategy));
   }
   if (!compiled.graph.updates().empty()) {
     check_keep_rules(compiled.partitioned.graph, options.passes.recompute.rules);
@@ -273,6 +278,7 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
 Compiled begun(Graph graph, const CompileOptions& options) {
   const std::vector<std::string> wrong = options.passes.verify ? verify(graph) : std::vector<std::string>();
   invariant(wrong.empty(), "graph '{}': {}", graph.name(), wrong.empty() ? "" : wrong.front());
+  (void)device_of(options).bits(options.numerics);  // before a strategy is searched for what it does not keep
   check_chunks(options);
   Compiled out = partitioned(std::move(graph), options);
   take_rates(options, out.strategy.mesh, out);

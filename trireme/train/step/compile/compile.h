@@ -50,6 +50,8 @@ struct CompileOptions {
   ThreadPool* pool = nullptr;
 };
 
+Device& device_of(const CompileOptions& options);  // the one it names, or cpu
+
 // What one crew runs.
 struct CompiledCrew {
   Program program;

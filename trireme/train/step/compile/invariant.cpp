@@ -4,9 +4,8 @@
 #include <bit>
 #include <iterator>
 
-#include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/leaves.h"
 #include "trireme/base/error.h"
+#include "trireme/op/kept_bits.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/rank_groups.h"
 
@@ -19,13 +18,15 @@ std::string place_of(const Graph& graph, const Node& node) {
                        : fmt::format("{} of '{}'", node.op->name, scope);
 }
 
-// Of the whole op: no cut changes the choice.
-const Kernel& kernel_for(const Graph& graph, const Node& node) {
+// By the kernel of the whole op: no cut changes the choice.
+KeptBits kept_bits(const Graph& graph, const Node& node, const Device& device) {
   std::vector<TensorType> in, out;
   for (const ValueId id : node.inputs) in.push_back(graph.type(id));
   for (const ValueId id : node.outputs) out.push_back(graph.type(id));
+  const TypeArgs types{in, out, node.attrs};
   try {
-    return choose_kernel(def_of(node), {in, out, node.attrs}, Numerics::kInvariant);
+    return device.choose({.op = def_of(node), .types = types, .chosen_by = types, .numerics = Numerics::kInvariant})
+        .kept;
   } catch (Error& e) {
     e.note(fmt::format("numerics = 'invariant' needs one for {}", place_of(graph, node)));
     throw;
@@ -51,20 +52,20 @@ class Fineness {
 };
 
 // What is wrong with a factor that is cut by these axes, or "".
-std::string why_not(const Kernel& kernel, const ShardingRule& rule, int factor, const std::vector<int>& axes,
+std::string why_not(const KeptBits& kept, const ShardingRule& rule, int factor, const std::vector<int>& axes,
                     const Mesh& mesh, const Fineness& fineness) {
   const Factor& f = rule.factors[static_cast<size_t>(factor)];
   const int64_t parts = mesh.size_of(axes);
-  if (!invariant_over(kernel, rule, factor)) {
+  if (!invariant_over(kept, rule, factor)) {
     return fmt::format("cut in {} parts along '{}' of {}, which it sums over in one piece; cut another dimension",
                        parts, f.name, to_string(rule));
   }
-  if (!is_summed(rule, factor) || kernel.bits == Bits::kExact) return "";
+  if (!is_summed(rule, factor) || kept.bits == Bits::kExact) return "";
   if (f.size % parts != 0) {
     return fmt::format("cut in {} uneven parts along '{}' of {}, which have no common tree of sums; cut it evenly",
                        parts, f.name, to_string(rule));
   }
-  if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > cpu::kLeaves) {
+  if (!std::has_single_bit(static_cast<uint64_t>(parts)) || parts > kLeaves) {
     return fmt::format("cut in {} parts along '{}' of {}, which it sums over; the parts must be 2, 4, 8 or 16", parts,
                        f.name, to_string(rule));
   }
@@ -76,11 +77,11 @@ std::string why_not(const Kernel& kernel, const ShardingRule& rule, int factor, 
 }
 
 // Whether a value that collectives make is a sum of terms that are added without rounding, in any order.
-bool is_exact_sum(const Graph& graph, ValueId id) {
+bool is_exact_sum(const Graph& graph, ValueId id, const Device& device) {
   NodeId producer = graph.value(id).producer;
   while (producer >= 0 && def_of(graph.node(producer)).collective)
     producer = graph.value(graph.node(producer).inputs[0]).producer;
-  return producer >= 0 && kernel_for(graph, graph.node(producer)).bits == Bits::kExact;
+  return producer >= 0 && kept_bits(graph, graph.node(producer), device).bits == Bits::kExact;
 }
 
 // What makes the sum over ranks that a collective takes of its operand no node of the tree of the whole sum, or "".
@@ -117,53 +118,57 @@ std::vector<int> axes_within_micro_batches(const Strategy& strategy) {
 }
 
 std::string why_not_invariant(const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh,
-                              std::span<const int> within) {
+                              const Device& device, std::span<const int> within) {
   if (def_of(node).collective) return "a collective of the program's own, which knows no order of its terms";
   if (cuts.vouched) return "cut as someone vouches for, which no kernel's promise covers";
   if (cuts.copies > 1) return "computed in copies on each rank, which no kernel's promise covers";
   if (!cuts.through.empty()) return "given partial sums, which have other bits when they are added later";
-  const Kernel& kernel = kernel_for(graph, node);
+  const KeptBits kept = kept_bits(graph, node, device);
+  if (kept.bits == Bits::kShape) {
+    return fmt::format("computed by a kernel of which the device '{}' does not say that it keeps its bits",
+                       device.name());
+  }
   const RuleOf computed = rule_of(graph, node);
   const ShardingRule& rule = *computed;
   std::string why;
   for (size_t f = 0; f < rule.factors.size() && why.empty(); ++f) {
     if (!cuts.axes[f].empty())
-      why = why_not(kernel, rule, static_cast<int>(f), cuts.axes[f], mesh, Fineness(mesh, within));
+      why = why_not(kept, rule, static_cast<int>(f), cuts.axes[f], mesh, Fineness(mesh, within));
   }
   return why;
 }
 
-void require_invariant(const Graph& graph, const Strategy& strategy) {
+void require_invariant(const Graph& graph, const Strategy& strategy, const Device& device) {
   const std::vector<int> within = axes_within_micro_batches(strategy);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
-    const std::string why = why_not_invariant(graph, node, strategy.nodes[i], strategy.mesh, within);
+    const std::string why = why_not_invariant(graph, node, strategy.nodes[i], strategy.mesh, device, within);
     if (why.empty()) continue;
     fail(ErrorKind::kUnsupported, "numerics = 'invariant': {} is {}; or use numerics = 'fast'", place_of(graph, node),
          why);
   }
 }
 
-std::string why_not_invariant(const Program& program, std::span<const int> within) {
+std::string why_not_invariant(const Program& program, const Device& device, std::span<const int> within) {
   const Fineness fineness(program.mesh, within);
   for (const Node& node : program.graph.nodes()) {
     if (!def_of(node).collective) continue;
     const std::string why = why_no_node(program, node, fineness);
-    if (!why.empty() && !is_exact_sum(program.graph, node.inputs[0]))
+    if (!why.empty() && !is_exact_sum(program.graph, node.inputs[0], device))
       return fmt::format("the sum over ranks of a value of '{}' {}", program.graph.scope_of(node), why);
   }
   return "";
 }
 
-void allow_invariant_alone(CandidateOptions& options) {
-  options.allows = [](const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh) {
-    return why_not_invariant(graph, node, cuts, mesh).empty();
+void allow_invariant_alone(CandidateOptions& options, const Device& device) {
+  options.allows = [&](const Graph& graph, const Node& node, const FactorCuts& cuts, const Mesh& mesh) {
+    return why_not_invariant(graph, node, cuts, mesh, device).empty();
   };
-  options.allows_pieces = [](const Program& pieces) { return why_not_invariant(pieces).empty(); };
+  options.allows_pieces = [&](const Program& pieces) { return why_not_invariant(pieces, device).empty(); };
 }
 
-void require_invariant(const Program& program, std::span<const int> within) {
-  const std::string why = why_not_invariant(program, within);
+void require_invariant(const Program& program, const Device& device, std::span<const int> within) {
+  const std::string why = why_not_invariant(program, device, within);
   if (!why.empty()) fail(ErrorKind::kUnsupported, "numerics = 'invariant': {}, or use numerics = 'fast'", why);
 }
 

@@ -1,16 +1,14 @@
 #include "trireme/train/step/compile/slow_products.h"
 
-#include "trireme/backend/cpu/isa/isa.h"
+#include <string>
+
 #include "trireme/base/log.h"
 
 namespace trireme {
 
-void log_slow_products(DType compute) {
-  if (compute != DType::kBF16 || isa() >= Isa::kAvx512Bf16) return;
-  TRIREME_LOG(kWarn, "train",
-              "bf16 saves memory here and no time: '{}' has no products of bf16, so that their operands "
-              "are widened to f32",
-              to_string(isa()));
+void log_slow_products(const Device& device, DType compute) {
+  const std::string why = device.why_no_quicker(compute);
+  if (!why.empty()) TRIREME_LOG(kWarn, "train", "{} saves memory here and no time: {}", to_string(compute), why);
 }
 
 }  // namespace trireme

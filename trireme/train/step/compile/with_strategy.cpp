@@ -28,7 +28,7 @@ SearchConditions search_conditions(const CompileOptions& options, const Graph& g
   out.partition = partition_options(options.parallel, graph, mesh, sum_order(graph, options.parallel, mesh));
   if (options.device) out.memory_bytes = options.device->memory_bytes();
   if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
-  if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates);
+  if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates, device_of(options));
   return out;
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <vector>
 
-#include "trireme/backend/cpu/device/peak.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/log.h"
 #include "trireme/layout/collective_cost.h"
@@ -133,13 +133,18 @@ double measure_overlap_slowdown(comm::World& world, ThreadPool& pool) {
   return std::clamp<double>(slowdown[0], 0, 1);
 }
 
-Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
+Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh, const Device& device) {
   const Mesh ranks = without_micro_batches(mesh);
-  const Peak peak = measure_peak(pool, {.bytes = int64_t{16} << 20, .turns = 200'000, .repetitions = 3});
+  Machine out = Machine::this_host();
+  const PeakOptions quick{.bytes = int64_t{16} << 20, .turns = 200'000, .repetitions = 3};
+  if (const std::optional<Peak> peak = device.measure_peak(pool, quick)) {
+    out.achievable = kAchievable;
+    out.flops_per_s = {{"f32", peak->f32_flops_per_s}, {"bf16", peak->bf16_flops_per_s}};
+    out.memory_bytes_per_s = peak->triad_bytes_per_s;
+  }
   std::vector<float> values(kLarge);
-  std::vector<float> slowest{static_cast<float>(1 / peak.f32_flops_per_s),
-                             static_cast<float>(1 / peak.bf16_flops_per_s),
-                             static_cast<float>(1 / peak.triad_bytes_per_s)};
+  std::vector<float> slowest{static_cast<float>(1 / out.flops_of("f32")), static_cast<float>(1 / out.flops_of("bf16")),
+                             static_cast<float>(1 / out.memory_bytes_per_s)};
   const size_t first_link = slowest.size();
   const std::vector<Link> links = links_of(world, ranks);
   for (const Link& link : links) {
@@ -147,10 +152,8 @@ Machine measure_rates(comm::World& world, ThreadPool& pool, const Mesh& mesh) {
     slowest.insert(slowest.end(), {static_cast<float>(cost.latency_s), static_cast<float>(1 / cost.bytes_per_s)});
   }
   agree(world, slowest);
-  Machine out = Machine::this_host();
   out.name = "measured";
   out.devices_per_host = world.size();
-  out.achievable = kAchievable;
   out.flops_per_s = {{"f32", 1 / slowest[0]}, {"bf16", 1 / slowest[1]}};
   out.memory_bytes_per_s = 1 / slowest[2];
   out.levels.clear();

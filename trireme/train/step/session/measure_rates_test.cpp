@@ -15,7 +15,7 @@ TEST(MeasureRates, are_the_same_on_all_ranks_and_of_every_axis) {
   const Mesh mesh = with_micro_batches(parse_mesh("dp=2,tp=2"), 2);
   comm::spawn_ranks(4, "threads", [&](comm::World& world) {
     ThreadPool pool(1);
-    rates[static_cast<size_t>(world.rank())] = measure_rates(world, pool, mesh);
+    rates[static_cast<size_t>(world.rank())] = measure_rates(world, pool, mesh, cpu_device());
   });
   const ReshardCosts links = reshard_costs(Communication{.machine = rates[0]}, mesh);
   ASSERT_EQ(links.axes.size(), static_cast<size_t>(mesh.axes()));
@@ -47,7 +47,7 @@ TEST(MeasureRates, of_a_pipeline_are_those_of_a_crews_axes_and_between_crews) {
     std::vector<std::pair<std::string, int64_t>> out;
     comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
       ThreadPool pool(1);
-      const Machine rates = measure_rates(world, pool, mesh);
+      const Machine rates = measure_rates(world, pool, mesh, cpu_device());
       if (world.rank() > 0) return;
       for (const LinkLevel& level : rates.levels) out.emplace_back(level.name, level.devices);
     });

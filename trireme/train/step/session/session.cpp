@@ -35,7 +35,9 @@ CompileOptions compile_options(const Session::Options& options) {
   how.threads = threads;
   how.pool = options.pool;
   if (!how.measure && sends_messages(options)) {
-    how.measure = [&](const Mesh& mesh) { return measure_rates(*options.world, *options.pool, mesh); };
+    how.measure = [&](const Mesh& mesh) {
+      return measure_rates(*options.world, *options.pool, mesh, device_of(options.compile));
+    };
   }
   return how;
 }
@@ -73,9 +75,8 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
     agree(compiled_.plans(), *options.world);
     if (compiled_evaluation_) agree(compiled_evaluation_->plans(), *options.world);
   }
-  for (const ExecutionPlan* each : compiled_.plans())
-    require_fits(*each, how.device ? *how.device : cpu_device(), how.parallel.tiers);
-  say_what_homes_save(plan(), how.device ? *how.device : cpu_device(), options.world);
+  for (const ExecutionPlan* each : compiled_.plans()) require_fits(*each, device(), how.parallel.tiers);
+  say_what_homes_save(plan(), device(), options.world);
   for (const std::string& rules : as_keys(compiled_.crews[static_cast<size_t>(crew_)].chosen_homes))
     TRIREME_LOG(kInfo, "plan", "chosen for {} of the device's memory: {}", to_string(how.parallel.tiers.device), rules);
   if (const std::string on_host = host_ops_text(plan()); !on_host.empty())
@@ -107,8 +108,7 @@ void Session::compile_for(Graph step, std::optional<Graph> evaluation, CompileOp
   if (how.tuning && !options_.tuning.is_off()) {
     std::vector<const ExecutionPlan*> plans = made.step.plans();
     if (made.evaluation) std::ranges::copy(made.evaluation->plans(), std::back_inserter(plans));
-    const Device& device = how.device ? *how.device : cpu_device();
-    if (auto found = tune(plans, device, *how.tuning, options_.tuning, options_.world)) {
+    if (auto found = tune(plans, device(), *how.tuning, options_.tuning, options_.world)) {
       how.tuning = std::move(found);
       how.parallel.communication.measured = made.step.measured;
       std::optional<Graph> again;

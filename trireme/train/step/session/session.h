@@ -41,6 +41,7 @@ class Session {
   Executor& evaluation() { return *evaluation_; }
   bool has_evaluation() const { return evaluation_ != nullptr; }
   const Compiled& compiled() const { return compiled_; }
+  const Device& device() const { return device_of(options_.compile); }
   const ExecutionPlan& plan() const { return compiled_.plan(crew_); }  // that this rank runs
   const std::optional<Compiled>& compiled_evaluation() const { return compiled_evaluation_; }
 

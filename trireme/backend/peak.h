@@ -1,12 +1,11 @@
-// The highest rates that this machine reaches, measured on request: the bounds against which speeds are quoted.
+// The highest rates that a device reaches, measured on request (Device::measure_peak): the bounds against which speeds
+// are quoted.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 namespace trireme {
-
-class ThreadPool;
 
 struct Peak {
   int threads = 1;
@@ -22,8 +21,5 @@ struct PeakOptions {
   int64_t turns = 4'000'000;           // of the multiply-add loop: some tens of milliseconds
   int repetitions = 5;                 // of which the best counts
 };
-
-// Takes about a second by default.
-Peak measure_peak(ThreadPool& pool, const PeakOptions& options = {});
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "trireme/backend/cpu/device/peak.h"
+#include "trireme/backend/cpu/device/cpu_peak.h"
 
 #include <algorithm>
 #include <chrono>

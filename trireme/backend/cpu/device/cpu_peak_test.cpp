@@ -1,11 +1,11 @@
-#include "trireme/backend/cpu/device/peak.h"
+#include "trireme/backend/cpu/device/cpu_peak.h"
 
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
 
-namespace trireme::peak_test {
+namespace trireme::cpu_peak_test {
 namespace {
 
 TEST(Peak, EveryFigureIsMeasured) {
@@ -32,4 +32,4 @@ TEST(Peak, ArraysTooSmallAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme::peak_test
+}  // namespace trireme::cpu_peak_test
