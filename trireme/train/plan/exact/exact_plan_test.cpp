@@ -12,6 +12,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/published_models.h"
+#include "trireme/train/plan/exact/crew_kinds.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 
@@ -138,6 +139,27 @@ TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   EXPECT_THAT(exact_text(found, 4, 16 * 32, "tokens"), testing::HasSubstr("proven over the tables"));
   const PlanFile file = plan_file(found, 4);
   EXPECT_EQ(to_string(parse_plan_file(to_string(file))), to_string(file));
+}
+
+TEST(ExactPlan, says_what_the_bytes_of_each_stage_are_for) {
+  const ExactPlan plan = exact(4, 2000);
+  bool has_stages = false;
+  for (const ExactWay& way : plan.best) {
+    const std::vector<ByteKinds> kinds = kinds_of_crews(way.problem, way.begins);
+    ASSERT_EQ(kinds.size(), way.crew_bytes.size());
+    for (size_t crew = 0; crew < kinds.size(); ++crew) {
+      int64_t sum = 0;
+      for (const auto& [name, bytes] : kinds[crew]) {
+        EXPECT_GE(bytes, 0) << name;
+        sum += bytes;
+      }
+      EXPECT_EQ(sum, way.crew_bytes[crew]) << way_text(way);
+    }
+    has_stages = has_stages || kinds.size() > 1;
+  }
+  EXPECT_TRUE(has_stages);
+  EXPECT_THAT(exact_text(plan, 4, 512, "tokens"),
+              testing::ContainsRegex("memory.* MiB.*\n  parameters and state +[0-9.]+ MiB\n"));
 }
 
 TEST(ExactPlan, that_is_stopped_says_what_it_has_and_what_is_proven) {
