@@ -162,6 +162,25 @@ TEST(ExactPlan, says_what_the_bytes_of_each_stage_are_for) {
               testing::ContainsRegex("memory.* MiB.*\n  parameters and state +[0-9.]+ MiB\n"));
 }
 
+// What Megatron-LM's users found by hand (Narayanan et al., 2021): tensor parallelism inside a host of eight A100s,
+// pipelines between hosts.
+TEST(ExactPlan, of_GPT3_keeps_tensor_parallelism_inside_a_host) {
+  JobConfig job;
+  set_published_model(job, "gpt3-175b");
+  set_keys(job, {"data.seq=2048", "train.batch=1536", "train.dtype=bf16",
+                 "parallel.machine=" TRIREME_SOURCE_DIR "/machines/a100_80gbx1120.toml"});
+
+  const ExactPlan plan = plan_exact({.job = job, .ranks = 1024, .memory_bytes = 80'000'000'000, .top = 3});
+
+  ASSERT_EQ(plan.best.size(), 3U);
+  EXPECT_TRUE(plan.is_proven);
+  for (const ExactWay& way : plan.best) {
+    EXPECT_GT(way.outer.inner.tp, 1) << way_text(way);
+    EXPECT_LE(way.outer.inner.tp, 8) << way_text(way);
+    EXPECT_GT(way.outer.pp, 1) << way_text(way);
+  }
+}
+
 TEST(ExactPlan, that_is_stopped_says_what_it_has_and_what_is_proven) {
   const ExactPlan whole = exact(4, 1);
   const ExactPlan stopped =
