@@ -24,7 +24,7 @@ build: build/release/build.ninja deps
 	cmake --build --preset release --target trireme_cli
 
 test: build/release/build.ninja deps
-	@tools/install_deps clang-format-14
+	@tools/install_deps clang-format-14 coinor-cbc
 	cmake --build --preset release
 	@tools/run_tests build/release --output-on-failure -j2
 

@@ -1,6 +1,8 @@
 #include "trireme/train/plan/calibrate.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/rng.h"
@@ -14,8 +16,9 @@
 namespace trireme {
 namespace {
 
-constexpr int kWarmUps = 2;
-constexpr int kTimedSteps = 7;
+constexpr size_t kWarmUps = 2;
+constexpr size_t kTimedSteps = 9;
+constexpr size_t kMiddleSteps = 5;  // of those, by their length
 
 struct SampleJob {
   std::string_view name;
@@ -77,27 +80,34 @@ void fill(Executor& executor, const JobConfig& config, int64_t step) {
   if (executor.has_input("step")) executor.write_number("step", step);
 }
 
-// Of each action of compute, the median of the steps: what is predicted is a usual step.
+// What each action of a usual step takes: its mean over the steps of middle length. Medians of actions would leave out
+// what now and then interrupts one of them, which some action or other of each step meets.
+std::vector<double> usual_seconds(std::vector<std::vector<double>> steps) {
+  std::ranges::sort(steps, std::ranges::less{},
+                    [](const std::vector<double>& step) { return std::accumulate(step.begin(), step.end(), 0.0); });
+  std::vector<double> out(steps[0].size(), 0.0);
+  for (size_t step = (steps.size() - kMiddleSteps) / 2, count = 0; count < kMiddleSteps; ++step, ++count) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] += steps[step][i] / kMiddleSteps;
+  }
+  return out;
+}
+
 void add_samples(const SampleJob& job, const Machine& machine, ThreadPool& pool, std::vector<OpSample>& samples) {
   const JobConfig config = config_of(job);
   const auto model = make_model(config);
   Session session = session_of(assembly_of(config, *model, 1), nullptr, &pool);
   session.initialise();
   Executor& executor = session.step();
-  std::vector<std::vector<double>> seconds(session.plan().actions.size());
-  for (int step = 1; step <= kWarmUps + kTimedSteps; ++step) {
-    fill(executor, config, step);
+  std::vector<std::vector<double>> steps;
+  for (size_t step = 1; step <= kWarmUps + kTimedSteps; ++step) {
+    fill(executor, config, static_cast<int64_t>(step));
     executor.set_timing(true);  // from zero
     executor.run();
     if (step <= kWarmUps) continue;
-    const std::vector<ActionTime> times = executor.times();
-    for (size_t i = 0; i < times.size(); ++i) seconds[i].push_back(times[i].seconds);
+    std::vector<double>& seconds = steps.emplace_back();
+    for (const ActionTime& time : executor.times()) seconds.push_back(time.seconds);
   }
-  std::vector<double> times;
-  for (std::vector<double>& of_action : seconds) {
-    std::ranges::nth_element(of_action, of_action.begin() + kTimedSteps / 2);
-    times.push_back(of_action[kTimedSteps / 2]);
-  }
+  const std::vector<double> times = usual_seconds(std::move(steps));
   const ExecutionPlan& plan = session.plan();
   for (size_t i = 0; i < times.size(); ++i) {
     const Action& action = plan.actions[i];

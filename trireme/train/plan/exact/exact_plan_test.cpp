@@ -12,6 +12,7 @@
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/published_models.h"
+#include "trireme/train/plan/exact/crew_kinds.h"
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 
@@ -138,6 +139,46 @@ TEST(ExactPlan, counts_every_way_once_and_proves_the_best) {
   EXPECT_THAT(exact_text(found, 4, 16 * 32, "tokens"), testing::HasSubstr("proven over the tables"));
   const PlanFile file = plan_file(found, 4);
   EXPECT_EQ(to_string(parse_plan_file(to_string(file))), to_string(file));
+}
+
+TEST(ExactPlan, says_what_the_bytes_of_each_stage_are_for) {
+  const ExactPlan plan = exact(4, 2000);
+  bool has_stages = false;
+  for (const ExactWay& way : plan.best) {
+    const std::vector<ByteKinds> kinds = kinds_of_crews(way.problem, way.begins);
+    ASSERT_EQ(kinds.size(), way.crew_bytes.size());
+    for (size_t crew = 0; crew < kinds.size(); ++crew) {
+      int64_t sum = 0;
+      for (const auto& [name, bytes] : kinds[crew]) {
+        EXPECT_GE(bytes, 0) << name;
+        sum += bytes;
+      }
+      EXPECT_EQ(sum, way.crew_bytes[crew]) << way_text(way);
+    }
+    has_stages = has_stages || kinds.size() > 1;
+  }
+  EXPECT_TRUE(has_stages);
+  EXPECT_THAT(exact_text(plan, 4, 512, "tokens"),
+              testing::ContainsRegex("memory.* MiB.*\n  parameters and state +[0-9.]+ MiB\n"));
+}
+
+// What Megatron-LM's users found by hand (Narayanan et al., 2021): tensor parallelism inside a host of eight A100s,
+// pipelines between hosts.
+TEST(ExactPlan, of_GPT3_keeps_tensor_parallelism_inside_a_host) {
+  JobConfig job;
+  set_published_model(job, "gpt3-175b");
+  set_keys(job, {"data.seq=2048", "train.batch=1536", "train.dtype=bf16",
+                 "parallel.machine=" TRIREME_SOURCE_DIR "/machines/a100_80gbx1120.toml"});
+
+  const ExactPlan plan = plan_exact({.job = job, .ranks = 1024, .memory_bytes = 80'000'000'000, .top = 3});
+
+  ASSERT_EQ(plan.best.size(), 3U);
+  EXPECT_TRUE(plan.is_proven);
+  for (const ExactWay& way : plan.best) {
+    EXPECT_GT(way.outer.inner.tp, 1) << way_text(way);
+    EXPECT_LE(way.outer.inner.tp, 8) << way_text(way);
+    EXPECT_GT(way.outer.pp, 1) << way_text(way);
+  }
 }
 
 TEST(ExactPlan, that_is_stopped_says_what_it_has_and_what_is_proven) {

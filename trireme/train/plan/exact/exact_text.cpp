@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "trireme/base/counted.h"
+#include "trireme/train/plan/exact/crew_kinds.h"
 #include "trireme/train/plan/exact/exact_plan.h"
 
 namespace trireme {
@@ -77,24 +78,34 @@ std::string items_text(const ExactWay& way) {
   return out;
 }
 
-constexpr size_t kMostStageLines = 8;
+constexpr size_t kMostStageLines = 8;  // entries
 
-// Crews that follow each other and hold as much are one line; where that makes many, all are. Where each has one stage
-// crews are called that.
+std::string kinds_text(const ByteKinds& kinds) {
+  std::string out;
+  for (const auto& [name, bytes] : kinds) {
+    if (bytes > 0) out += fmt::format("  {:<38} {:>10.1f} MiB\n", name, exact_mib(bytes));
+  }
+  return out;
+}
+
+// Crews that follow each other and hold the same are one entry; where that makes many, the fullest is. Where each has
+// one stage crews are called that.
 std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
   std::string out;
   const char* const what = way.outer.virtual_stages == 1 ? "stage" : "crew";
+  const std::vector<ByteKinds> kinds = kinds_of_crews(way.problem, way.begins);
   size_t unlike = 0;
-  for (size_t i = 0; i < way.crew_bytes.size(); ++i)
-    unlike += i == 0 || way.crew_bytes[i] != way.crew_bytes[i - 1] ? 1 : 0;
+  for (size_t i = 0; i < kinds.size(); ++i) unlike += i == 0 || kinds[i] != kinds[i - 1] ? 1 : 0;
   if (unlike > kMostStageLines) {
     const auto [least, most] = std::ranges::minmax_element(way.crew_bytes);
+    const auto fullest = static_cast<size_t>(most - way.crew_bytes.begin());
     return fmt::format("memory of each of {} {}s {:.1f} to {:.1f} MiB, the most of {} {}\n", way.crew_bytes.size(),
-                       what, exact_mib(*least), exact_mib(*most), what, most - way.crew_bytes.begin());
+                       what, exact_mib(*least), exact_mib(*most), what, fullest) +
+           kinds_text(kinds[fullest]);
   }
   const auto crews = way.crew_bytes.size();
   for (size_t first = 0, end = 0; first < crews; first = end) {
-    while (end < crews && way.crew_bytes[end] == way.crew_bytes[first]) ++end;
+    while (end < crews && kinds[end] == kinds[first]) ++end;
     const std::string which = crews == 1         ? ""
                               : end - first == 1 ? fmt::format(" of {} {}", what, first)
                                                  : fmt::format(" of each of {}s {} to {}", what, first, end - 1);
@@ -103,7 +114,7 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
       const int64_t last_part = end < crews ? way.begins[end] - 1 : plan.parts.count() - 1;
       out += fmt::format(", parts {} to {}", way.begins[first], last_part);
     }
-    out += "\n";
+    out += "\n" + kinds_text(kinds[first]);
   }
   return out;
 }

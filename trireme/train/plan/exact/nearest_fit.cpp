@@ -10,25 +10,6 @@
 namespace trireme {
 namespace {
 
-std::vector<std::pair<std::string, int64_t>> kinds_of_fullest(const StageProblem& problem,
-                                                              const std::vector<int64_t>& begins) {
-  const std::vector<int64_t> crews = bytes_of_crews(problem, begins);
-  const auto fullest = static_cast<size_t>(std::ranges::max_element(crews) - crews.begin());
-  int64_t persistent = 0, gradients = 0, work = 0;
-  for (size_t stage = fullest; stage < begins.size(); stage += crews.size()) {
-    const auto end = stage + 1 < begins.size() ? static_cast<size_t>(begins[stage + 1]) : problem.parts.size();
-    for (auto i = static_cast<size_t>(begins[stage]); i < end; ++i) {
-      persistent += problem.parts[i].persistent + problem.parts[i].held;
-      gradients += problem.parts[i].gradients;
-      work = std::max(work, problem.parts[i].work);
-    }
-  }
-  return {{"parameters and state", persistent},
-          {"gradients", gradients},
-          {"activations", crews[fullest] - persistent - gradients - work},
-          {"what one part needs while it computes", work}};
-}
-
 std::optional<NearestFit::Change> change_to(int64_t to, const OuterWays& ways, int64_t ranks, WayTables& tables,
                                             int64_t memory) {
   const auto found = tables.fewest_bytes(ways, ranks, memory);
@@ -51,7 +32,9 @@ std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& set
   StageProblem problem = *tables.problem_of(out.way);
   problem.memory = out.bytes;
   out.begins = *best_cut(problem);
-  out.kinds = kinds_of_fullest(problem, out.begins);
+  const std::vector<int64_t> crews = bytes_of_crews(problem, out.begins);
+  const auto fullest = std::ranges::max_element(crews) - crews.begin();
+  out.kinds = kinds_of_crews(problem, out.begins)[static_cast<size_t>(fullest)];
   const int64_t batch = setting.job.train.fit.batch;
   out.most_ranks = ranks;
   for (int doubling = 0; doubling < kMostRankDoublings && !out.ranks; ++doubling) {

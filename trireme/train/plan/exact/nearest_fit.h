@@ -5,9 +5,9 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "trireme/train/plan/exact/crew_kinds.h"
 #include "trireme/train/plan/exact/way_tables.h"
 
 namespace trireme {
@@ -16,7 +16,7 @@ struct NearestFit {
   OuterWay way;                 // the one whose fullest rank takes the fewest bytes, cut so that it does
   std::vector<int64_t> begins;  // of its stages
   int64_t bytes = 0;
-  std::vector<std::pair<std::string, int64_t>> kinds;  // of the fullest rank; they add up to it
+  ByteKinds kinds;  // of the fullest rank; they add up to it
 
   struct Change {
     int64_t to = 0;
