@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "trireme/base/thread_pool.h"
 
@@ -10,9 +11,16 @@ namespace trireme::cpu {
 // Of work that is worth measuring: a tenth of a millisecond or more.
 inline constexpr double kLeastMeasuredFlops = 32e6;
 
-// Calls run(way) for each way below `ways` in turns, for some hundredths of a second or, if a call takes long, a few
-// turns, and returns the one with the least median of the calling thread's processor time. Ways that take much longer
-// than another are left out of later turns. The `usual` way stays unless another takes 3 % less.
-size_t quickest_of(size_t ways, size_t usual, FunctionRef<void(size_t way)> run);
+struct Contest {
+  size_t ways = 0;
+  size_t usual = 0;
+  double seconds = 0.08;     // that are spent on all ways, about; if a call takes long, more: a few turns
+  std::vector<double> work;  // that a call of each does, in any unit; none: all do the same
+};
+
+// Calls run(way) for each way in turns and returns the one with the least time of the calling thread's processor for
+// its work: the lower quartile, since what else the machine does only adds to times. Ways that take much longer than
+// another are left out of later turns. The usual way stays unless another takes 3 % less.
+size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way)> run);
 
 }  // namespace trireme::cpu

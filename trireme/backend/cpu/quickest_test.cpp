@@ -16,13 +16,20 @@ void work(int64_t turns) {
 TEST(Quickest, IsTheWayThatTakesTheLeastTimeOfTheProcessor) {
   const std::array<int64_t, 3> turns{2'000'000, 20'000, 200'000};
 
-  EXPECT_EQ(quickest_of(turns.size(), 0, [&](size_t way) { work(turns[way]); }), 1U);
+  EXPECT_EQ(quickest_of({.ways = turns.size()}, [&](size_t way) { work(turns[way]); }), 1U);
+}
+
+TEST(Quickest, TimesAreOfTheWorkThatACallDoes) {
+  const std::array<int64_t, 2> turns{2'000'000, 400'000};
+  const Contest contest{.ways = 2, .usual = 1, .work = {20, 1}};
+
+  EXPECT_EQ(quickest_of(contest, [&](size_t way) { work(turns[way]); }), 0U);
 }
 
 TEST(Quickest, WaysThatTakeMuchLongerAreLeftOutOfLaterTurns) {
   std::array<int, 2> calls{};
 
-  quickest_of(2, 1, [&](size_t way) {
+  quickest_of({.ways = 2, .usual = 1}, [&](size_t way) {
     ++calls[way];
     work(way == 0 ? 400'000 : 100'000'000);
   });

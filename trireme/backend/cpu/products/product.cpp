@@ -54,6 +54,14 @@ Blocks blocks_of(const Product& p, bool cut_terms) {
   return b;
 }
 
+// Of f32 matrices. In products in blocks no bit depends on the cuts of rows and columns: one thread packs less where it
+// takes them whole.
+Blocks f32_blocks(const Product& p, Way way, int threads) {
+  Blocks blocks = blocks_of(p, true);
+  if (way == Way::kBlocks && threads == 1) blocks = {.m = p.m, .n = p.n, .k = blocks.k, .count_k = blocks.count_k};
+  return blocks;
+}
+
 // Blocks of the first terms are computed where the result lies, those of the others in `parts` of m n floats each,
 // which add_parts adds to it in order.
 int64_t parts_bytes(const Blocks& blocks, const Product& p) {
@@ -231,7 +239,7 @@ void multiply_and_round(const Product& p, const Matrices<Bf16>& at, int64_t i, i
 // A product with a result of f32, block by block. Matrices of bf16 are multiplied by Way::kBlocks alone.
 template <class T>
 void multiply_to_f32(const Product& p, Way way, const Matrices<T, float>& at, std::byte* scratch, ThreadPool* pool) {
-  const Blocks blocks = blocks_of(p, true);
+  const Blocks blocks = f32_blocks(p, way, pool == nullptr ? 1 : pool->size());
   std::byte* const rooms = way == Way::kSgemm ? nullptr : align(scratch + aligned(parts_bytes(blocks, p)));
   // Many small products make one task.
   const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k);
@@ -268,8 +276,8 @@ void multiply_to_f32(const Product& p, Way way, const Matrices<T, float>& at, st
 
 }  // namespace
 
-Gemm largest_block(const Product& p) {
-  const Blocks blocks = blocks_of(p, true);
+Gemm largest_block(const Product& p, Way way) {
+  const Blocks blocks = f32_blocks(p, way, 1);
   return {.m = std::min(blocks.m, p.m),
           .n = std::min(blocks.n, p.n),
           .k = std::min(blocks.k, p.k),
@@ -286,7 +294,7 @@ bool cuts_terms(const Product& product) {
 }
 
 int64_t f32_scratch(const Product& product, Way way, int threads) {
-  const Blocks blocks = blocks_of(product, true);
+  const Blocks blocks = f32_blocks(product, way, threads);
   const int64_t parts = parts_bytes(blocks, product);
   return way == Way::kSgemm ? parts : kAlign + aligned(parts) + threads * block_bytes(blocks);
 }

@@ -41,7 +41,7 @@ bool cuts_terms(const Product& product);
 int64_t f32_scratch(const Product& product, Way way, int threads);
 void multiply_f32(const Product& product, Way way, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool);
 // The block of a product that most of its time goes into, on matrices of its own: as one thread multiplies it.
-Gemm largest_block(const Product& product);
+Gemm largest_block(const Product& product, Way way);
 
 // Of bf16 matrices, with c bf16 or f32, by oneDNN, which keeps what it compiles in `state`.
 template <class C>

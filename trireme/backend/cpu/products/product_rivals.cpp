@@ -1,5 +1,6 @@
 #include "trireme/backend/cpu/products/product_rivals.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "trireme/backend/cpu/products/blocked_product.h"
@@ -10,14 +11,29 @@
 namespace trireme::cpu {
 namespace {
 
-double flops_of(double m, double n, double k) {
-  return 2 * m * n * k;
+double flops_of(int64_t m, int64_t n, int64_t k) {
+  return 2 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+double flops_of(const Gemm& g) {
+  return flops_of(g.m, g.n, g.k);
+}
+
+// So much of a block that it takes about a hundredth of a second. Its sides and sums stay long enough for the speed of
+// the whole.
+Gemm shortened(Gemm block) {
+  constexpr double kMostFlops = 1e9;
+  while (flops_of(block) > kMostFlops) {
+    int64_t& longest =
+        *std::max({&block.m, &block.n, &block.k}, [](const int64_t* a, const int64_t* b) { return *a < *b; });
+    longest = (longest + 1) / 2;
+  }
+  return block;
 }
 
 // Matrices for a block, and room.
 class Sample {
  public:
-  explicit Sample(const Product& product) : block_(largest_block(product)) {
+  Sample(const Product& product, Way way) : way_(way), block_(shortened(largest_block(product, way))) {
     const auto bytes = [](int64_t floats) { return aligned(floats * static_cast<int64_t>(sizeof(float))); };
     const int64_t a = bytes((block_.transpose_a ? block_.k : block_.m) * block_.lda);
     const int64_t b = bytes((block_.transpose_b ? block_.n : block_.k) * block_.ldb);
@@ -33,8 +49,9 @@ class Sample {
     room_ = at(a + b + c);
   }
 
-  void multiply(Way way) const {
-    if (way == Way::kSgemm) {
+  double flops() const { return flops_of(block_); }
+  void multiply() const {
+    if (way_ == Way::kSgemm) {
       gemm(block_);
     } else {
       multiply_in_blocks(block_, room_);
@@ -42,6 +59,7 @@ class Sample {
   }
 
  private:
+  Way way_;
   Gemm block_;
   std::vector<std::byte> memory_;
   float* room_ = nullptr;
@@ -50,17 +68,21 @@ class Sample {
 }  // namespace
 
 std::string measured_key(const Product& p) {
-  const double flops = flops_of(static_cast<double>(p.m), static_cast<double>(p.n), static_cast<double>(p.k));
-  if (flops < kLeastMeasuredFlops) return "";
+  if (flops_of(p.m, p.n, p.k) < kLeastMeasuredFlops) return "";
   return fmt::format("f32:{}x{}x{}:{}{}{}", p.m, p.n, p.k, p.transpose_a ? 't' : 'n', p.transpose_b ? 't' : 'n',
                      p.onto ? "+" : "");
 }
 
 std::string_view quickest_way(const Product& product, Way usual) {
-  const Sample sample(product);
-  const size_t best = quickest_of(2, usual == Way::kSgemm ? 0 : 1,
-                                  [&](size_t way) { sample.multiply(way == 0 ? Way::kSgemm : Way::kBlocks); });
-  return best == 0 ? "sgemm" : "blocks";
+  constexpr double kFlopsWorthASecond = 4e11, kLeastSeconds = 0.08, kMostSeconds = 0.3;
+  const Sample samples[] = {{product, Way::kSgemm}, {product, Way::kBlocks}};
+  const double seconds =
+      std::clamp(flops_of(product.m, product.n, product.k) / kFlopsWorthASecond, kLeastSeconds, kMostSeconds);
+  const Contest contest{.ways = 2,
+                        .usual = usual == Way::kSgemm ? 0U : 1U,
+                        .seconds = seconds,
+                        .work = {samples[0].flops(), samples[1].flops()}};
+  return quickest_of(contest, [&](size_t way) { samples[way].multiply(); }) == 0 ? "sgemm" : "blocks";
 }
 
 }  // namespace trireme::cpu

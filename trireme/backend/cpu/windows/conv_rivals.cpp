@@ -83,7 +83,7 @@ std::string_view quickest_conv(const TypeArgs& args) {
     if (kernel->rivals != &kConvRivals<pass>) continue;
     if (kernel->why_not == nullptr || kernel->why_not(args).empty()) calls.emplace_back(*kernel, args);
   }
-  return calls[quickest_of(calls.size(), 0, [&](size_t way) { calls[way].run(); })].way();
+  return calls[quickest_of({.ways = calls.size()}, [&](size_t way) { calls[way].run(); })].way();
 }
 
 template std::string measured_conv<Pass::kForward>(const TypeArgs&);
