@@ -7,7 +7,7 @@ help:
 	@echo "make run TEXT=PATH   the same on a text file or a folder of yours"
 	@echo "make test            build and run all tests"
 	@echo "make build           build the program: build/release/trireme"
-	@echo "make bench           measure beside PyTorch, JAX and MindSpore, which it installs into build/peers; some hours (bench/run --help)"
+	@echo "make bench           measure beside PyTorch, JAX, MindSpore, tinygrad and ggml, which it installs into build/peers; some hours (bench/run --help)"
 	@echo "make fuzz            give each parser 100000 inputs, by clang's libFuzzer; RUNS=N for N, PARSERS=\"config graph\" for some"
 	@echo "make fuzz-deps       install clang for it"
 	@echo "make tsan            the thread sanitizer over what ranks and threads share, pipelines and 200 random cases; for the night"

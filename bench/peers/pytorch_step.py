@@ -5,9 +5,11 @@ in the buckets. `-n` starts that many workers; with `--compile` the model goes t
 layers by DTensor (columns, then rows), `--zero 3` and `--zero 2` shard it by FSDP2 with and without freeing the gathered
 weights between the passes, `--zero 1` is DDP with ZeroRedundancyOptimizer; `--optimizer-on host` goes with the former and is FSDP2's CPUOffloadPolicy. `--tp` with more ranks than it takes goes with
 `--zero 2` or `3`: FSDP2 over the mesh's other dimension. `--pp` cuts the GPT's blocks over that many ranks by
-torch.distributed.pipelining; the head there has a weight of its own, as stages have no common one.
+torch.distributed.pipelining; the head there has a weight of its own, as stages have no common one. `--linear onednn` sends the
+f32 products of linear layers through oneDNN, `--ipex` the model and its optimizer through Intel's extension.
 """
 
+import functools
 import sys
 
 import common
@@ -17,6 +19,11 @@ PARSER.add_argument("--tp", type=int, default=1)
 PARSER.add_argument("--zero", type=int, choices=(0, 1, 2, 3), default=0)
 PARSER.add_argument("--optimizer-on", choices=("device", "host"), default="device")
 PARSER.add_argument("--compile", action="store_true")
+PARSER.add_argument("--compile-mode", default="default", help="of torch.compile, like max-autotune")
+PARSER.add_argument("--cpp-wrapper", action="store_true", help="torch.compile calls its kernels from C++")
+PARSER.add_argument("--linear", choices=("mkl", "onednn"), default="mkl", help="what multiplies in linear layers, in f32")
+PARSER.add_argument("--ipex", action="store_true", help="by intel_extension_for_pytorch")
+PARSER.add_argument("--ipex-selects", action="store_true", help="kernels of its own choice in place of PyTorch's")
 PARSER.add_argument("--recompute", action="store_true", help="keep a block's input alone for the backward pass")
 PARSER.add_argument("--pp", type=int, default=1)
 PARSER.add_argument("--micro-batches", type=int, default=1)
@@ -300,10 +307,48 @@ def distribute(model, args, world):
     return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True, bucket_cap_mb=args.bucket_mb)
 
 
+class OneDnnLinear(torch.autograd.Function):
+    """x w^T + bias, whose three products go through oneDNN: PyTorch itself sends only those in bf16 there on x86."""
+
+    @staticmethod
+    def product(a, b, bias=None):
+        return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
+
+    @staticmethod
+    def forward(x, weight, bias):
+        return OneDnnLinear.product(x, weight, bias)
+
+    @staticmethod
+    def setup_context(context, inputs, output):
+        context.save_for_backward(*inputs[:2])
+
+    @staticmethod
+    def backward(context, gradient):
+        x, weight = context.saved_tensors
+        rows = gradient.reshape(-1, gradient.shape[-1])
+        by_x = OneDnnLinear.product(gradient, weight.t()) if context.needs_input_grad[0] else None
+        by_weight = OneDnnLinear.product(rows.t(), x.reshape(-1, x.shape[-1]).t())
+        return by_x, by_weight, rows.sum(0) if context.needs_input_grad[2] else None
+
+
+def send_to_onednn(model):
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.forward = functools.partial(lambda of, x: OneDnnLinear.apply(x, of.weight, of.bias), module)
+
+
+def by_ipex(model, optimizer, args):
+    import intel_extension_for_pytorch as ipex
+
+    dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
+    return ipex.optimize(model.train(), dtype=dtype, optimizer=optimizer, auto_kernel_selection=args.ipex_selects)
+
+
 def products():
     """What multiplies matrices here, and the widest vectors that PyTorch's own loops use."""
     blas = next((word.split("=")[1].upper() for word in torch.__config__.show().replace(",", " ").split() if word.startswith("BLAS_INFO=")), "?")
-    return f"f32 by {blas}, bf16 by oneDNN, own loops {torch.backends.cpu.get_cpu_capability()}"
+    linear = ", of linear layers by oneDNN" if ARGS.linear == "onednn" or ARGS.ipex_selects else ""
+    return f"f32 by {blas}{linear}, bf16 by oneDNN, own loops {torch.backends.cpu.get_cpu_capability()}"
 
 
 def run(args):
@@ -320,14 +365,21 @@ def run(args):
     parameters = sum(p.numel() for p in model.parameters())
     if args.optimizer_on == "host" and (args.world == 1 or args.zero < 2):
         sys.exit("--optimizer-on host goes with several ranks and --zero 2 or 3 here")
+    if args.linear == "onednn":
+        if args.dtype != "f32" or args.tp > 1 or args.zero > 1:
+            sys.exit("--linear onednn goes with f32 and whole weights")
+        send_to_onednn(model)
     if args.world > 1:
         import torch.distributed as dist
 
         dist.init_process_group("gloo", rank=args.rank, world_size=args.world)
         model = distribute(model, args, args.world)
     optimizer = make_optimizer(model, args)
+    if args.ipex:
+        model, optimizer = by_ipex(model, optimizer, args)
     if args.compile:
-        model = torch.compile(model)
+        torch._inductor.config.cpp_wrapper = args.cpp_wrapper
+        model = torch.compile(model, mode=args.compile_mode)
 
     def step():
         with torch.autocast(args.device, dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
