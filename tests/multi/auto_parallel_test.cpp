@@ -8,6 +8,8 @@
 #include "trireme/nn/models/deepseek.h"
 #include "trireme/nn/models/resnet.h"
 #include "trireme/planner/search.h"
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme::auto_parallel_test {
 namespace {
@@ -69,9 +71,11 @@ struct Trained {
   bool searched = false, sends = false;
 };
 
-Trained train(const Graph& graph, const Parallel& parallel, Numerics numerics, comm::World* world) {
-  Session session(graph, std::nullopt,
-                  {.world = world, .seed = 5, .compile = {.parallel = parallel, .numerics = numerics}});
+Trained train(const Graph& graph, const Parallel& parallel, Numerics numerics, comm::World* world,
+              const PassOptions& passes = {}) {
+  Session session(
+      graph, std::nullopt,
+      {.world = world, .seed = 5, .compile = {.parallel = parallel, .numerics = numerics, .passes = passes}});
   session.initialise();
   Trained out;
   for (int step = 1; step <= kSteps; ++step) {
@@ -84,10 +88,11 @@ Trained train(const Graph& graph, const Parallel& parallel, Numerics numerics, c
   return out;
 }
 
-std::vector<Trained> train_on(int ranks, const Graph& graph, const Parallel& parallel, Numerics numerics) {
+std::vector<Trained> train_on(int ranks, const Graph& graph, const Parallel& parallel, Numerics numerics,
+                              const PassOptions& passes = {}) {
   std::vector<Trained> out(static_cast<size_t>(ranks));
   comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
-    out[static_cast<size_t>(world.rank())] = train(graph, parallel, numerics, &world);
+    out[static_cast<size_t>(world.rank())] = train(graph, parallel, numerics, &world, passes);
   });
   return out;
 }
@@ -128,6 +133,23 @@ TEST_P(AutoParallel, trains_to_the_bit_as_one_device) {
   }
 }
 
+TEST_P(AutoParallel, trains_in_micro_batches_and_stages_to_the_bit_as_one_device) {
+  if (GetParam().model == "resnet") GTEST_SKIP() << "sums of its statistics over micro-batches have other bits";
+  const Graph graph = step_of(GetParam().model, Numerics::kInvariant);
+  const Trained whole = train(graph, {}, Numerics::kInvariant, nullptr);
+  for (const int64_t crews : {1, 2}) {
+    Parallel parallel{.accumulation = 4, .optimizer = {.level = 1, .threshold_kb = 0}, .search = {GetParam().kind}};
+    // Experts that take tokens of the whole batch want all micro-batches at once.
+    parallel.pipeline = {.crews = crews, .schedule = GetParam().model == "moe" ? "gpipe" : "1f1b"};
+    parallel.communication.machine = fast_links();
+    for (const Trained& rank : train_on(4, graph, parallel, Numerics::kInvariant)) {
+      EXPECT_EQ(rank.losses, whole.losses) << crews << " stages";
+      EXPECT_EQ(rank.norms, whole.norms) << crews << " stages";
+      EXPECT_TRUE(rank.searched);
+    }
+  }
+}
+
 std::vector<SearchCase> search_cases() {
   std::vector<SearchCase> out;
   for (const char* model : {"mlp", "gpt", "moe", "llama", "resnet"}) {
@@ -151,6 +173,45 @@ TEST(AutoParallelFallback, where_choices_are_too_many_sharding_propagation_takes
   for (const Trained& rank : train_on(2, graph, parallel, Numerics::kInvariant)) {
     EXPECT_EQ(rank.losses, whole.losses);
     EXPECT_EQ(rank.norms, whole.norms);
+  }
+}
+
+// Stages, slices of state, recomputed blocks and micro-batches are set by hand, the cuts are found.
+TEST(AutoParallel, contracts_27_goes_together_with_stages_micro_batches_slices_and_recomputation) {
+  JobConfig config;
+  set_keys(config, {"model.kind=gpt", "model.heads=4", "parallel.mode=auto_parallel",
+                    "parallel.search=recursive_programming", "parallel.pp=2", "parallel.gradient_accumulation_steps=4",
+                    "parallel.zero=1", "parallel.zero_threshold_kb=0", "train.numerics=invariant"});
+  Parallel parallel = parallel_of(config, 8);
+  parallel.communication.machine = fast_links();
+  const Graph graph = step_of("gpt", Numerics::kInvariant);
+  const PassOptions again{.recompute = {.blocks = -1}};
+
+  const Compiled made =
+      compile(graph, {.ranks = 8, .parallel = parallel, .numerics = Numerics::kInvariant, .passes = again});
+  EXPECT_THAT(made.search, testing::StartsWith("auto_parallel by recursive_programming over mesh 'dp=4,micro_batch=4'\n"
+                                               "  all stages of a step, one after the other, are predicted to take "));
+  for (const CompiledCrew& crew : made.crews)
+    EXPECT_TRUE(std::ranges::any_of(crew.program.graph.nodes(), [](const Node& node) { return node.again; }));
+  const Trained whole = train(graph, {}, Numerics::kInvariant, nullptr);
+  for (const Trained& rank : train_on(8, graph, parallel, Numerics::kInvariant, again)) {
+    EXPECT_EQ(rank.losses, whole.losses);
+    EXPECT_EQ(rank.norms, whole.norms);
+  }
+}
+
+// Micro-batches of one sample leave ranks nothing of it to share: weights are cut instead.
+TEST(AutoParallel, cuts_a_batch_only_into_whole_parts_of_micro_batches) {
+  nn::Mlp mlp({12, 16, 10});
+  const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(kSamples), AdamW{}, {.name = "mlp"});
+  for (const auto& [name, kind] : kSearchKinds) {
+    if (kind == SearchKind::kShardingPropagation) continue;  // whose batch lies as the dataset strategy says
+    Parallel parallel{.accumulation = 32, .search = {.kind = kind}};
+    parallel.communication.machine = fast_links();
+    const Compiled made = compile(graph, {.ranks = 4, .parallel = parallel});
+    for (const int axis : made.strategy.inputs[0].dims[0])
+      EXPECT_TRUE(is_micro_batch_axis(made.strategy.mesh, axis)) << name;
+    EXPECT_THAT(made.search, testing::StartsWith("auto_parallel by " + std::string(name))) << name;
   }
 }
 

@@ -143,7 +143,9 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
 SumOrder sum_order(const Graph& graph, const Parallel& parallel, const Mesh& mesh) {
   SumOrder out;
   if (micro_batches(mesh) == 1) return out;
-  out.each = parallel.communication.shard_accumulation;
+  // What a search slices it prices with one sum a step.
+  const bool is_found = parallel.search.kind != SearchKind::kNone && parallel.optimizer.level < 2;
+  out.each = parallel.communication.shard_accumulation && !is_found;
   if (parallel.optimizer.level != 1) return out;
   for (const Update& update : graph.updates()) {
     const auto index = static_cast<size_t>(graph.value(update.parameter).index);

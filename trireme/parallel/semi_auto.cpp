@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
@@ -17,6 +18,7 @@
 #include "trireme/parallel/parallel.h"
 #include "trireme/parallel/propagate/op_attributes.h"
 #include "trireme/parallel/propagate/op_cuts.h"
+#include "trireme/parallel/searched_in_parts.h"
 #include "trireme/parallel/strategy_reuse.h"
 
 namespace trireme {
@@ -61,11 +63,17 @@ class SemiAuto {
     for (const OpRule& rule : parallel_.ops) ask_ops(rule);
     settle_asks();
     if (asks_.sums_flow || !options_.decide) find_axes_within();  // a search for bits takes no such order
+    const bool in_parts = micro_batches(all_) > 1;
+    std::optional<Strategy> found;
+    if (options_.decide) found = options_.decide(graph_, mesh_, asks_);
+    if (found && in_parts)
+      ask_found(graph_, *found, cut_by_micro_batches(graph_, parallel_), parallel_.optimizer.level == 0, asks_);
     BatchInParts(graph_, parallel_, all_).ask(asks_);
-    Strategy plain = options_.decide ? options_.decide(graph_, all_, asks_) : propagate(graph_, all_, asks_);
+    Strategy plain = found && !in_parts ? *found : propagate(graph_, all_, asks_);
+    if (found && in_parts) tell_who_found(*found, plain);
     tell_who_asked(plain);
     if (parallel_.optimizer.level == 0 && stored_ == nullptr) return plain;
-    if (options_.decide) keep_decided(plain);
+    if (found && !in_parts) keep_decided(plain);
     for (size_t i = 0; i < plain.inputs.size(); ++i) asks_.inputs[i] = plain.inputs[i];
     if (stored_ != nullptr) {
       use_stored();
@@ -309,6 +317,15 @@ class SemiAuto {
       if (input.role == Role::kData || found == stored_->end() || found->second == *asks_.inputs[i]) continue;
       asks_.seen_as[input.value] = *asks_.inputs[i];
       asks_.inputs[i] = found->second;
+    }
+  }
+
+  // Of inputs and forward ops; what a gradient follows is said by propagation.
+  void tell_who_found(const Strategy& found, Strategy& strategy) const {
+    if (!options_.says_why) return;
+    if (!found.why_inputs.empty()) strategy.why_inputs = found.why_inputs;
+    for (size_t i = 0; i < found.why_nodes.size(); ++i) {
+      if (graph_.nodes()[i].phase == Phase::kForward) strategy.why_nodes[i] = found.why_nodes[i];
     }
   }
 

@@ -22,6 +22,8 @@ AxisSearch::AxisSearch(const Graph& graph, const Mesh& mesh, const SearchOptions
       model_(mesh, conditions.rates),
       bytes_(conditions.memory_bytes > 0 ? conditions.memory_bytes : kNoLimit) {
   space_.candidates = conditions.candidates;
+  space_.share = conditions.share;
+  space_.times_brought = conditions.times_brought;
   space_.candidates.limits = options;
   space_.candidates.sums_flow = conditions.asks.sums_flow;
   take_asks();
@@ -88,7 +90,8 @@ SearchResult AxisSearch::over(const Strategy& base, const std::vector<AxisGroup>
 }
 
 int64_t AxisSearch::exact_ps(const Strategy& strategy) const {
-  return StrategyPricer(graph_, conditions_.partition, model_).price(strategy).total_ps();
+  return conditions_.times_brought.all(StrategyPricer(graph_, conditions_.partition, model_).price(strategy))
+      .total_ps();
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "trireme/planner/candidates.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trireme {
 namespace {
@@ -9,6 +10,17 @@ bool takes(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
   if (!why_illegal(rule, cuts, mesh).empty()) return false;
   for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
     if (is_uneven(rule, cuts, factor, mesh)) return false;
+  }
+  return true;
+}
+
+// Whether ranks have whole parts of each micro-batch, of the factors that these cut.
+bool leaves_parts(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh, const FactorCuts& parts,
+                  const Mesh& of_parts) {
+  for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
+    if (parts.axes[factor].empty()) continue;
+    if (rule.factors[factor].size % (mesh.size_of(cuts.axes[factor]) * of_parts.size_of(parts.axes[factor])) != 0)
+      return false;
   }
   return true;
 }
@@ -115,10 +127,12 @@ std::vector<FactorCuts> candidates(const Graph& graph, NodeId id, const Sharding
   const Node& node = graph.node(id);
   const std::vector<int> sets = sets_for_sums(graph, node, rule, options);
   std::vector<FactorCuts> out{cuts};
+  const Strategy* const parts = options.parts.get();
   for (const AxisGroup& group : axes) {
     const size_t before = out.size();
     for (size_t i = 0; i < before; ++i) {
       for (FactorCuts& more : with_group(rule, out[i], sets, group)) {
+        if (parts && !leaves_parts(rule, more, mesh, parts->nodes[static_cast<size_t>(id)], parts->mesh)) continue;
         const bool allowed = !options.allows || options.allows(graph, node, more, mesh);
         if (allowed && takes(rule, more, mesh)) out.push_back(std::move(more));
       }
@@ -129,7 +143,10 @@ std::vector<FactorCuts> candidates(const Graph& graph, NodeId id, const Sharding
 }
 
 std::vector<Layout> candidates(const Shape& shape, const Layout& layout, const std::vector<AxisGroup>& axes,
-                               const Mesh& mesh) {
+                               const Mesh& mesh, const std::vector<int64_t>& parts) {
+  const auto leaves_whole = [&](const Layout& of, size_t dim) {
+    return parts.empty() || shape[static_cast<int>(dim)] % (mesh.size_of(of.dims[dim]) * parts[dim]) == 0;
+  };
   std::vector<Layout> out{layout};
   for (const AxisGroup& group : axes) {
     const size_t before = out.size();
@@ -137,10 +154,27 @@ std::vector<Layout> candidates(const Shape& shape, const Layout& layout, const s
       for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
         Layout more = out[i];
         add_to(more.dims[dim], group);
-        if (fits(more, shape, mesh, Parts::kEven)) out.push_back(std::move(more));
+        if (leaves_whole(more, dim) && fits(more, shape, mesh, Parts::kEven)) out.push_back(std::move(more));
       }
     }
   }
+  return out;
+}
+
+std::vector<int64_t> parts_of_input(const CandidateOptions& options, size_t input) {
+  std::vector<int64_t> out;
+  if (!options.parts) return out;
+  for (const auto& axes : options.parts->inputs[input].dims) out.push_back(options.parts->mesh.size_of(axes));
+  return out;
+}
+
+std::vector<size_t> looked_at(const std::vector<int64_t>& ps, const SearchOptions& limits) {
+  std::vector<size_t> out(ps.size());
+  std::iota(out.begin(), out.end(), size_t{0});
+  const auto most = limits.approximate ? static_cast<size_t>(std::max(1.0, 1 / limits.epsilon)) : ps.size();
+  if (ps.size() <= most) return out;
+  std::stable_sort(out.begin() + 1, out.end(), [&](size_t a, size_t b) { return ps[a] < ps[b]; });
+  out.resize(most);
   return out;
 }
 

@@ -5,7 +5,6 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/planner/dynamic_programming.h"
-#include "trireme/planner/held_bytes.h"
 #include "trireme/planner/recursive_programming.h"
 #include "trireme/planner/sharding_propagation.h"
 #include "trireme/planner/strategy_problem.h"
@@ -46,8 +45,9 @@ SearchResult by_programming(const Graph& graph, const Mesh& mesh, const SearchOp
 
 StepPrice price_of(const Graph& graph, const Strategy& strategy, const SearchConditions& conditions) {
   const CostModel model(strategy.mesh, conditions.rates);
-  const StrategyPrice terms = StrategyPricer(graph, conditions.partition, model).price(strategy);
-  StepPrice out{.price = {terms.total_ps(), held_bytes(graph, strategy)}};
+  const StrategyPrice terms =
+      conditions.times_brought.all(StrategyPricer(graph, conditions.partition, model).price(strategy));
+  StepPrice out{.price = {terms.total_ps(), held_bytes(graph, strategy, conditions.share)}};
   for (const std::vector<int64_t>* const moved : {&terms.values, &terms.means})
     out.moved_ps = std::accumulate(moved->begin(), moved->end(), out.moved_ps);
   return out;
@@ -55,7 +55,8 @@ StepPrice price_of(const Graph& graph, const Strategy& strategy, const SearchCon
 
 SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
                              const SearchConditions& conditions) {
-  require(micro_batches(mesh) == 1, "a search over mesh '{}': micro-batches are not searched yet; leave them out",
+  require(micro_batches(mesh) == 1,
+          "a search over mesh '{}', which has micro-batches: search over its ranks (without_micro_batches)",
           to_string(mesh));
   require(conditions.memory_bytes >= 0, "{} bytes of memory on each device; it must be 0 (no limit) or more",
           conditions.memory_bytes);

@@ -8,6 +8,8 @@
 #include "trireme/parallel/propagate/asks.h"
 #include "trireme/partition/partition.h"
 #include "trireme/planner/candidates.h"
+#include "trireme/planner/held_bytes.h"
+#include "trireme/planner/times_brought.h"
 
 namespace trireme {
 
@@ -15,7 +17,9 @@ struct SearchConditions {
   PartitionOptions partition = {};
   Rates rates = {};
   int64_t memory_bytes = 0;  // of parameters, state and what the backward pass reads, on each device; 0: no limit
-  Asks asks = {};            // that are kept
+  HeldShare share = {};      // of these that a device has at a time
+  TimesBrought times_brought = {};
+  Asks asks = {};  // that are kept
   CandidateOptions candidates = {};
 };
 

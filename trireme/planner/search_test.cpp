@@ -257,12 +257,40 @@ TEST(Search, limits_the_ways_to_cut_an_op) {
   }
 }
 
+// Those that stay are the given cuts and the cheapest others.
+TEST(Search, looks_at_as_many_ways_as_are_asked_for) {
+  const std::vector<int64_t> ps{9, 4, 7, 3, 8};
+  EXPECT_THAT(looked_at(ps, {}), testing::ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(looked_at(ps, {.approximate = true, .epsilon = 0.25}), testing::ElementsAre(0, 3, 1, 2));
+  EXPECT_THAT(looked_at(ps, {.approximate = true, .epsilon = 1}), testing::ElementsAre(0));
+  EXPECT_THAT(looked_at(ps, {.approximate = true}), testing::ElementsAre(0, 1, 2, 3, 4));
+}
+
+// The documented table of costs between an activation function that is cut (2,4) and the product that reads it: of the
+// ways to cut the product, which exchange is needed, and that none is the cheapest.
+TEST(Search, contracts_7_2_prices_a_product_after_an_activation_function_by_what_is_exchanged) {
+  const Mesh mesh = parse_mesh("dp=2,tp=4");
+  const Graph graph = two_products(64, 32, 64);
+  const PartitionOptions options{.costs = rates(mesh).links};
+  const CostModel model(mesh, rates(mesh));
+  StrategyPricer pricer(graph, options, model);
+  const ValueId active = graph.nodes()[1].outputs[0];
+  const Layout have = parse_layout("[dp, tp]", mesh, 2);
+  const auto ps = [&](const char* wanted) {
+    return pricer.value(active, have, {{parse_layout(wanted, mesh, 2), Phase::kForward}});
+  };
+  EXPECT_EQ(ps("[dp, tp]"), 0);         // ((2,4), (4,1))
+  EXPECT_GT(ps("[dp*tp.0, tp.1]"), 0);  // ((4,2), (2,1)): an exchange
+  EXPECT_GT(ps("[dp*tp, -]"), 0);       // ((8,1), (1,1))
+  EXPECT_GT(ps("[-, dp*tp]"), 0);       // ((1,8), (8,1))
+}
+
 TEST(Search, is_for_ranks_alone) {
   try {
     search_strategy(two_products(8, 8, 8), parse_mesh("dp=2,micro_batch=2"), {}, {});
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("micro-batches are not searched yet"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("which has micro-batches: search over its ranks"));
   }
 }
 

@@ -70,20 +70,22 @@ std::vector<CutLine> cut_lines(const Graph& graph, const Strategy& strategy) {
 }  // namespace
 
 std::string search_text(const Graph& graph, const Strategy& strategy, const StepPrice& price, const SearchResult& found,
-                        SearchKind kind) {
+                        int64_t crews, SearchKind kind) {
   const auto ms = [](int64_t ps) { return static_cast<double>(ps) * 1e-9; };
   std::string out = fmt::format("auto_parallel by {} over mesh '{}'\n", to_string(kind), to_string(strategy.mesh));
   out += fmt::format(
-      "  a step is predicted to take {:.4g} ms before fusion and overlap (explain --stage time: after them): "
+      "  {} predicted to take {:.4g} ms before fusion and overlap (explain --stage time: after them): "
       "{:.4g} computing, {:.4g} moving values between ranks\n",
-      ms(price.price.time_ps), ms(price.price.time_ps - price.moved_ps), ms(price.moved_ps));
+      crews > 1 ? "all stages of a step, one after the other, are" : "a step is", ms(price.price.time_ps),
+      ms(price.price.time_ps - price.moved_ps), ms(price.moved_ps));
   if (found.bound_ps > 0 && price.price == found.price) {
     out += fmt::format("  no other of the ways to give {} to the ops takes less than {:.4g} ms\n",
                        kind == SearchKind::kRecursiveProgramming ? "the mesh's last axis" : "the mesh's axes",
                        ms(found.bound_ps));
   }
-  out += fmt::format("  {:.1f} MiB of parameters, state and values for the backward pass on each rank\n",
-                     static_cast<double>(price.price.bytes) / 1048576.0);
+  out +=
+      fmt::format("  {:.1f} MiB of parameters, state and values for the backward pass on each rank{}\n",
+                  static_cast<double>(price.price.bytes) / 1048576.0, crews > 1 ? ", if all stages hold as much" : "");
   const std::vector<CutLine> lines = cut_lines(graph, strategy);
   for (size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) {
     std::vector<std::string> ops = lines[i].ops;

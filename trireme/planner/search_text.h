@@ -2,14 +2,16 @@
 // memory, how far the result can be from the best, and how ops with weights are cut.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "trireme/planner/search.h"
 
 namespace trireme {
 
-// `price` is that of `strategy`, which is what was found or was made of it.
+// `price` is that of `strategy`, which is what was found or was made of it; with micro-batches, of what was found.
+// `crews`: of a pipeline, by each of which all stages are priced.
 std::string search_text(const Graph& graph, const Strategy& strategy, const StepPrice& price, const SearchResult& found,
-                        SearchKind kind);
+                        int64_t crews, SearchKind kind);
 
 }  // namespace trireme

@@ -103,12 +103,14 @@ class Spread {
     const ShardingRule& rule = *rules_[static_cast<size_t>(id)];
     std::vector<FactorCuts> all = candidates(graph_, id, rule, uncut(rule), axes_, mesh_, limits_);
     if (limits_.allows) std::erase_if(all, [&](const FactorCuts& cuts) { return !gradient_is_allowed(id, cuts); });
+    std::vector<int64_t> work;
+    for (const FactorCuts& cuts : all) work.push_back(pricer_.node(id, cuts).ps);
     // What moves as much: the one that leaves a rank the least to do.
     std::optional<std::tuple<int64_t, int64_t, size_t>> best;
-    for (size_t i = 0; i < all.size(); ++i) {
+    for (const size_t i : looked_at(work, limits_.limits)) {
       const std::optional<int64_t> moved = moved_ps(id, all[i]);
       if (!moved) continue;
-      const std::tuple<int64_t, int64_t, size_t> price{*moved, pricer_.node(id, all[i]).ps, i};
+      const std::tuple<int64_t, int64_t, size_t> price{*moved, work[i], i};
       if (!best || price < *best) best = price;
     }
     invariant(best.has_value(), "no way to cut {} goes with its neighbours", graph_.node(id).op->name);

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <span>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_def.h"
-#include "trireme/planner/held_bytes.h"
 
 namespace trireme {
 namespace {
@@ -55,11 +53,13 @@ void StrategyProblem::add_inputs() {
     const Layout& base = space_.base.inputs[i];
     const TensorType& type = graph_.type(value);
     Role& maker = makers_[static_cast<size_t>(value)];
+    const std::vector<int64_t> parts = parts_of_input(space_.candidates, i);
     key_.assign({memo_number(&type), static_cast<uint64_t>(layouts_.of(base)), is_fixed ? 1U : 0U});
+    key_.insert(key_.end(), parts.begin(), parts.end());
     maker.by_label = inputs_.of(key_, [&] {
       std::vector<int> numbers;
       for (const Layout& layout :
-           is_fixed ? std::vector{base} : candidates(type.shape, base, space_.axes, model_.mesh()))
+           is_fixed ? std::vector{base} : candidates(type.shape, base, space_.axes, model_.mesh(), parts))
         numbers.push_back(layouts_.of(layout));
       return kept(std::move(numbers));
     });
@@ -82,6 +82,7 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::ways_of(size_t uni
   MemoKey key = units_.kind(unit);
   add_cuts_to(key, space_.base.nodes[static_cast<size_t>(first)]);
   key.push_back(is_fixed ? 1 : 0);
+  if (space_.candidates.parts) add_cuts_to(key, space_.candidates.parts->nodes[static_cast<size_t>(first)]);
   return known_ways_.of(key, [&] { return make_ways(unit, is_fixed); });
 }
 
@@ -123,7 +124,7 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::make_ways(size_t u
     fail(ErrorKind::kUnsupported, "{} of '{}' cannot be cut as asked: its gradient could not be cut to match",
          graph_.node(first).op->name, graph_.scope_of(graph_.node(first)));
   }
-  if (space_.candidates.limits.approximate && !is_fixed) keep_cheapest(*out, space_.candidates.limits.epsilon);
+  if (!is_fixed) keep_looked_at(*out, space_.candidates.limits);
   solver::Table table{.variables = {0}};
   for (size_t way = 0; way < out->ps.size(); ++way) table.add({static_cast<int32_t>(way)}, {out->ps[way], 0});
   out->rows = std::move(table.all);
@@ -131,13 +132,9 @@ std::shared_ptr<const StrategyProblem::Ways> StrategyProblem::make_ways(size_t u
 }
 
 // What is cut already is among them, so that all go together.
-void StrategyProblem::keep_cheapest(Ways& ways, double epsilon) {
-  const auto most = static_cast<size_t>(std::max(1.0, 1 / epsilon));
-  if (ways.ps.size() <= most) return;
-  std::vector<size_t> order(ways.ps.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) { return ways.ps[a] < ways.ps[b]; });
-  order.resize(most);
+void StrategyProblem::keep_looked_at(Ways& ways, const SearchOptions& limits) {
+  const std::vector<size_t> order = looked_at(ways.ps, limits);
+  if (order.size() == ways.ps.size()) return;
   const auto keep = [&](auto& all) {
     std::remove_reference_t<decltype(all)> kept;
     for (const size_t way : order) kept.push_back(all[way]);

@@ -18,7 +18,9 @@
 #include "trireme/partition/reader_numbers.h"
 #include "trireme/partition/strategy_price.h"
 #include "trireme/planner/candidates.h"
+#include "trireme/planner/held_bytes.h"
 #include "trireme/planner/solver/problem.h"
+#include "trireme/planner/times_brought.h"
 #include "trireme/planner/units.h"
 
 namespace trireme {
@@ -33,6 +35,8 @@ struct StrategySpace {
   // Layouts in which readers must find values, for those readers that can.
   std::map<ValueId, Layout> seen_as = {};
   CandidateOptions candidates = {};
+  HeldShare share = {};
+  TimesBrought times_brought = {};
   double most_rows = 1 << 14;  // of the table of one value, before its readers are taken in turn
 };
 
@@ -88,7 +92,7 @@ class StrategyProblem {
   std::shared_ptr<const Ways> ways_of(size_t unit);
   std::shared_ptr<const Ways> make_ways(size_t unit, bool is_fixed);
   bool are_allowed(const std::vector<NodeId>& nodes, const std::vector<FactorCuts>& cuts) const;
-  static void keep_cheapest(Ways& ways, double epsilon);
+  static void keep_looked_at(Ways& ways, const SearchOptions& limits);
   void add_inputs();
   void add_unit(size_t unit);
   void add_readers();

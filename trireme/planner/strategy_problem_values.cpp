@@ -99,7 +99,8 @@ void StrategyProblem::set_key_of_value(ValueId id, const std::vector<const Role*
   const int seen_as = seen == space_.seen_as.end() ? -1 : layouts_.of(seen->second);
   key_.assign({memo_number(&graph_.type(id)), graph_.value(id).producer < 0 ? 1U : 0U,
                static_cast<uint64_t>(pricer_.sums_of(id)), static_cast<uint64_t>(seen_as),
-               static_cast<uint64_t>(held_[static_cast<size_t>(id)])});
+               static_cast<uint64_t>(held_[static_cast<size_t>(id)]),
+               static_cast<uint64_t>(space_.times_brought.of(id))});
   for (size_t role = 0; role < roles.size(); ++role) {
     key_.insert(key_.end(), {whose[role], memo_number(roles[role]->by_label), roles[role]->follows ? 1U : 0U});
   }
@@ -268,18 +269,20 @@ std::optional<int64_t> StrategyProblem::delivery_ps(ValueId id, int have, const 
   MemoKey key{memo_number(&graph_.type(id)), graph_.value(id).producer < 0 ? 1U : 0U,
               static_cast<uint64_t>(pricer_.sums_of(id)), static_cast<uint64_t>(have)};
   key.insert(key.end(), readers.begin(), readers.end());
-  return delivered_.of(key, [&] {
+  const std::optional<int64_t>& once = delivered_.of(key, [&] {
     std::vector<ValueReader> all;
     for (const int reader : readers) all.push_back(readers_[reader]);
     return pricer_.value_if(id, layouts_[have], all, space_.candidates.allows_pieces);
   });
+  return once ? std::optional(space_.times_brought.ps(id, *once)) : std::nullopt;
 }
 
 int64_t StrategyProblem::kept_bytes(ValueId id, int have) const {
   if (held_[static_cast<size_t>(id)] == 0) return 0;
   const TensorType& type = graph_.type(id);
   const Layout& layout = layouts_[have];
-  return TensorType{type.dtype, local_shape(type.shape, layout, model_.mesh())}.bytes();
+  const int64_t bytes = TensorType{type.dtype, local_shape(type.shape, layout, model_.mesh())}.bytes();
+  return bytes / (graph_.value(id).producer < 0 ? space_.share.inputs : space_.share.others);
 }
 
 }  // namespace trireme

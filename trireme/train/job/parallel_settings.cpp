@@ -216,11 +216,6 @@ void check_searched(const JobConfig& config) {
   require(p.layerwise.empty(),
           "configuration: parallel.layerwise is for parallel.mode = 'hybrid_parallel' and 'data_parallel'; the mode is "
           "'auto_parallel'");
-  require(
-      p.pp == 1 && p.gradient_accumulation_steps == 1 && p.interleave == 1,
-      "configuration: parallel.mode = 'auto_parallel' does not search the cuts of micro-batches and pipelines; leave "
-      "parallel.pp, gradient_accumulation_steps and interleave out, use the mode 'semi_auto_parallel', or let "
-      "`trireme plan` find them all");
 }
 
 // What says how the compiler cuts a model has no place where the model's own code cuts it.

@@ -1,11 +1,13 @@
 // The strategy by which a graph is cut. See compile.h.
 #include "trireme/train/step/compile/compile.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/log.h"
+#include "trireme/parallel/searched_in_parts.h"
 #include "trireme/planner/search_text.h"
 #include "trireme/train/step/compile/crew_stages.h"
 #include "trireme/train/step/compile/invariant.h"
@@ -22,6 +24,10 @@ void take_rates(const CompileOptions& options, const Mesh& mesh, Compiled& out) 
 
 namespace {
 
+int64_t all_micro_batches(const Parallel& parallel) {
+  return micro_batches_of(parallel) * parts_of_micro_batch(parallel);
+}
+
 SearchConditions search_conditions(const CompileOptions& options, const Graph& graph, const Mesh& mesh,
                                    const Rates& rates) {
   SearchConditions out{.rates = rates};
@@ -29,6 +35,13 @@ SearchConditions search_conditions(const CompileOptions& options, const Graph& g
   if (options.device) out.memory_bytes = options.device->memory_bytes();
   if (options.parallel.communication.machine) out.memory_bytes = options.parallel.communication.machine->memory_bytes;
   if (options.numerics == Numerics::kInvariant) allow_invariant_alone(out.candidates, device_of(options));
+  const int64_t count = all_micro_batches(options.parallel);
+  out.share = held_share(options.parallel.pipeline.crews, count);
+  if (count > 1) {
+    out.candidates.parts = std::make_shared<const Strategy>(cut_by_micro_batches(graph, options.parallel));
+    for (const char to_each : brought_to_each(graph, *out.candidates.parts))
+      out.times_brought.of_values.push_back(to_each != 0 ? count : 1);
+  }
   return out;
 }
 
@@ -45,7 +58,7 @@ Strategy searched_by(const Parallel& parallel, const CompileOptions& options, Se
                 to_string(parallel.search.kind), found->seconds);
     return found->strategy;
   };
-  return semi_auto(out.graph, options.ranks, parallel, asked);
+  return semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
 }
 
 Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, Compiled& out) {
@@ -62,9 +75,11 @@ Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, C
     TRIREME_LOG(kWarn, "plan", "{}; sharding_propagation is used instead", found->notes.back());
   }
   if (!found) return strategy;
-  const SearchConditions conditions = search_conditions(options, out.graph, strategy.mesh, out.rates);
-  out.search =
-      search_text(out.graph, strategy, price_of(out.graph, strategy, conditions), *found, parallel.search.kind);
+  // Prices are of the ranks alone, by what was found for them.
+  const Strategy& priced = micro_batches(strategy.mesh) > 1 ? found->strategy : strategy;
+  const SearchConditions conditions = search_conditions(options, out.graph, priced.mesh, out.rates);
+  const StepPrice price = price_of(out.graph, priced, conditions);
+  out.search = search_text(out.graph, strategy, price, *found, options.parallel.pipeline.crews, parallel.search.kind);
   return strategy;
 }
 
