@@ -83,7 +83,7 @@ void add_queries(const Sizes& n, const Tile& tile, const float* scores, const fl
                    .ldc = c.stride,
                    .transpose_a = true,
                    .beta = 1},
-                  rows, tile.queries, seeing_queries(n, tile), kKeys, tile.ahead);
+                  rows, tile.queries, seeing_queries(n, tile), kAllColumns, tile.ahead);
 }
 
 template <class T>
