@@ -83,7 +83,7 @@ void add_queries(const Sizes& n, const Tile& tile, const float* scores, const fl
                    .ldc = c.stride,
                    .transpose_a = true,
                    .beta = 1},
-                  rows, tile.queries, seeing_queries(n, tile), kKeys, tile.ahead);
+                  rows, tile.queries, seeing_queries(n, tile), kAllColumns, tile.ahead);
 }
 
 template <class T>
@@ -112,10 +112,15 @@ struct QueryTiles {
   int64_t place(int64_t tile) const { return ((batch * n.s + query(tile)) * n.h + head(tile)) * n.d; }
   int64_t place_of_lse(int64_t tile) const { return (batch * n.h + head(tile)) * n.s + query(tile); }
 
-  // The rows of a tile of x, a tensor as q; none where there is no such tile.
+  // The rows of a tile of x, a tensor as q; after the last one, of the first tile of the next key head, if any.
   template <class T>
   void add_tile(const T* x, int64_t tile, LinesAhead& ahead) const {
-    if (tile < count()) add_rows(x + place(tile), std::min(kQueries, n.s - query(tile)), n.h, n.d, ahead);
+    const int64_t next = batch * n.g + group + 1;
+    if (tile < count()) {
+      add_rows(x + place(tile), std::min(kQueries, n.s - query(tile)), n.h, n.d, ahead);
+    } else if (next < n.b * n.g) {
+      QueryTiles{n, next / n.g, next % n.g}.add_tile(x, 0, ahead);
+    }
   }
 };
 

@@ -119,8 +119,8 @@ inline void multiply_keys(const AttentionSizes& n, const AttentionTile& tile, co
                    .lda = kScoresRow,
                    .ldc = c.stride,
                    .beta = tile.key > 0 ? 1.0F : 0.0F},
-                  rows + tile.key * panel_columns(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile), kKeys,
-                  tile.ahead);
+                  rows + tile.key * panel_columns(n.d), std::min(kKeys, n.t - tile.key), seen_keys(n, tile),
+                  kAllColumns, tile.ahead);
 }
 
 // One tile of queries of one head; q and out point to its first query. Rows `ahead` are brought nearer meanwhile.

@@ -1,11 +1,11 @@
 #include "trireme/backend/cpu/products/product_rivals.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "trireme/backend/cpu/products/blocked_product.h"
 #include "trireme/backend/cpu/products/onednn.h"
 #include "trireme/backend/cpu/quickest.h"
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 
 namespace trireme::cpu {
@@ -30,7 +30,7 @@ Gemm shortened(Gemm block) {
   return block;
 }
 
-// Matrices for a block, and room.
+// Matrices for a block, and room, in memory as a plan's: rows that lie far apart take longer in small pages.
 class Sample {
  public:
   Sample(const Product& product, Way way) : way_(way), block_(shortened(largest_block(product, way))) {
@@ -38,8 +38,9 @@ class Sample {
     const int64_t a = bytes((block_.transpose_a ? block_.k : block_.m) * block_.lda);
     const int64_t b = bytes((block_.transpose_b ? block_.n : block_.k) * block_.ldb);
     const int64_t c = bytes(block_.m * block_.ldc);
-    memory_.resize(static_cast<size_t>(kAlign + a + b + c + bytes(blocked_floats(block_.m, block_.n, block_.k))));
-    std::byte* const first = align(memory_.data());
+    memory_ = cpu_device().allocate(kAlign + a + b + c + bytes(blocked_floats(block_.m, block_.n, block_.k)));
+    std::ranges::fill(memory_.bytes, std::byte{});
+    std::byte* const first = align(memory_.bytes.data());
     const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(first + offset); };
     // Not zeros, and small enough for sums to stay far from overflow.
     for (int64_t i = 0; i < (a + b) / 4; ++i) at(0)[i] = static_cast<float>(i % 17 - 8) / 16;
@@ -61,7 +62,7 @@ class Sample {
  private:
   Way way_;
   Gemm block_;
-  std::vector<std::byte> memory_;
+  DeviceMemory memory_;
   float* room_ = nullptr;
 };
 
