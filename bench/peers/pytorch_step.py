@@ -351,6 +351,14 @@ def by_ipex(model, optimizer, args):
     return ipex.optimize(model.train(), dtype=dtype, optimizer=optimizer, auto_kernel_selection=args.ipex_selects)
 
 
+def version():
+    if not ARGS.ipex:
+        return torch.__version__
+    from importlib import metadata
+
+    return f"{metadata.version('intel-extension-for-pytorch')} with PyTorch {torch.__version__}"
+
+
 def products():
     """What multiplies matrices here, and the widest vectors that PyTorch's own loops use."""
     blas = next((word.split("=")[1].upper() for word in torch.__config__.show().replace(",", " ").split() if word.startswith("BLAS_INFO=")), "?")
@@ -397,7 +405,7 @@ def run(args):
         return loss.item()
 
     common.measure(args, step, {"parameters": parameters, "peer": "pytorch", "compiled": args.compile,
-                                "version": torch.__version__, "products": products()}, args.world // args.tp)
+                                "version": version(), "products": products()}, args.world // args.tp)
     if args.world > 1:
         dist.destroy_process_group()
 
