@@ -11,6 +11,7 @@ f32 products of linear layers through oneDNN, `--ipex` the model and its optimiz
 
 import functools
 import sys
+from typing import Optional
 
 import common
 
@@ -307,16 +308,22 @@ def distribute(model, args, world):
     return DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True, bucket_cap_mb=args.bucket_mb)
 
 
+def onednn_product(a: torch.Tensor, b: torch.Tensor, bias: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """a b^T + bias."""
+    return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
+
+
+if ARGS.compile:  # which takes that op for constant weights alone, but calls one of another name as it is
+    onednn_product = torch.library.custom_op("bench::onednn_product", onednn_product, mutates_args=())
+    onednn_product.register_fake(lambda a, b, bias=None: a.new_empty(*a.shape[:-1], b.shape[0]))
+
+
 class OneDnnLinear(torch.autograd.Function):
     """x w^T + bias, whose three products go through oneDNN: PyTorch itself sends only those in bf16 there on x86."""
 
     @staticmethod
-    def product(a, b, bias=None):
-        return torch.ops.mkldnn._linear_pointwise(a, b, bias, "none", [], "")
-
-    @staticmethod
     def forward(x, weight, bias):
-        return OneDnnLinear.product(x, weight, bias)
+        return onednn_product(x, weight, bias)
 
     @staticmethod
     def setup_context(context, inputs, output):
@@ -326,8 +333,8 @@ class OneDnnLinear(torch.autograd.Function):
     def backward(context, gradient):
         x, weight = context.saved_tensors
         rows = gradient.reshape(-1, gradient.shape[-1])
-        by_x = OneDnnLinear.product(gradient, weight.t()) if context.needs_input_grad[0] else None
-        by_weight = OneDnnLinear.product(rows.t(), x.reshape(-1, x.shape[-1]).t())
+        by_x = onednn_product(gradient, weight.t()) if context.needs_input_grad[0] else None
+        by_weight = onednn_product(rows.t(), x.reshape(-1, x.shape[-1]).t())
         return by_x, by_weight, rows.sum(0) if context.needs_input_grad[2] else None
 
 
@@ -342,6 +349,14 @@ def by_ipex(model, optimizer, args):
 
     dtype = torch.bfloat16 if args.dtype == "bf16" else torch.float32
     return ipex.optimize(model.train(), dtype=dtype, optimizer=optimizer, auto_kernel_selection=args.ipex_selects)
+
+
+def version():
+    if not ARGS.ipex:
+        return torch.__version__
+    from importlib import metadata
+
+    return f"{metadata.version('intel-extension-for-pytorch')} with PyTorch {torch.__version__}"
 
 
 def products():
@@ -390,7 +405,7 @@ def run(args):
         return loss.item()
 
     common.measure(args, step, {"parameters": parameters, "peer": "pytorch", "compiled": args.compile,
-                                "version": torch.__version__, "products": products()}, args.world // args.tp)
+                                "version": version(), "products": products()}, args.world // args.tp)
     if args.world > 1:
         dist.destroy_process_group()
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from known import AS_IT_IS, PEERS, Setting
 
-SAME_LOSS = 0.02  # by how much of it a setting may change the loss after the steps of a trial
+SAME_LOSS = 0.01  # by how much of the first loss a setting may change the loss after the steps of a trial
 SIZES = ("layers", "width", "heads", "hidden", "image")
 
 
@@ -76,7 +76,7 @@ class Settings:
             start = min(trials, key=lambda trial: trial.ms).parts
             for parts in (start + (part,) for part in group if self.can_run(row, who, part)):
                 record, wrong = self.run(row, who, parts)
-                if not wrong and not abs(record["loss"] - first["loss"]) <= SAME_LOSS * abs(first["loss"]):
+                if not wrong and not abs(record["loss"] - first["loss"]) <= SAME_LOSS * abs(first["first_loss"]):
                     wrong = f"its loss is {record['loss']:.4f}, not {first['loss']:.4f}"
                 if wrong:
                     self.wrong.append(self.failed(row, who, parts, wrong))
