@@ -5,7 +5,9 @@
 #include <tuple>
 
 #include "trireme/base/counted.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exact/nearest_fit.h"
 
 namespace trireme {
 namespace {
@@ -108,6 +110,13 @@ std::string stages_text(const ExactPlan& plan, const ExactWay& way) {
   return out;
 }
 
+std::string kinds_text(const ExactWay& way) {
+  std::vector<std::string> out;
+  for (const auto& [name, bytes] : kinds_of_fullest(way.problem, way.begins))
+    out.push_back(fmt::format("{} {:.1f} MiB", name, exact_mib(bytes)));
+  return fmt::format("{}: {}\n", way.crew_bytes.size() == 1 ? "of these" : "of the fullest", joined_text(out, ", "));
+}
+
 // What lies beside the device, of the crew that has the most there, and what a rank has.
 std::string beside_text(const ExactPlan& plan, const ExactWay& way) {
   std::string out;
@@ -192,7 +201,7 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
                      exact_ms(best.price.total), static_cast<double>(tokens) / step_s, unit,
                      100 * plan.flops / (step_s * plan.peak_flops_per_s));
   out += "collectives as if nothing hid them\n";
-  out += items_text(best) + stages_text(plan, best) + beside_text(plan, best);
+  out += items_text(best) + stages_text(plan, best) + kinds_text(best) + beside_text(plan, best);
   out += next_text(plan);
   if (plan.is_proven) {
     out += fmt::format("proven over the tables: no way takes less than {:.3f} ms; gap 0\n", exact_ms(best.price.total));
