@@ -13,6 +13,9 @@ void PlanProgress::watch(PlanRequest& request) {
 }
 
 std::string progress_text(const ExactProgress& progress) {
+  if (progress.is_nearest)
+    return fmt::format("nothing fits; {} ways are left to find what would, {} jobs compiled", progress.open,
+                       progress.jobs_compiled);
   return fmt::format("{} of {} ways are left, {} jobs of a block compiled, no way takes less than {:.3f} ms",
                      progress.open, progress.ways, progress.jobs_compiled,
                      static_cast<double>(progress.bound_ps) * 1e-9);

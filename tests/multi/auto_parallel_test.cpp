@@ -215,6 +215,22 @@ TEST(AutoParallel, cuts_a_batch_only_into_whole_parts_of_micro_batches) {
   }
 }
 
+TEST(AutoParallel, contracts_7_5_3_a_hundred_layers_over_128_ranks_move_no_more_than_data_parallel_ones) {
+  nn::Mlp mlp(std::vector<int64_t>(101, 256));
+  const Graph graph =
+      training_step(mlp_model(mlp), class_loss(), {{"x", {DType::kF32, {1024, 256}}}, {"y", {DType::kI32, {1024}}}},
+                    AdamW{}, {.name = "deep"});
+  const SearchConditions conditions;
+
+  const SearchResult found =
+      search_strategy(graph, parse_mesh("dp=128"), {.kind = SearchKind::kRecursiveProgramming}, conditions);
+
+  const StepPrice price = price_of(graph, found.strategy, conditions);
+  const StepPrice data = price_of(graph, data_parallel(graph, 128), conditions);
+  EXPECT_LE(price.moved_ps, data.moved_ps);
+  EXPECT_LT(price.price.time_ps, data.price.time_ps);
+}
+
 Graph mlp_of(int64_t batch, int64_t in, int64_t hidden, int64_t out) {
   Graph graph("ffn");
   const Tensor x = data_input(graph, "x", {batch, in});

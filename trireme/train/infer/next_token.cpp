@@ -12,6 +12,13 @@
 namespace trireme {
 namespace {
 
+// Groups of experts' places are of the batch: of them a sequence has its share, or one.
+JobConfig of_one_sequence(JobConfig config) {
+  const int64_t groups = model_of(config).cuttable().expert_groups, batch = config.train.fit.batch;
+  if (groups > 1) set_keys(config, {fmt::format("model.expert_groups={}", groups % batch == 0 ? groups / batch : 1)});
+  return config;
+}
+
 JobConfig in_f32(JobConfig config) {
   config.train.step.compute = DType::kF32;
   return config;
@@ -71,8 +78,8 @@ void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks) {
 NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool)
     : parameter_(std::move(parameter)),
       pool_(pool),
-      model_(make_model(config)),
-      assembly_(assembly_on(on_one_rank(config), *model_, 1)),
+      model_(make_model(of_one_sequence(config))),
+      assembly_(assembly_on(on_one_rank(of_one_sequence(config)), *model_, 1)),
       device_(make_device(assembly_.options.device)),
       tokens_field_(assembly_.batch.front().name),
       context_(assembly_.batch.front().type.shape[1]),
@@ -82,8 +89,8 @@ NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, Thre
 NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool,
                        int64_t most_tokens)
     : pool_(pool),
-      model_(make_model(config)),
-      assembly_(assembly_on(in_f32(config), *model_, world ? world->size() : 1)),
+      model_(make_model(of_one_sequence(config))),
+      assembly_(assembly_on(in_f32(of_one_sequence(config)), *model_, world ? world->size() : 1)),
       tokens_field_(assembly_.batch.front().name),
       context_(assembly_.batch.front().type.shape[1]),
       can_decode_(model_of(config).can_decode()),

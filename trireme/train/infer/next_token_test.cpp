@@ -160,6 +160,19 @@ TEST(NextTokens, a_mixture_of_experts_is_asked_for_whole_sequences) {
   EXPECT_THROW(model.bytes_read(1), Error);
 }
 
+// Of groups that are of the whole batch a sequence has its share.
+TEST(NextTokens, of_a_mixture_whose_groups_are_of_many_sequences_are_those_of_one_group) {
+  const std::vector<int32_t> tokens{1, 2, 3};
+  const JobConfig alone = model_of_kind("gpt", {"model.experts=2"});
+  const Parameters parameters(alone);
+  NextTokens one(alone, parameters.by_name(), nullptr);
+  for (const char* groups : {"model.expert_groups=4", "model.expert_groups=8"}) {
+    const JobConfig grouped = model_of_kind("gpt", {"model.experts=2", "train.batch=8", groups});
+    NextTokens model(grouped, parameters.by_name(), nullptr);
+    EXPECT_EQ(copy(model.logits(tokens)), copy(one.logits(tokens))) << groups;
+  }
+}
+
 // A checkpoint of the model as it starts.
 std::string saved(const JobConfig& config, const TempDirectory& folder) {
   const auto model = make_model(config);

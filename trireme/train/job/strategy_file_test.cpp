@@ -100,6 +100,13 @@ TEST_F(StrategyFile, gives_the_plans_that_it_was_made_of) {
   }
 }
 
+// Chunks of positions are an axis of the strategy's mesh that the schedule makes.
+TEST_F(StrategyFile, with_chunks_of_positions_lays_out_evaluation_too) {
+  const std::vector<std::string> keys{"parallel.pp=2", "parallel.schedule=seq-1f1b",
+                                      "parallel.gradient_accumulation_steps=2"};
+  expect_same(compiled(job(with(keys, written(keys)))), compiled(job(keys)));
+}
+
 // As many bytes over the same ranks, whatever the flags were; here every action is the same.
 TEST_F(StrategyFile, of_random_jobs_gives_the_plans_that_it_was_made_of) {
   std::mt19937 random(7);

@@ -18,6 +18,7 @@ struct ExactProgress {
   int64_t ways = 0, open = 0;
   int64_t bound_ps = 0;
   int64_t jobs_compiled = 0;
+  bool is_nearest = false;  // nothing fits, and what would is looked for (train/plan/exact/nearest_fit.h)
 };
 
 struct PlanRequest {

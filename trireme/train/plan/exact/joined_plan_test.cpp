@@ -1,9 +1,12 @@
 // Mixtures whose micro-batches depend on each other (StepFigures::is_joined): places of experts are of the whole batch,
 // or the loss is.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <random>
 
 #include "trireme/base/error.h"
@@ -86,6 +89,31 @@ TEST(JoinedPlan, of_random_mixtures_costs_what_partition_makes_of_it_to_the_pico
     EXPECT_NO_THROW(verify_certificate(certificate_of(plan, request))) << seed;
   }
   EXPECT_GT(compared, 15);
+}
+
+// No table bounds another one, so of each cut only the way that recomputes and slices the most is compiled.
+TEST(JoinedPlan, that_fits_nowhere_looks_at_the_smallest_ways_alone) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    RandomMixture random(seed);
+    PlanRequest request{.job = random.job(), .ranks = 4, .memory_bytes = 1, .top = 1};
+    bool is_told = false;
+    request.on_exact = [&](const ExactProgress& progress) { is_told = is_told || progress.is_nearest; };
+    const ExactPlan plan = plan_exact(request);
+    ASSERT_TRUE(plan.nearest) << seed;
+    EXPECT_TRUE(is_told);
+    EXPECT_THAT(exact_text(plan, 4, 1, "tokens"), testing::HasSubstr("only those were looked at that recompute"));
+
+    const ExactSetting setting = exact_setting(request);
+    WayTables tables(setting, 1);
+    int64_t fewest = std::numeric_limits<int64_t>::max();
+    for (const OuterWay& way : setting.ways(4).all()) {
+      const std::optional<StageProblem> problem = divides(way) ? tables.problem_of(way) : std::nullopt;
+      if (problem) fewest = std::min(fewest, fewest_bytes_of_cuts(*problem).value_or(fewest));
+    }
+    EXPECT_GE(plan.nearest->bytes, fewest) << seed;
+    EXPECT_LE(plan.nearest->bytes, fewest + fewest / 20) << seed;
+    EXPECT_LT(2 * plan.jobs_compiled, tables.pricer().jobs_compiled()) << seed;
+  }
 }
 
 ModelParts parts_of_job(const JobConfig& job) {

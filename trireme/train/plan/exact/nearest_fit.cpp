@@ -11,8 +11,8 @@ namespace trireme {
 namespace {
 
 std::optional<NearestFit::Change> change_to(int64_t to, const OuterWays& ways, int64_t ranks, WayTables& tables,
-                                            int64_t memory) {
-  const auto found = tables.fewest_bytes(ways, ranks, memory);
+                                            int64_t memory, const WayTables::OnProgress& tell) {
+  const auto found = tables.fewest_bytes(ways, ranks, memory, tell);
   if (!found) return std::nullopt;
   return NearestFit::Change{.to = to, .way = ways.at(found->way), .bytes = found->bytes};
 }
@@ -25,10 +25,13 @@ std::string change_line(std::string_view name, const NearestFit::Change& change)
 }  // namespace
 
 std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
-                                      int64_t ranks) {
-  const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max());
+                                      int64_t ranks, const WayTables::OnProgress& tell) {
+  const auto fewest = tables.fewest_bytes(ways, ranks, std::numeric_limits<int64_t>::max(), tell);
   if (!fewest) return std::nullopt;
-  NearestFit out{.way = ways.at(fewest->way), .bytes = fewest->bytes, .has_tiers = !setting.keeps().empty()};
+  NearestFit out{.way = ways.at(fewest->way),
+                 .bytes = fewest->bytes,
+                 .has_tiers = !setting.keeps().empty(),
+                 .is_joined = setting.figures.is_joined};
   StageProblem problem = *tables.problem_of(out.way);
   problem.memory = out.bytes;
   out.begins = *best_cut(problem);
@@ -41,11 +44,11 @@ std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& set
     const int64_t more = 2 * out.most_ranks;
     if (setting.most_ranks > 0 && more > setting.most_ranks) break;
     out.most_ranks = more;
-    out.ranks = change_to(more, setting.ways(more, batch), more, tables, setting.memory_bytes);
+    out.ranks = change_to(more, setting.ways(more, batch), more, tables, setting.memory_bytes, tell);
   }
   for (int64_t less = batch; less % 2 == 0 && !out.batch;) {
     less /= 2;
-    out.batch = change_to(less, setting.ways(ranks, less), ranks, tables, setting.memory_bytes);
+    out.batch = change_to(less, setting.ways(ranks, less), ranks, tables, setting.memory_bytes, tell);
   }
   return out;
 }
@@ -56,6 +59,7 @@ std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes) {
                                 bytes(fit.bytes), bytes(fit.bytes - memory_bytes));
   for (const auto& [name, of] : fit.kinds)
     out += fmt::format("  {:>5.1f} %  {}\n", 100 * static_cast<double>(of) / static_cast<double>(fit.bytes), name);
+  if (fit.is_joined) out += "of the ways with equal cuts only those were looked at that recompute and slice the most\n";
   out += fmt::format(
       "all recomputation, and parameters, gradients, state and what is kept in slices, {}are among the ways. It would "
       "fit "

@@ -16,7 +16,7 @@ struct NearestFit {
   OuterWay way;                 // the one whose fullest rank takes the fewest bytes, cut so that it does
   std::vector<int64_t> begins;  // of its stages
   int64_t bytes = 0;
-  ByteKinds kinds;  // of the fullest rank; they add up to it
+  ByteKinds kinds;              // of the fullest rank; they add up to it
 
   struct Change {
     int64_t to = 0;
@@ -28,6 +28,7 @@ struct NearestFit {
   std::optional<Change> ranks, batch;
   int64_t most_ranks = 0;  // that were looked at
   bool has_tiers = false;  // beside the device, which were looked at as well
+  bool is_joined = false;  // StepFigures::is_joined: not all ways were looked at
 };
 
 inline constexpr int kMostRankDoublings = 10;
@@ -35,7 +36,7 @@ inline constexpr int kMostRankDoublings = 10;
 // For tables whose search found nothing in `ways`, those of `ranks` ranks. Nothing if no way fits the model, the batch
 // and the ranks at all.
 std::optional<NearestFit> nearest_fit(WayTables& tables, const ExactSetting& setting, const OuterWays& ways,
-                                      int64_t ranks);
+                                      int64_t ranks, const WayTables::OnProgress& tell = {});
 
 // Lines that say it.
 std::string nearest_fit_text(const NearestFit& fit, int64_t memory_bytes);

@@ -1,9 +1,11 @@
 #include "trireme/train/plan/exact/way_tables.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
+#include <tuple>
 
 #include "trireme/planner/outer/pipeline_shape.h"
 #include "trireme/planner/outer/stage_sums.h"
@@ -26,6 +28,35 @@ class LastWay {
   std::optional<size_t> number_;
   OuterWay way_;
 };
+
+std::vector<size_t> all_ways(const OuterWays& ways) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    if (ways.has(i)) out.push_back(i);
+  }
+  return out;
+}
+
+// Of the ways without a pipeline that have the same cuts and places, the one that recomputes and slices the most.
+std::vector<size_t> ways_with_most_measures(const OuterWays& ways) {
+  const auto measures = [](const InnerWay& of) {
+    const auto again = std::ranges::find(kWayRecompute, of.recompute) - kWayRecompute.begin();
+    return std::tuple(again, of.kept_slices, of.zero, of.sp, of.vocabulary);
+  };
+  std::map<InnerWay, size_t> found;
+  for (const size_t i : all_ways(ways)) {
+    InnerWay cut = ways.at(i).inner;
+    const auto own = measures(cut);
+    cut.recompute = WayRecompute::kNone;
+    cut.kept_slices = cut.sp = cut.vocabulary = false;
+    cut.zero = 0;
+    const auto [known, is_new] = found.emplace(std::move(cut), i);
+    if (!is_new && own > measures(ways.at(known->second).inner)) known->second = i;
+  }
+  std::vector<size_t> out;
+  for (const auto& [cut, way] : found) out.push_back(way);
+  return out;
+}
 
 }  // namespace
 
@@ -227,16 +258,17 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
 
 // Best first, as the search for time: by parameters and state alone, by the table of one data parallel rank, by its
 // own.
-std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit) {
+std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit,
+                                                         const OnProgress& tell) {
   enum class Known : uint8_t { kLeast, kAlone, kAll };
   using Open = std::tuple<int64_t, size_t, Known>;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
-  for (size_t i = 0; i < ways.size(); ++i) {
-    if (!ways.has(i)) continue;
+  for (const size_t i : setting_.figures.is_joined ? ways_with_most_measures(ways) : all_ways(ways)) {
     const OuterWay way = ways.at(i);
     if (divides(way)) open.emplace(least_bytes(way, ranks, setting_.figures), i, Known::kLeast);
   }
   while (!open.empty() && std::get<0>(open.top()) <= limit) {
+    if (tell) tell({ways.count(), static_cast<int64_t>(open.size()), 0, pricer_.jobs_compiled(), true});
     const auto [bytes, i, known] = open.top();
     open.pop();
     if (known == Known::kAll) return Fewest{i, bytes};

@@ -31,12 +31,13 @@ class WayTables {
                      int64_t most_jobs = 0);
 
   // The first way found whose fullest rank takes the fewest bytes, with the cut into stages for which it does; nothing
-  // if none takes `limit` or less.
+  // if none takes `limit` or less. Where micro-batches depend on each other, no table bounds another: then of each cut
+  // only the way is looked at that recomputes and slices the most.
   struct Fewest {
     size_t way = 0;
     int64_t bytes = 0;
   };
-  std::optional<Fewest> fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit);
+  std::optional<Fewest> fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit, const OnProgress& tell = {});
 
   // All that searches asked for.
   CertifiedTables asked();

@@ -397,7 +397,10 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
     how.parallel.search.kind = SearchKind::kNone;
     how.parallel.strategy = to_string(step.graph, step.strategy);
   }
-  if (!how.parallel.strategy.empty()) how.parallel.mesh = step.strategy.mesh;  // the file brings its own
+  if (const Mesh& mesh = step.strategy.mesh; !how.parallel.strategy.empty()) {  // the file brings its own
+    // Without chunks of positions, which the schedule makes.
+    how.parallel.mesh = with_micro_batches(without_micro_batches(mesh), micro_batches(mesh) / seq_chunks(mesh));
+  }
   std::map<std::string, Layout> stored;
   for (const CompiledCrew& crew : step.crews) {
     for (const PlanInput& input : crew.plan.inputs) {
