@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iostream>
 #include <set>
+#include <span>
 #include <sstream>
 
 #include "tests/equivalence/run.h"
@@ -80,8 +81,8 @@ TEST(RandomCase, cuts_every_op_that_can_be_cut_and_much_of_what_keeps_its_bits) 
     const bool keeps_bits = test.numerics == Numerics::kInvariant;
     for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
       const Node& node = test.graph.nodes()[i];
-      const std::vector<std::vector<int>>& axes = test.strategy.nodes[i].axes;
-      const bool is_cut = std::ranges::any_of(axes, [](const std::vector<int>& each) { return !each.empty(); });
+      const std::span<const Axes> axes = test.strategy.nodes[i].axes;
+      const bool is_cut = std::ranges::any_of(axes, [](const Axes& each) { return !each.empty(); });
       if (!is_cut) continue;
       cut.insert(node.op->name);
       if (!keeps_bits) continue;
@@ -161,7 +162,7 @@ TEST(Shrink, keeps_what_matters_and_little_else) {
   const auto has_product = [](const Case& test) {
     for (size_t i = 0; i < test.graph.nodes().size(); ++i) {
       if (test.graph.nodes()[i].op->name != "matmul") continue;
-      for (const std::vector<int>& axes : test.strategy.nodes[i].axes) {
+      for (const Axes& axes : test.strategy.nodes[i].axes) {
         if (!axes.empty()) return true;
       }
     }

@@ -384,7 +384,7 @@ CaseInputs random_inputs(const Case& test) {
 }
 
 bool computes_in_bf16(const Graph& graph) {
-  return std::ranges::any_of(graph.values(), [](const Value& value) { return value.type.dtype == DType::kBF16; });
+  return std::ranges::any_of(graph.values(), [](const Value& value) { return value.type->dtype == DType::kBF16; });
 }
 
 Expected one_device(const Case& test, const CaseInputs& inputs, int disturbed_runs) {

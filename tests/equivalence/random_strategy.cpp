@@ -22,8 +22,8 @@ Mesh random_mesh(Draw& draw) {
 // Of the ranks alone, or with the axes of micro-batches where they may stand in an input.
 Layout as_input(Layout layout, const Mesh& mesh, Role role) {
   const auto is_ours = [&](int axis) { return is_micro_batch_axis(mesh, axis); };
-  for (std::vector<int>& axes : layout.dims) {
-    if (role != Role::kData) std::erase_if(axes, is_ours);
+  for (Axes& axes : layout.dims) {
+    if (role != Role::kData) erase_if(axes, is_ours);
     std::stable_partition(axes.begin(), axes.end(), [&](int axis) { return !is_ours(axis); });
   }
   return layout;
@@ -122,7 +122,7 @@ FactorCuts random_cuts(const Op& op, const std::vector<Layout>& have, Draw& draw
     if (rule.factors.empty() || draw.chance(15)) continue;
     if (rule.ring && draw.chance(50) && add_to_ring(op, cuts, axis)) continue;
     for (int attempt = 0; attempt < 3; ++attempt) {
-      std::vector<int>& factor = cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
+      Axes& factor = cuts.axes[static_cast<size_t>(draw.below(static_cast<int64_t>(rule.factors.size())))];
       factor.push_back(axis);
       if (op.takes(cuts)) break;
       factor.pop_back();
@@ -184,7 +184,7 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, cons
   }
   for (size_t id = 0; id < graph.values().size(); ++id) {
     if (!draw.chance(10)) continue;
-    asks.seen_as[static_cast<ValueId>(id)] = random_layout(graph.values()[id].type.shape, mesh, draw, Parts::kUneven);
+    asks.seen_as[static_cast<ValueId>(id)] = random_layout(graph.values()[id].type->shape, mesh, draw, Parts::kUneven);
   }
   const Strategy plain = propagate(graph, mesh, asks);
   for (size_t i = 0; i < plain.inputs.size(); ++i) asks.inputs[i] = plain.inputs[i];

@@ -105,7 +105,7 @@ class Editor {
       map_[i] = out_.graph.add_input(fresh_name(), value.type, Role::kData);
       Layout layout = layouts_[i];
       layout.partial.clear();
-      if (!fits(layout, value.type.shape, out_.strategy.mesh)) layout = Layout::replicated(layout.rank());
+      if (!fits(layout, value.type->shape, out_.strategy.mesh)) layout = Layout::replicated(layout.rank());
       out_.strategy.inputs.push_back(layout);
     } else if (value.producer < 0) {
       const Input& input = from_.inputs()[static_cast<size_t>(value.index)];
@@ -143,13 +143,13 @@ class Editor {
   Case out_;
 };
 
-void drop_axis(std::vector<int>& axes, int axis) {
-  std::erase(axes, axis);
+void drop_axis(Axes& axes, int axis) {
+  erase_if(axes, [&](int other) { return other == axis; });
   for (int& other : axes) other -= other > axis ? 1 : 0;
 }
 
-void drop_axis(std::vector<PartialAxis>& partial, int axis) {
-  std::erase_if(partial, [&](const PartialAxis& p) { return p.axis == axis; });
+void drop_axis(PartialAxes& partial, int axis) {
+  erase_if(partial, [&](const PartialAxis& p) { return p.axis == axis; });
   for (PartialAxis& other : partial) other.axis -= other.axis > axis ? 1 : 0;
 }
 
@@ -171,11 +171,11 @@ Case without_axis(Case test, int axis) {
   if (parts / chunks < test.crews) test.crews = 1, test.strategy.stages.clear();
   for (std::vector<Layout>* layouts : {&test.strategy.inputs, &test.strategy.outputs}) {
     for (Layout& layout : *layouts) {
-      for (std::vector<int>& dim : layout.dims) drop_axis(dim, axis);
+      for (Axes& dim : layout.dims) drop_axis(dim, axis);
     }
   }
   for (FactorCuts& cuts : test.strategy.nodes) {
-    for (std::vector<int>& factor : cuts.axes) drop_axis(factor, axis);
+    for (Axes& factor : cuts.axes) drop_axis(factor, axis);
     drop_axis(cuts.through, axis);
     if (cuts.through.empty()) cuts.linear_set = -1;
   }
@@ -355,7 +355,7 @@ class Shrinker {
     const bool any = std::any_of(cuts.axes.begin(), cuts.axes.end(), [](const auto& axes) { return !axes.empty(); });
     if (!any && cuts.linear_set < 0) return false;
     Case candidate = best_;
-    candidate.strategy.nodes[i] = {.axes = std::vector<std::vector<int>>(cuts.axes.size())};
+    candidate.strategy.nodes[i] = {.axes = std::vector<Axes>(cuts.axes.size())};
     return attempt(std::move(candidate));
   }
 

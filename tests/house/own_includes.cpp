@@ -16,7 +16,7 @@ using NameSet = std::set<std::string, std::less<>>;
 // several have, any of them will do.
 constexpr std::array<std::string_view, 40> kStandard{
     "algorithm: clamp copy copy_n equal fill_n find lower_bound max min ranges::all_of ranges::equal ranges::fill "
-    "ranges::find ranges::max ranges::sort sort",
+    "ranges::find ranges::max ranges::sort rotate sort",
     "array: array initializer_list size",
     "atomic: atomic atomic_flag memory_order_relaxed memory_order_release",
     "barrier: barrier",
@@ -40,7 +40,8 @@ constexpr std::array<std::string_view, 40> kStandard{
     "limits: numeric_limits",
     "list: list initializer_list size",
     "map: initializer_list less map move pair size",
-    "memory: addressof allocator construct_at make_shared make_unique shared_ptr static_pointer_cast unique_ptr",
+    "memory: addressof allocator construct_at destroy destroy_at destroy_n make_shared make_unique shared_ptr "
+    "static_pointer_cast uninitialized_move unique_ptr",
     "memory_resource: pmr::memory_resource pmr::new_delete_resource",
     "mutex: lock_guard mutex unique_lock",
     "optional: nullopt optional",

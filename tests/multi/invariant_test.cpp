@@ -181,7 +181,7 @@ TEST(InvariantErrors, SumsOverRanksThatCountOtherwiseThanTheMeshAreRefused) {
     Strategy strategy = propagate(graph, mesh, std::vector<Layout>(2, Layout::replicated(2)));
     const ShardingRule rule = *rule_of(graph, graph.nodes()[0]);
     const auto k = std::ranges::find(rule.factors, "k", &Factor::name) - rule.factors.begin();
-    strategy.nodes[0].axes.at(static_cast<size_t>(k)) = {0, 1};
+    strategy.nodes[0].axes[static_cast<size_t>(k)] = {0, 1};
     strategy.outputs[0].dims[1] = axes;
     try {
       require_invariant(graph, strategy, cpu_device());

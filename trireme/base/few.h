@@ -1,5 +1,5 @@
-// Few: a list that mostly has few elements, of numbers or other trivially copyable types. Up to N elements lie in the
-// list itself, so making, copying and dropping it allocates nothing. More lie on the heap, as in a std::vector.
+// Few: a list that mostly has few elements. Up to N of them lie in the list itself, so making, copying and dropping it
+// allocates nothing, unless an element does. More lie on the heap, as in a std::vector.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -16,22 +17,25 @@ namespace trireme {
 
 template <class T, size_t N>
 class Few {
-  static_assert(std::is_trivially_copyable_v<T> && N > 0);
+  static_assert(std::is_nothrow_move_constructible_v<T> && std::is_nothrow_destructible_v<T> && N > 0);
 
  public:
   using value_type = T;
   using iterator = T*;
   using const_iterator = const T*;
 
-  Few() = default;
+  Few() {}  // NOLINT(modernize-use-equals-default): a union of elements has no default
+  explicit Few(size_t size) { resize(size); }
   Few(std::initializer_list<T> values) : Few(values.begin(), values.end()) {}
-  Few(std::span<const T> values) : Few(values.begin(), values.end()) {}   // NOLINT: a list of the same
-  Few(const std::vector<T>& values) : Few(std::span<const T>(values)) {}  // NOLINT: a list of the same
+  Few(std::span<const T> values) : Few(values.begin(), values.end()) {}  // NOLINT: a list of the same
+  template <class U>
+  requires std::is_convertible_v<const U&, T> Few(const std::vector<U>& values)
+      : Few(values.begin(), values.end()) {}  // NOLINT: a list of the same
   template <std::forward_iterator It>
   Few(It from, It to) {
-    assign(from, to);
+    append(from, to);
   }
-  Few(const Few& other) : Few(other.begin(), other.end()) {}
+  Few(const Few& other) { append(other.begin(), other.end()); }
   Few(Few&& other) noexcept { take(other); }
   Few& operator=(const Few& other) {
     if (this != &other) assign(other.begin(), other.end());
@@ -67,37 +71,66 @@ class Few {
   }
   void push_back(T value) {
     if (size_ == room_) grow(2 * size_t{room_});
-    data()[size_++] = value;
+    std::construct_at(end(), std::move(value));
+    ++size_;
+  }
+  void pop_back() { std::destroy_at(data() + --size_); }
+  // What is added is T().
+  void resize(size_t size) {
+    reserve(size);
+    while (size_ > size) pop_back();
+    for (; size_ < size; ++size_) std::construct_at(end());
+  }
+  // Elements of another list.
+  template <std::forward_iterator It>
+  void append(It from, It to) {
+    reserve(size_ + static_cast<size_t>(std::distance(from, to)));
+    for (T* into = end(); from != to; ++from, ++into, ++size_) std::construct_at(into, *from);
   }
   template <std::forward_iterator It>
   void assign(It from, It to) {
     clear();
-    reserve(static_cast<size_t>(std::distance(from, to)));
-    std::copy(from, to, data());
-    size_ = static_cast<uint32_t>(std::distance(from, to));
+    append(from, to);
+  }
+  T* insert(const T* at, T value) {
+    const auto place = at - begin();
+    push_back(std::move(value));
+    std::rotate(begin() + place, end() - 1, end());
+    return begin() + place;
   }
   T* erase(const T* from, const T* to) {
     T* const into = begin() + (from - begin());
-    std::copy(to, static_cast<const T*>(end()), into);
-    size_ -= static_cast<uint32_t>(to - from);
+    std::move(begin() + (to - begin()), end(), into);
+    resize(size_ - static_cast<size_t>(to - from));
     return into;
   }
   T* erase(const T* at) { return erase(at, at + 1); }
-  void clear() { size_ = 0; }
+  void clear() {
+    std::destroy(begin(), end());
+    size_ = 0;
+  }
 
-  friend bool operator==(const Few& a, const Few& b) { return std::ranges::equal(a, b); }
+  friend bool operator==(const Few& a, const Few& b) {
+    if (a.size_ != b.size_) return false;
+    for (uint32_t i = 0; i < a.size_; ++i) {
+      if (!(a[i] == b[i])) return false;
+    }
+    return true;
+  }
 
  private:
   bool is_here() const { return room_ == N; }
   void drop() {
-    if (!is_here()) delete[] elsewhere_;
+    std::destroy(begin(), end());
+    if (!is_here()) std::allocator<T>().deallocate(elsewhere_, room_);
   }
-  // `this` has nothing elsewhere.
+  // `this` has no elements, and nothing elsewhere.
   void take(Few& other) {
     size_ = other.size_;
     room_ = other.room_;
     if (is_here()) {
-      std::copy_n(other.here_, size_, here_);
+      for (uint32_t i = 0; i < size_; ++i) std::construct_at(here_ + i, std::move(other.here_[i]));
+      std::destroy_n(other.here_, size_);
     } else {
       elsewhere_ = other.elsewhere_;
     }
@@ -105,8 +138,8 @@ class Few {
     other.room_ = N;
   }
   void grow(size_t room) {
-    T* const made = new T[room];
-    std::copy_n(data(), size_, made);
+    T* const made = std::allocator<T>().allocate(room);
+    std::uninitialized_move(begin(), end(), made);
     drop();
     elsewhere_ = made;
     room_ = static_cast<uint32_t>(room);
@@ -119,5 +152,13 @@ class Few {
     T* elsewhere_;
   };
 };
+
+// As std::erase_if does of a std::vector.
+template <class T, size_t N, class Predicate>
+size_t erase_if(Few<T, N>& list, Predicate predicate) {
+  const size_t before = list.size();
+  list.erase(std::remove_if(list.begin(), list.end(), predicate), list.end());
+  return before - list.size();
+}
 
 }  // namespace trireme

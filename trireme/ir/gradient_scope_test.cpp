@@ -13,7 +13,7 @@ TEST(GradientScope, ModulesAreTheirOwnForwardAndBackward) {
   const auto module_of = [&](const std::string& scope, Phase phase) {
     graph.set_scope(scope);
     graph.set_phase(phase);
-    return std::string(module_scope(graph, graph.node(graph.add_node(plain, {}, {{x}}, {{type}}))));
+    return std::string(module_scope(graph, graph.node(graph.add_node(plain, {}, {{x}}, std::span(&type, 1)))));
   };
 
   EXPECT_EQ(gradient_scope("h.3.mlp"), "grad/h.3.mlp");

@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "trireme/base/error.h"
-#include "trireme/tensor/interned_type.h"
 
 namespace trireme {
 
@@ -49,7 +48,7 @@ std::string to_string(const Init& init) {
 
 ValueId Graph::add_input(std::string name, TensorType type, Role role, Init init, Shape saved_as, Piece piece) {
   const auto id = static_cast<ValueId>(values_.size());
-  values_.push_back({interned(type), -1, static_cast<int>(inputs_.size())});
+  values_.push_back({type, -1, static_cast<int>(inputs_.size())});
   inputs_.push_back({id, role, std::move(name), init, saved_as, std::move(piece)});
   return id;
 }
@@ -62,6 +61,11 @@ void Graph::set_piece(ValueId input, Piece piece) {
 
 NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
                        std::span<const TensorType> types) {
+  return add_node(op, std::move(attrs), inputs, Few<Shared<TensorType>, 4>(types.begin(), types.end()));
+}
+
+NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
+                       std::span<const Shared<TensorType>> types) {
   const auto id = static_cast<NodeId>(nodes_.size());
   for (const ValueId input : inputs) {
     invariant(input >= 0 && input < static_cast<ValueId>(values_.size()), "{}: operand %{} does not exist", op.name,
@@ -69,9 +73,9 @@ NodeId Graph::add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> i
   }
   Node& node = nodes_.emplace_back(Node{mark_, &op, std::move(attrs), inputs, {}});
   node.outputs.reserve(types.size());
-  for (const TensorType& type : types) {
+  for (const Shared<TensorType>& type : types) {
     node.outputs.push_back(static_cast<ValueId>(values_.size()));
-    values_.push_back({interned(type), id, static_cast<int>(node.outputs.size()) - 1});
+    values_.push_back({type, id, static_cast<int>(node.outputs.size()) - 1});
   }
   return id;
 }
@@ -307,10 +311,10 @@ Graph without_dead_nodes(const Graph& graph) {
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     if (!keep[i]) continue;
     const Node& node = graph.nodes()[i];
-    std::vector<ValueId> inputs;
+    Few<ValueId, 4> inputs;
     for (const ValueId input : node.inputs) inputs.push_back(map[static_cast<size_t>(input)]);
-    std::vector<TensorType> types;
-    for (const ValueId output : node.outputs) types.push_back(graph.type(output));
+    Few<Shared<TensorType>, 4> types;
+    for (const ValueId output : node.outputs) types.push_back(graph.shared_type(output));
     out.mark_as(graph, node, node.gradient_of < 0 ? -1 : made_of[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = out.add_node(*node.op, node.attrs, inputs, types);
     made_of[i] = made;

@@ -16,6 +16,7 @@
 
 #include "trireme/base/few.h"
 #include "trireme/base/growing.h"
+#include "trireme/base/shared.h"
 #include "trireme/base/shared_text.h"
 #include "trireme/ir/attrs.h"
 #include "trireme/ir/piece.h"
@@ -112,9 +113,9 @@ struct Update {
 };
 
 struct Value {
-  const TensorType& type;  // an interned one
-  NodeId producer = -1;    // -1: an input of the graph
-  int index = 0;           // which output of the producer, or which input of the graph
+  Shared<TensorType> type;
+  NodeId producer = -1;  // -1: an input of the graph
+  int index = 0;         // which output of the producer, or which input of the graph
 };
 
 class Graph {
@@ -126,6 +127,9 @@ class Graph {
   void set_piece(ValueId input, Piece piece);
   // The types are the caller's to infer (op/build.h does). Returns the first output.
   NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs, std::span<const TensorType> types);
+  // The same of types that values have already, which need not be looked for.
+  NodeId add_node(const OpBase& op, Attrs attrs, std::span<const ValueId> inputs,
+                  std::span<const Shared<TensorType>> types);
   void add_output(std::string name, ValueId value, ValueId updates = kNoValue);
   // So many nodes are added next, or about as many.
   void expect_nodes(size_t count) { nodes_.reserve(nodes_.size() + count); }
@@ -190,6 +194,7 @@ class Graph {
   const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
+  const Shared<TensorType>& shared_type(ValueId id) const { return value(id).type; }
   // The input of this name; throws kNotFound with candidates.
   const Input& input(std::string_view name) const;
   const Output& output(std::string_view name) const;

@@ -17,7 +17,7 @@ const OpBase kPlain{"plain", &Attrs::parse<NoAttrs>};
 const TensorType kType{DType::kF32, {2, 3}};
 
 ValueId plain(Graph& graph, std::vector<ValueId> inputs) {
-  return graph.node(graph.add_node(kPlain, {}, inputs, {{kType}})).outputs[0];
+  return graph.node(graph.add_node(kPlain, {}, inputs, std::span(&kType, 1))).outputs[0];
 }
 
 template <class Fn>

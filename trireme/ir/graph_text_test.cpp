@@ -84,9 +84,9 @@ TEST(GraphText, KeepsNumbersOfInputsMadeAfterNodes) {
   Graph graph("late");
   const TensorType type{DType::kF32, {2}};
   const ValueId x = graph.add_input("x", type, Role::kData);
-  const NodeId first = graph.add_node(kPlain, {}, {{x}}, {{type}});
+  const NodeId first = graph.add_node(kPlain, {}, {{x}}, std::span(&type, 1));
   const ValueId w = graph.add_input("w", type, Role::kParameter);
-  graph.add_node(kPlain, {}, {{graph.node(first).outputs[0], w}}, {{type}});
+  graph.add_node(kPlain, {}, {{graph.node(first).outputs[0], w}}, std::span(&type, 1));
   const std::string text = to_string(graph);
 
   const Graph back = parse_graph(text, find_toy);

@@ -22,7 +22,7 @@ bool only_cuts_more(const Layout& have, const Layout& want, const Shape& whole, 
   if (have.partial != want.partial) return false;
   const Shape from = frame(whole, have, mesh), to = frame(whole, want, mesh);
   for (size_t dim = 0; dim < have.dims.size(); ++dim) {
-    const std::vector<int>&a = have.dims[dim], &b = want.dims[dim];
+    const Axes &a = have.dims[dim], &b = want.dims[dim];
     if (a.size() > b.size() || !std::equal(a.begin(), a.end(), b.begin())) return false;
     if (!a.empty() && from[static_cast<int>(dim)] != to[static_cast<int>(dim)]) return false;
   }

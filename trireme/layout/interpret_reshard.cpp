@@ -212,7 +212,7 @@ void reduce_into(const View& accumulator, const View& term, Reduction reduction)
 
 Pieces cut(const HostTensor& whole, const Layout& layout, const Mesh& mesh, uint64_t seed) {
   check(layout, whole.shape(), mesh, "the simulated tensor", Parts::kUneven);
-  const std::vector<int> axes = layout.partial_axes();
+  const Axes axes = layout.partial_axes();
   Pieces terms;
   if (axes.empty()) {
     terms.push_back(whole.clone());
@@ -236,8 +236,8 @@ Pieces cut(const HostTensor& whole, const Layout& layout, const Mesh& mesh, uint
 
 HostTensor gather(const Pieces& pieces, const Layout& layout, const Mesh& mesh, const TensorType& whole) {
   check_pieces(pieces, layout, mesh, whole);
-  const std::vector<int> replicas = layout.replica_axes(mesh);
-  const std::vector<int> terms = layout.partial_axes();
+  const Axes replicas = layout.replica_axes(mesh);
+  const Axes terms = layout.partial_axes();
   const Reduction reduction = terms.empty() ? Reduction::kSum : layout.partial[0].reduction;
   HostTensor out(whole);
   for (int64_t rank = 0; rank < mesh.devices(); ++rank) {

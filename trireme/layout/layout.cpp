@@ -40,7 +40,7 @@ std::string usable_cuts(int64_t size, int64_t wanted) {
 // What is wrong with a layout that names each axis at most once and has the right rank, or "".
 std::string bad_cut(const Layout& layout, const Shape& whole, const Mesh& mesh, std::string_view what, Parts parts) {
   for (int dim = 0; dim < layout.rank(); ++dim) {
-    const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
+    const Axes& axes = layout.dims[static_cast<size_t>(dim)];
     const int64_t cuts = mesh.size_of(axes);
     if (falls_in(whole[dim], cuts, parts)) continue;
     const std::string names = print_axes(axes, mesh);
@@ -66,19 +66,19 @@ std::string problem(const Layout& layout, const Shape& whole, const Mesh& mesh, 
         "per dimension, '-' where it is whole",
         to_string(layout, mesh), what, layout.rank(), to_string(whole), whole.rank());
   }
-  std::vector<bool> used(static_cast<size_t>(mesh.axes()), false);
-  std::vector<int> axes;
-  for (const std::vector<int>& dim : layout.dims) axes.insert(axes.end(), dim.begin(), dim.end());
+  Few<char, 32> used(static_cast<size_t>(mesh.axes()));
+  Few<int, 16> axes;
+  for (const Axes& dim : layout.dims) axes.append(dim.begin(), dim.end());
   for (const PartialAxis& p : layout.partial) axes.push_back(p.axis);
   for (int axis : axes) {
     static_cast<void>(mesh.axis(axis));
-    if (used[static_cast<size_t>(axis)]) {
+    if (used[static_cast<size_t>(axis)] != 0) {
       return fmt::format(
           "layout {} of '{}' uses mesh axis '{}' twice; an axis cuts one dimension once, "
           "or is partial",
           to_string(layout, mesh), what, mesh.axis(axis).name);
     }
-    used[static_cast<size_t>(axis)] = true;
+    used[static_cast<size_t>(axis)] = 1;
   }
   for (const PartialAxis& p : layout.partial) {
     if (p.reduction == layout.partial[0].reduction) continue;
@@ -133,19 +133,19 @@ bool Layout::uses(int axis) const {
 }
 
 int64_t Layout::cuts(int dim, const Mesh& mesh) const {
-  return mesh.size_of(dims.at(static_cast<size_t>(dim)));
+  return mesh.size_of(dims[static_cast<size_t>(dim)]);
 }
 
-std::vector<int> Layout::replica_axes(const Mesh& mesh) const {
-  std::vector<int> out;
+Axes Layout::replica_axes(const Mesh& mesh) const {
+  Axes out;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     if (!uses(axis)) out.push_back(axis);
   }
   return out;
 }
 
-std::vector<int> Layout::partial_axes() const {
-  std::vector<int> out;
+Axes Layout::partial_axes() const {
+  Axes out;
   for (const PartialAxis& p : partial) out.push_back(p.axis);
   return out;
 }
@@ -162,7 +162,7 @@ size_t hash(const Layout& layout) {
     h = (h ^ static_cast<uint64_t>(value)) * 0x100000001b3U;
     h ^= h >> 29U;
   };
-  for (const std::vector<int>& dim : layout.dims) {
+  for (const Axes& dim : layout.dims) {
     for (int axis : dim) mix(axis + 1);
     mix(0);
   }
@@ -195,7 +195,7 @@ Box local_box(const Shape& whole, const Layout& layout, const Mesh& mesh, int64_
   invariant(layout.rank() == whole.rank(), "layout of {} dimensions for shape {}", layout.rank(), said(whole));
   Box out{whole, whole};
   for (int dim = 0; dim < whole.rank(); ++dim) {
-    const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
+    const Axes& axes = layout.dims[static_cast<size_t>(dim)];
     out.size[dim] = longest_part(whole[dim], mesh.size_of(axes));
     out.start[dim] = mesh.index_along(rank, axes) * out.size[dim];
   }

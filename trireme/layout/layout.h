@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/few.h"
 #include "trireme/layout/box.h"
 #include "trireme/mesh/mesh.h"
 #include "trireme/tensor/shape.h"
@@ -29,9 +30,12 @@ struct PartialAxis {
   friend bool operator==(const PartialAxis&, const PartialAxis&) = default;
 };
 
+using AxesOfDims = Few<Axes, 4>;
+using PartialAxes = Few<PartialAxis, 2>;
+
 struct Layout {
-  std::vector<std::vector<int>> dims;  // per dimension the prime mesh axes that cut it
-  std::vector<PartialAxis> partial;    // sorted by axis; one kind of reduction only
+  AxesOfDims dims;      // per dimension the prime mesh axes that cut it
+  PartialAxes partial;  // sorted by axis; one kind of reduction only
 
   static Layout replicated(int rank);
 
@@ -43,8 +47,8 @@ struct Layout {
   int dim_cut_by(int axis) const;                 // -1 when the axis cuts none
   int64_t cuts(int dim, const Mesh& mesh) const;  // parts of the dimension
   // The axes over which the tensor is replicated, in mesh order.
-  std::vector<int> replica_axes(const Mesh& mesh) const;
-  std::vector<int> partial_axes() const;
+  Axes replica_axes(const Mesh& mesh) const;
+  Axes partial_axes() const;
   void add_partial(int axis, Reduction reduction);  // keeps `partial` sorted
 
   friend bool operator==(const Layout&, const Layout&) = default;

@@ -62,9 +62,9 @@ NamedLayout NamedLayout::read(std::string_view text) {
 }
 
 NamedLayout::NamedLayout(const Layout& layout, const Mesh& mesh) {
-  for (const std::vector<int>& axes : layout.dims) dims.push_back(names_of(axes, mesh));
+  for (const Axes& axes : layout.dims) dims.push_back(names_of(axes, mesh));
   for (const Reduction reduction : kReductionKinds) {
-    std::vector<int> axes;
+    Axes axes;
     for (const PartialAxis& p : layout.partial) {
       if (p.reduction == reduction) axes.push_back(p.axis);
     }
@@ -95,7 +95,7 @@ std::string to_string(const std::vector<NamedLayout>& layouts) {
 
 std::string to_string(const Layout& layout, const Mesh& mesh) {
   std::string out = "[";
-  for (const std::vector<int>& axes : layout.dims) {
+  for (const Axes& axes : layout.dims) {
     if (out.size() > 1) out += ", ";
     out += axes.empty() ? "-" : print_axes(axes, mesh);
   }

@@ -40,14 +40,14 @@ struct Stand {
 Stand stand_of(const Layout& layout, int axis) {
   const int dim = layout.dim_cut_by(axis);
   if (dim < 0) return {layout.is_partial_over(axis) ? -2 : -1, 0};
-  const std::vector<int>& axes = layout.dims[static_cast<size_t>(dim)];
+  const Axes& axes = layout.dims[static_cast<size_t>(dim)];
   return {dim, static_cast<int>(std::find(axes.begin(), axes.end(), axis) - axes.begin())};
 }
 
 // The search's problem and the mesh axes of each unit.
 struct AxisUnits {
   ReshardProblem problem;
-  std::vector<std::vector<int>> axes;
+  std::vector<Axes> axes;
 };
 
 class UnitBuilder {
@@ -58,9 +58,9 @@ class UnitBuilder {
   // Axes that move, then axes idle in both layouts: cutting by those for a while makes other steps
   // cheaper (reduce within hosts, then across). Few axes are all units of their own; of many, those
   // that go the same way over the same kind of link go together.
-  std::vector<std::vector<int>> build() {
-    std::vector<int> moving;
-    std::vector<int> idle;
+  std::vector<Axes> build() {
+    Axes moving;
+    Axes idle;
     for (int axis = 0; axis < mesh_.axes(); ++axis) {
       const Stand here = stand_of(from_, axis);
       if (here.group == -1 && stand_of(to_, axis).group == -1) {
@@ -70,7 +70,7 @@ class UnitBuilder {
       }
     }
     std::stable_sort(moving.begin(), moving.end(), [this](int a, int b) { return key(a) < key(b); });
-    std::vector<std::vector<int>> units;
+    std::vector<Axes> units;
     const bool join = moving.size() + idle.size() > kPrimeUnits;
     for (int axis : moving) add(axis, join, units);
     const size_t first_idle = units.size();
@@ -102,7 +102,7 @@ class UnitBuilder {
     return {a.group, a.place, b.group, b.place};
   }
 
-  void add(int axis, bool join, std::vector<std::vector<int>>& units) const {
+  void add(int axis, bool join, std::vector<Axes>& units) const {
     if (join && !units.empty()) {
       const int last = units.back().back();
       const auto next_to = [&](const Layout& layout) {
@@ -124,8 +124,7 @@ class UnitBuilder {
   const ReshardCosts& costs_;
 };
 
-detail::UnitState state_of(const Layout& layout, const std::vector<std::vector<int>>& units,
-                           const std::vector<size_t>& prefix) {
+detail::UnitState state_of(const Layout& layout, const std::vector<Axes>& units, const std::vector<size_t>& prefix) {
   detail::UnitState state = ~detail::UnitState{0};
   const auto unit_of = [&](int axis) {
     for (size_t unit = 0; unit < units.size(); ++unit) {
@@ -162,7 +161,7 @@ AxisUnits make_units(const Layout& from, const Layout& to, const TensorType& who
     out.problem.dims.push_back(whole.shape[static_cast<int>(dim)] / cuts);
     out.problem.bytes /= static_cast<double>(cuts);
   }
-  for (const std::vector<int>& axes : out.axes) {
+  for (const Axes& axes : out.axes) {
     ReshardUnit unit{mesh.size_of(axes), static_cast<int>(axes.size()), costs.of(axes[0])};
     for (int axis : axes) {
       unit.link = slower(unit.link, costs.of(axis));
@@ -179,7 +178,7 @@ class ChainBuilder {
   explicit ChainBuilder(const Layout& from)
       : now_(from), reduction_(from.partial.empty() ? Reduction::kSum : from.partial[0].reduction) {}
 
-  void add(Kind kind, int dim, int from_dim, std::vector<int> axes) {
+  void add(Kind kind, int dim, int from_dim, Axes axes) {
     if (axes.empty()) return;
     const bool reduces = kind == Kind::kAllReduce || kind == Kind::kReduceScatter;
     ReshardStep step{kind, dim, from_dim, std::move(axes), reduces ? reduction_ : Reduction::kSum, {}};
@@ -196,9 +195,9 @@ class ChainBuilder {
       size_t end = i;
       while (end < loose.size() && loose[end].kind == Kind::kSlice) ++end;
       for (int dim = 0; dim < from.rank(); ++dim) {
-        std::vector<int> axes;
+        Axes axes;
         for (size_t j = i; j < end; ++j) {
-          if (loose[j].dim == dim) axes.insert(axes.end(), loose[j].axes.begin(), loose[j].axes.end());
+          if (loose[j].dim == dim) axes.append(loose[j].axes.begin(), loose[j].axes.end());
         }
         add(Kind::kSlice, dim, -1, std::move(axes));
       }
@@ -221,7 +220,7 @@ class ChainBuilder {
 // the answer where nothing has to be sent or the search is too large.
 std::vector<ReshardStep> plain_chain(const Layout& from, const Layout& to) {
   ChainBuilder chain(from);
-  std::vector<int> to_reduce;
+  Axes to_reduce;
   for (const PartialAxis& p : from.partial) {
     if (!to.is_partial_over(p.axis)) to_reduce.push_back(p.axis);
   }
@@ -232,7 +231,7 @@ std::vector<ReshardStep> plain_chain(const Layout& from, const Layout& to) {
               {from.dims[dim].begin() + static_cast<int64_t>(done[dim]), from.dims[dim].end()});
   }
   for (size_t dim = 0; dim < to.dims.size(); ++dim) {
-    std::vector<int> scattered;
+    Axes scattered;
     for (; done[dim] < to.dims[dim].size(); ++done[dim]) {
       const auto at = std::find(to_reduce.begin(), to_reduce.end(), to.dims[dim][done[dim]]);
       if (at == to_reduce.end()) break;
@@ -295,7 +294,7 @@ std::string to_string(std::span<const ReshardStep> steps, const Mesh& mesh) {
 
 Layout layout_after(const ReshardStep& step, const Layout& before) {
   Layout out = before;
-  const auto dim_axes = [&](int dim) -> std::vector<int>& {
+  const auto dim_axes = [&](int dim) -> Axes& {
     invariant(dim >= 0 && dim < out.rank(), "{} of dim {} of a layout of {} dimensions", said(step.kind), dim,
               out.rank());
     return out.dims[static_cast<size_t>(dim)];
@@ -306,9 +305,10 @@ Layout layout_after(const ReshardStep& step, const Layout& before) {
       dim_axes(step.dim).push_back(axis);
     }
   };
-  const auto remove = [&](std::vector<int>& axes) {
-    invariant(axes.size() >= step.axes.size() && std::equal(step.axes.rbegin(), step.axes.rend(), axes.rbegin()),
-              "{} over axes that are not the last of their dimension", said(step.kind));
+  const auto remove = [&](Axes& axes) {
+    const bool are_last = axes.size() >= step.axes.size() &&
+                          std::equal(step.axes.begin(), step.axes.end(), axes.end() - step.axes.size());
+    invariant(are_last, "{} over axes that are not the last of their dimension", said(step.kind));
     axes.resize(axes.size() - step.axes.size());
   };
   const auto reduce = [&] {
@@ -411,10 +411,10 @@ std::vector<ReshardStep> detail::plan_over_ranks(const Layout& from, const Layou
   if (!moves) return plain;
   ChainBuilder chain(from);
   for (const detail::UnitMove& move : *moves) {
-    std::vector<int> axes;
+    Axes axes;
     for (int i = 0; i < move.count; ++i) {
-      const std::vector<int>& more = units.axes[static_cast<size_t>(move.units[static_cast<size_t>(i)])];
-      axes.insert(axes.end(), more.begin(), more.end());
+      const Axes& more = units.axes[static_cast<size_t>(move.units[static_cast<size_t>(i)])];
+      axes.append(more.begin(), more.end());
     }
     chain.add(move.kind, move.dim, move.from_dim, std::move(axes));
   }

@@ -25,7 +25,7 @@ class MicroBatchMoves {
       begin.dims[dim].resize(first_moving(now_, to_, dim));
       end.dims[dim].resize(first_moving(to_, now_, dim));
     }
-    const std::vector<int> sums = sums_to_take();
+    const Axes sums = sums_to_take();
     const bool late = costs_.sum_micro_batches_late && scatters(begin, end);
     const bool first = !late && costs_.sum_before_micro_batches.empty();
     if (first) reduce(sums);
@@ -45,8 +45,8 @@ class MicroBatchMoves {
   // The place in a dimension of the first axis of micro-batches that the other layout does not have there after the
   // same axes; the number of its axes when there is none.
   size_t first_moving(const Layout& of, const Layout& other, size_t dim) const {
-    const std::vector<int>& axes = of.dims[dim];
-    const std::vector<int>& there = other.dims[dim];
+    const Axes& axes = of.dims[dim];
+    const Axes& there = other.dims[dim];
     const auto same =
         static_cast<size_t>(std::mismatch(axes.begin(), axes.end(), there.begin(), there.end()).first - axes.begin());
     size_t place = same;
@@ -57,7 +57,7 @@ class MicroBatchMoves {
   // Gathers the axes from `place` on, those of ranks and ours in steps of their own.
   void take_out(int dim, size_t place) {
     while (now_.dims[static_cast<size_t>(dim)].size() > place) {
-      const std::vector<int>& axes = now_.dims[static_cast<size_t>(dim)];
+      const Axes& axes = now_.dims[static_cast<size_t>(dim)];
       size_t first = axes.size();
       while (first > place && is_ours(axes[first - 1]) == is_ours(axes.back())) --first;
       add({.kind = Kind::kAllGather, .dim = dim, .axes = {axes.begin() + static_cast<int64_t>(first), axes.end()}});
@@ -66,7 +66,7 @@ class MicroBatchMoves {
 
   // Cuts the dimension by what the target has there and the value has not.
   void put_in(int dim) {
-    const std::vector<int>& want = to_.dims[static_cast<size_t>(dim)];
+    const Axes& want = to_.dims[static_cast<size_t>(dim)];
     for (size_t first = now_.dims[static_cast<size_t>(dim)].size(); first < want.size();) {
       size_t end = first;
       while (end < want.size() && is_ours(want[end]) == is_ours(want[first])) ++end;
@@ -77,8 +77,8 @@ class MicroBatchMoves {
     }
   }
 
-  std::vector<int> sums_to_take() const {
-    std::vector<int> out;
+  Axes sums_to_take() const {
+    Axes out;
     for (const PartialAxis& p : now_.partial) {
       if (is_ours(p.axis) && !to_.is_partial_over(p.axis)) out.push_back(p.axis);
     }
@@ -91,7 +91,7 @@ class MicroBatchMoves {
   }
 
   // The target before sums over micro-batches and those that leave a rank no less than it has: once is enough for them.
-  Layout scattered(Layout end, const std::vector<int>& sums) const {
+  Layout scattered(Layout end, const Axes& sums) const {
     const std::vector<int>& early = costs_.sum_before_micro_batches;
     for (const PartialAxis& p : now_.partial) {
       if (end.uses(p.axis)) continue;
@@ -105,7 +105,7 @@ class MicroBatchMoves {
   Layout with_early_sums() const {
     const std::vector<int>& early = costs_.sum_before_micro_batches;
     Layout out = now_;
-    std::erase_if(out.partial, [&](const PartialAxis& p) {
+    erase_if(out.partial, [&](const PartialAxis& p) {
       return std::ranges::count(early, p.axis) > 0 && !to_.is_partial_over(p.axis);
     });
     return out;
@@ -118,7 +118,7 @@ class MicroBatchMoves {
     }
   }
 
-  void reduce(const std::vector<int>& axes) {
+  void reduce(const Axes& axes) {
     if (axes.empty()) return;
     add({.kind = Kind::kAllReduce, .axes = axes, .reduction = now_.partial.front().reduction});
   }

@@ -25,7 +25,7 @@ struct ReshardStep {
   Kind kind = Kind::kSlice;
   int dim = -1;                           // the dimension cut or gathered; -1 for kAllReduce
   int from_dim = -1;                      // kAllToAll only: the dimension that becomes whole
-  std::vector<int> axes;                  // most significant first
+  Axes axes;                              // most significant first
   Reduction reduction = Reduction::kSum;  // of kAllReduce and kReduceScatter
   Layout after;
 

@@ -90,8 +90,8 @@ int64_t Mesh::stride(int axis) const {
   return strides_[static_cast<size_t>(axis)];
 }
 
-std::vector<int> Mesh::find(std::string_view name) const {
-  std::vector<int> out;
+Axes Mesh::find(std::string_view name) const {
+  Axes out;
   for (size_t i = 0; i < user_axes_.size(); ++i) {
     if (user_axes_[i].name != name) continue;
     for (int axis = 0; axis < axes(); ++axis) {
@@ -173,8 +173,8 @@ bool takes_no_ranks(const MeshAxis& axis) {
 }
 
 template <class Predicate>
-std::vector<int> axes_that(const Mesh& mesh, Predicate&& predicate) {
-  std::vector<int> out;
+Axes axes_that(const Mesh& mesh, Predicate&& predicate) {
+  Axes out;
   for (int axis = 0; axis < mesh.axes(); ++axis) {
     if (predicate(mesh, axis)) out.push_back(axis);
   }
@@ -207,11 +207,11 @@ Mesh without_micro_batches(const Mesh& mesh) {
   return Mesh(std::move(axes));
 }
 
-std::vector<int> micro_batch_axes(const Mesh& mesh) {
+Axes micro_batch_axes(const Mesh& mesh) {
   return axes_that(mesh, is_micro_batch_axis);
 }
 
-std::vector<int> seq_chunk_axes(const Mesh& mesh) {
+Axes seq_chunk_axes(const Mesh& mesh) {
   return axes_that(mesh, is_seq_chunk_axis);
 }
 
@@ -252,7 +252,7 @@ AxisNames names_of(std::span<const int> axes, const Mesh& mesh) {
   AxisNames out;
   for (size_t i = 0; i < axes.size();) {
     const MeshAxis& user = mesh.user_axes()[static_cast<size_t>(mesh.user_axis_of(axes[i]))];
-    const std::vector<int> all = mesh.find(user.name);
+    const Axes all = mesh.find(user.name);
     const bool whole =
         i + all.size() <= axes.size() && std::equal(all.begin(), all.end(), axes.begin() + static_cast<int64_t>(i));
     out.push_back(whole ? user.name : mesh.axis(axes[i]).name);
@@ -261,11 +261,11 @@ AxisNames names_of(std::span<const int> axes, const Mesh& mesh) {
   return out;
 }
 
-std::vector<int> axes_of(const AxisNames& names, const Mesh& mesh) {
-  std::vector<int> out;
+Axes axes_of(const AxisNames& names, const Mesh& mesh) {
+  Axes out;
   for (const std::string& name : names) {
-    const std::vector<int> axes = mesh.find(name);
-    out.insert(out.end(), axes.begin(), axes.end());
+    const Axes axes = mesh.find(name);
+    out.append(axes.begin(), axes.end());
   }
   return out;
 }
@@ -285,12 +285,12 @@ std::string print_axes(std::span<const int> axes, const Mesh& mesh) {
   return to_string(names_of(axes, mesh));
 }
 
-std::vector<int> parse_axes(std::string_view text, const Mesh& mesh) {
+Axes parse_axes(std::string_view text, const Mesh& mesh) {
   return axes_of(parse_axis_names(text), mesh);
 }
 
-std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh) {
-  std::vector<std::vector<int>> out(cuts.size());
+std::vector<Axes> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh) {
+  std::vector<Axes> out(cuts.size());
   std::vector<bool> used(static_cast<size_t>(mesh.axes()), false);
   int64_t product = 1;
   for (int64_t cut : cuts) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/few.h"
+
 namespace trireme {
 
 inline constexpr int64_t kMostDevices = int64_t{1} << 40;  // of a mesh, and of a machine
@@ -18,6 +20,9 @@ struct MeshAxis {
   int64_t size = 1;
   friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
 };
+
+// Prime axes of a mesh, most significant first. Few cut one dimension, or are in one group.
+using Axes = Few<int, 4>;
 
 class Mesh {
  public:
@@ -38,7 +43,7 @@ class Mesh {
 
   // The prime axes of a user's axis ("dp"), most significant first, or one of them ("dp.1"). Throws
   // kNotFound, naming the likely one.
-  std::vector<int> find(std::string_view name) const;
+  Axes find(std::string_view name) const;
 
   // One coordinate per prime axis.
   std::vector<int64_t> coordinates(int64_t rank) const;
@@ -72,8 +77,8 @@ int64_t micro_batches(const Mesh& mesh);  // parts of the batch: the product of 
 // The same mesh for a count of 1. `chunks` divides the count.
 Mesh with_micro_batches(const Mesh& ranks, int64_t count, int64_t chunks = 1);
 Mesh without_micro_batches(const Mesh& mesh);
-std::vector<int> micro_batch_axes(const Mesh& mesh);  // of both
-std::vector<int> seq_chunk_axes(const Mesh& mesh);
+Axes micro_batch_axes(const Mesh& mesh);  // of both
+Axes seq_chunk_axes(const Mesh& mesh);
 bool is_micro_batch_axis(const Mesh& mesh, int axis);  // of both
 bool is_seq_chunk_axis(const Mesh& mesh, int axis);
 
@@ -82,18 +87,18 @@ Mesh parse_mesh(std::string_view text);   // reads it back identical
 
 // Names of axes ("dp"), or of one of their factors ("dp.1"), most significant first.
 using AxisNames = std::vector<std::string>;
-AxisNames names_of(std::span<const int> axes, const Mesh& mesh);     // all factors of an axis, in order, are its name
-std::vector<int> axes_of(const AxisNames& names, const Mesh& mesh);  // throws kNotFound as Mesh::find does
-std::string to_string(const AxisNames& names);                       // "dp*tp.1"; "-" for none
+AxisNames names_of(std::span<const int> axes, const Mesh& mesh);  // all factors of an axis, in order, are its name
+Axes axes_of(const AxisNames& names, const Mesh& mesh);           // throws kNotFound as Mesh::find does
+std::string to_string(const AxisNames& names);                    // "dp*tp.1"; "-" for none
 AxisNames parse_axis_names(std::string_view text);
 
 std::string print_axes(std::span<const int> axes, const Mesh& mesh);
-std::vector<int> parse_axes(std::string_view text, const Mesh& mesh);
+Axes parse_axes(std::string_view text, const Mesh& mesh);
 
 // Axes for a list of cut counts, as in the strategy (2,4): for each count the axes that cut it,
 // most significant first. The least significant axes go to the last count, and axes left over, over
 // which the pieces are replicated, are the most significant ones. Throws kInvalidArgument when the
 // mesh has no such axes (a product above the devices, or a prime the mesh does not have).
-std::vector<std::vector<int>> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh);
+std::vector<Axes> axes_for_cuts(std::span<const int64_t> cuts, const Mesh& mesh);
 
 }  // namespace trireme

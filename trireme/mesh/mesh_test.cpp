@@ -116,15 +116,15 @@ TEST(Mesh, prints_all_factors_of_an_axis_as_its_name) {
   EXPECT_EQ(print_axes(std::vector<int>{1, 0}, mesh), "dp.1*dp.0");
   EXPECT_EQ(print_axes(std::vector<int>{0, 2}, mesh), "dp.0*tp");
   EXPECT_EQ(print_axes({}, mesh), "-");
-  EXPECT_EQ(parse_axes("dp.1*dp.0*tp", mesh), (std::vector<int>{1, 0, 2}));
-  EXPECT_EQ(parse_axes("-", mesh), std::vector<int>{});
+  EXPECT_EQ(parse_axes("dp.1*dp.0*tp", mesh), (Axes{1, 0, 2}));
+  EXPECT_EQ(parse_axes("-", mesh), Axes{});
 }
 
 TEST(AxesForCuts, both_4_by_2_and_2_by_4_of_eight_devices_are_exact) {
   const Mesh mesh({{"d", 8}});
 
-  const std::vector<std::vector<int>> four_two = {{0, 1}, {2}};
-  const std::vector<std::vector<int>> two_four = {{0}, {1, 2}};
+  const std::vector<Axes> four_two = {{0, 1}, {2}};
+  const std::vector<Axes> two_four = {{0}, {1, 2}};
   EXPECT_EQ(axes_for_cuts(std::vector<int64_t>{4, 2}, mesh), four_two);
   EXPECT_EQ(axes_for_cuts(std::vector<int64_t>{2, 4}, mesh), two_four);
 }
@@ -132,14 +132,14 @@ TEST(AxesForCuts, both_4_by_2_and_2_by_4_of_eight_devices_are_exact) {
 TEST(AxesForCuts, leaves_the_most_significant_axes_as_replicas) {
   const Mesh mesh({{"d", 8}});
 
-  const std::vector<std::vector<int>> expected = {{1}, {}, {2}};
+  const std::vector<Axes> expected = {{1}, {}, {2}};
   EXPECT_EQ(axes_for_cuts(std::vector<int64_t>{2, 1, 2}, mesh), expected);
 }
 
 TEST(AxesForCuts, finds_the_primes_wherever_they_stand) {
   const Mesh mesh({{"a", 2}, {"b", 3}, {"c", 2}});
 
-  const std::vector<std::vector<int>> expected = {{0, 2}, {1}};
+  const std::vector<Axes> expected = {{0, 2}, {1}};
   EXPECT_EQ(axes_for_cuts(std::vector<int64_t>{4, 3}, mesh), expected);
 }
 

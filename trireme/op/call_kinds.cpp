@@ -35,7 +35,7 @@ int CallKinds::find(const OpDef& op, const Attrs& attrs, size_t operands) {
   uint64_t hash = std::hash<const void*>()(&op);
   mix(hash, attrs.hash());
   mix(hash, operands);
-  for (const TensorType* type : types_) mix(hash, reinterpret_cast<uintptr_t>(type));  // NOLINT: an interned one
+  for (const TensorType& type : types_) mix(hash, reinterpret_cast<uintptr_t>(&type));  // NOLINT: of a shared one
   if (2 * kinds_.size() >= met_.size()) make_room();
   size_t at = hash;
   for (;; ++at) {
@@ -49,7 +49,7 @@ int CallKinds::find(const OpDef& op, const Attrs& attrs, size_t operands) {
   first_type_.push_back(types_of_kinds_.size());
   types_of_kinds_.insert(types_of_kinds_.end(), types_.begin(), types_.end());
   kind.all.reserve(types_.size());
-  for (const TensorType* type : types_) kind.all.push_back(*type);
+  for (const TensorType& type : types_) kind.all.push_back(type);
   return made;
 }
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "trireme/base/shared.h"
 #include "trireme/op/op_def.h"
-#include "trireme/tensor/interned_type.h"
 
 namespace trireme {
 
@@ -33,20 +33,20 @@ class CallKinds {
   int of(const OpDef& op, const Attrs& attrs, std::span<const ValueId> in, std::span<const ValueId> out,
          TypeOf&& type_of) {
     types_.clear();
-    for (const ValueId id : in) types_.push_back(&interned(type_of(id)));
-    for (const ValueId id : out) types_.push_back(&interned(type_of(id)));
+    for (const ValueId id : in) types_.push_back(type_of(id));
+    for (const ValueId id : out) types_.push_back(type_of(id));
     return find(op, attrs, in.size());
   }
   int of(const OpDef& op, const TypeArgs& types) {
     types_.clear();
-    for (const TensorType& type : types.in) types_.push_back(&interned(type));
-    for (const TensorType& type : types.out) types_.push_back(&interned(type));
+    for (const TensorType& type : types.in) types_.push_back(type);
+    for (const TensorType& type : types.out) types_.push_back(type);
     return find(op, types.attrs, types.in.size());
   }
   int of(const Graph& graph, const Node& node) {
     types_.clear();
-    for (const ValueId id : node.inputs) types_.push_back(&graph.type(id));  // interned ones
-    for (const ValueId id : node.outputs) types_.push_back(&graph.type(id));
+    for (const ValueId id : node.inputs) types_.push_back(graph.shared_type(id));
+    for (const ValueId id : node.outputs) types_.push_back(graph.shared_type(id));
     return find(def_of(node), node.attrs, node.inputs.size());
   }
 
@@ -63,11 +63,11 @@ class CallKinds {
   bool is_of(int kind, const OpDef& op, const Attrs& attrs, size_t operands) const;
   void make_room();
 
-  std::vector<const TensorType*> types_;  // of the call that is looked for, interned: of operands, then of results
+  std::vector<Shared<TensorType>> types_;  // of the call that is looked for: of operands, then of results
   std::vector<CallKind> kinds_;
-  std::vector<const TensorType*> types_of_kinds_;  // the same of all kinds
-  std::vector<size_t> first_type_;                 // of each kind in these
-  std::vector<Met> met_;                           // by hash; the next place where that is taken
+  std::vector<Shared<TensorType>> types_of_kinds_;  // the same of all kinds
+  std::vector<size_t> first_type_;                  // of each kind in these
+  std::vector<Met> met_;                            // by hash; the next place where that is taken
 };
 
 // What `make` gives for a kind, found when the first call of the kind is met.

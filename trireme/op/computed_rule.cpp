@@ -1,6 +1,7 @@
 #include "trireme/op/computed_rule.h"
 
 #include <mutex>
+#include <vector>
 
 #include "trireme/op/call_kinds.h"
 
@@ -13,10 +14,11 @@ constexpr size_t kMostKept =
 // The rules of all kinds of calls that were asked for.
 class KnownRules {
  public:
-  // Null: it is not known yet.
-  RuleOf find(const OpDef& op, const TypeArgs& types) {
+  // Null: it is not known yet. A call is an op and its types, or a graph and a node.
+  template <class... Call>
+  RuleOf find(const OpDef& op, const Call&... call) {
     const std::lock_guard lock(mutex_);
-    const Known& known = known_of(op, types);
+    const Known& known = known_of(call...);
     return known.made_by == op.shard.get() ? known.rule : nullptr;
   }
   void add(const OpDef& op, const TypeArgs& types, const RuleOf& made) {
@@ -30,12 +32,13 @@ class KnownRules {
     ShardFn* made_by = nullptr;  // an op that lies where another one lay has a rule of its own
   };
 
-  Known& known_of(const OpDef& op, const TypeArgs& types) {
+  template <class... Call>
+  Known& known_of(const Call&... call) {
     if (kinds_.size() >= kMostKept) {
       kinds_ = CallKinds();
       known_.clear();
     }
-    const auto kind = static_cast<size_t>(kinds_.of(op, types));
+    const auto kind = static_cast<size_t>(kinds_.of(call...));
     if (known_.size() <= kind) known_.resize(kind + 1);
     return known_[kind];
   }
@@ -45,15 +48,28 @@ class KnownRules {
   std::vector<Known> known_;  // by kind
 };
 
+KnownRules& known_rules() {
+  static KnownRules known;
+  return known;
+}
+
 }  // namespace
 
 RuleOf computed_rule(const OpDef& op, const TypeArgs& types) {
-  static KnownRules known;
-  if (RuleOf rule = known.find(op, types)) return rule;
+  if (RuleOf rule = known_rules().find(op, op, types)) return rule;
   RuleOf rule =
       std::make_shared<const ShardingRule>(op.shard ? op.shard.get()(types) : replicate_rule(types.in, types.out));
-  known.add(op, types, rule);
+  known_rules().add(op, types, rule);
   return rule;
+}
+
+RuleOf computed_rule(const Graph& graph, const Node& node) {
+  const OpDef& op = def_of(node);
+  if (RuleOf rule = known_rules().find(op, graph, node)) return rule;
+  std::vector<TensorType> in, out;
+  for (const ValueId id : node.inputs) in.push_back(graph.type(id));
+  for (const ValueId id : node.outputs) out.push_back(graph.type(id));
+  return computed_rule(op, {in, out, node.attrs});
 }
 
 }  // namespace trireme

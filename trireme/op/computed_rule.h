@@ -13,5 +13,6 @@ using RuleOf = std::shared_ptr<const ShardingRule>;
 // Never null; nothing may be cut where the op has no rule. Throws what the op's facet throws. May be called by several
 // threads.
 RuleOf computed_rule(const OpDef& op, const TypeArgs& types);
+RuleOf computed_rule(const Graph& graph, const Node& node);  // of its call
 
 }  // namespace trireme

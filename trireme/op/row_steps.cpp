@@ -27,15 +27,15 @@ bool has_any(const DimFactors& tensor, std::span<const int> factors, size_t from
 bool leads_with(const DimFactors& tensor, std::span<const int> factors) {
   if (tensor.size() < factors.size()) return false;
   for (size_t dim = 0; dim < factors.size(); ++dim) {
-    if (tensor[dim] != std::vector<int>{factors[dim]}) return false;
+    if (tensor[dim] != FactorsOfDim{factors[dim]}) return false;
   }
   return !has_any(tensor, factors, factors.size());
 }
 
 std::optional<RowOp> with_row_dims(const ShardingRule& rule, int dims) {
-  std::vector<int> factors;
+  Few<int, 4> factors;
   for (int dim = 0; dim < dims; ++dim) {
-    const std::vector<int>& of = rule.out[0][static_cast<size_t>(dim)];
+    const FactorsOfDim& of = rule.out[0][static_cast<size_t>(dim)];
     if (of.size() != 1 || !rule.factors[static_cast<size_t>(of[0])].can_cut) return std::nullopt;
     factors.push_back(of[0]);
   }

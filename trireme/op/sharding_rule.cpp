@@ -66,9 +66,9 @@ class RuleParser {
         invariant(leading >= 0, "sharding rule '{}': {} has too few dimensions", text_, to_string(type));
         for (int i = 0; i < leading; ++i) dims.push_back({factor(fmt::format("*{}", i), text, at)});
       } else if (c == '.') {
-        dims.emplace_back();
+        dims.push_back({});
       } else if (c == '(') {
-        std::vector<int> parts;
+        FactorsOfDim parts;
         while (at < text.size() && text[at] != ')') {
           const std::string name(1, text[at++]);
           parts.push_back(factor(name, text, at));
@@ -140,7 +140,7 @@ class RuleParser {
   void settle(std::span<const TensorType> in, std::span<const TensorType> out) {
     for (bool changed = true; changed;) {
       changed = false;
-      each_dim(in, out, [&](const std::vector<int>& parts, int64_t size) {
+      each_dim(in, out, [&](const FactorsOfDim& parts, int64_t size) {
         int64_t known = 1;
         Factor* unknown = nullptr;
         int unknowns = 0;
@@ -158,7 +158,7 @@ class RuleParser {
         changed = true;
       });
     }
-    each_dim(in, out, [&](const std::vector<int>& parts, int64_t size) {
+    each_dim(in, out, [&](const FactorsOfDim& parts, int64_t size) {
       if (parts.empty()) return;
       int64_t product = 1;
       for (const int part : parts) product *= rule_.factors[static_cast<size_t>(part)].size;
@@ -220,9 +220,8 @@ ShardingRule replicate_rule(std::span<const TensorType> in, std::span<const Tens
 }
 
 bool stands_in(const DimFactors& tensor, int factor) {
-  return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
-    return std::find(dim.begin(), dim.end(), factor) != dim.end();
-  });
+  return std::any_of(tensor.begin(), tensor.end(),
+                     [&](const FactorsOfDim& dim) { return std::find(dim.begin(), dim.end(), factor) != dim.end(); });
 }
 
 bool is_summed(const ShardingRule& rule, int factor) {
@@ -238,7 +237,7 @@ bool goes_by_chunks(const ShardingRule& rule, const FactorCuts& cuts, const Mesh
 
 bool is_ring(const ShardingRule& rule, const FactorCuts& cuts) {
   if (!rule.ring) return false;
-  const std::vector<int>& axes = cuts.axes[static_cast<size_t>(rule.ring->first)];
+  const Axes& axes = cuts.axes[static_cast<size_t>(rule.ring->first)];
   return !axes.empty() && axes == cuts.axes[static_cast<size_t>(rule.ring->second)];
 }
 
@@ -246,23 +245,47 @@ Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts) {
   Layout layout = Layout::replicated(static_cast<int>(tensor.size()));
   for (size_t dim = 0; dim < tensor.size(); ++dim) {
     for (const int factor : tensor[dim]) {
-      const std::vector<int>& axes = cuts.axes[static_cast<size_t>(factor)];
-      layout.dims[dim].insert(layout.dims[dim].end(), axes.begin(), axes.end());
+      const Axes& axes = cuts.axes[static_cast<size_t>(factor)];
+      layout.dims[dim].append(axes.begin(), axes.end());
     }
   }
   return layout;
+}
+
+Layout operand_layout(const ShardingRule& rule, const FactorCuts& cuts, size_t operand) {
+  if (cuts.vouched) return cuts.vouched->in[operand];
+  Layout out = layout_of(rule.in[operand], cuts);
+  const bool is_linear = cuts.linear_set >= 0 && std::ranges::count(rule.linear[static_cast<size_t>(cuts.linear_set)],
+                                                                    static_cast<int>(operand)) > 0;
+  if (is_linear) out.partial = cuts.through;
+  return out;
 }
 
 std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts) {
   if (cuts.vouched) return cuts.vouched->in;
   std::vector<Layout> out;
   out.reserve(rule.in.size());
-  for (const DimFactors& tensor : rule.in) out.push_back(layout_of(tensor, cuts));
-  if (cuts.linear_set >= 0) {
-    for (const int operand : rule.linear[static_cast<size_t>(cuts.linear_set)]) {
-      out[static_cast<size_t>(operand)].partial = cuts.through;
-    }
+  for (size_t i = 0; i < rule.in.size(); ++i) out.push_back(operand_layout(rule, cuts, i));
+  return out;
+}
+
+Layout result_layout(const ShardingRule& rule, const FactorCuts& cuts, size_t result) {
+  if (cuts.vouched) return cuts.vouched->out[result];
+  const DimFactors& tensor = rule.out[result];
+  const bool ring = is_ring(rule, cuts);
+  Layout out = layout_of(tensor, cuts);
+  out.partial = cuts.through;
+  for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
+    if (cuts.axes[factor].empty() || stands_in(tensor, static_cast<int>(factor))) continue;
+    if (ring && in_ring(rule, factor)) continue;  // all pieces have been around
+    const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
+      return stands_in(operand, static_cast<int>(factor));
+    });
+    if (!in_operands) continue;
+    for (const int axis : cuts.axes[factor]) out.partial.push_back({axis, rule.factors[factor].reduction});
   }
+  std::sort(out.partial.begin(), out.partial.end(),
+            [](const PartialAxis& a, const PartialAxis& b) { return a.axis < b.axis; });
   return out;
 }
 
@@ -270,25 +293,7 @@ std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& c
   if (cuts.vouched) return cuts.vouched->out;
   std::vector<Layout> out;
   out.reserve(rule.out.size());
-  const bool ring = is_ring(rule, cuts);
-  for (const DimFactors& tensor : rule.out) {
-    Layout layout = layout_of(tensor, cuts);
-    layout.partial = cuts.through;
-    for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
-      if (cuts.axes[factor].empty() || stands_in(tensor, static_cast<int>(factor))) continue;
-      if (ring && in_ring(rule, factor)) continue;  // all pieces have been around
-      const bool in_operands = std::any_of(rule.in.begin(), rule.in.end(), [&](const DimFactors& operand) {
-        return stands_in(operand, static_cast<int>(factor));
-      });
-      if (!in_operands) continue;
-      for (const int axis : cuts.axes[factor]) {
-        layout.partial.push_back({axis, rule.factors[factor].reduction});
-      }
-    }
-    std::sort(layout.partial.begin(), layout.partial.end(),
-              [](const PartialAxis& a, const PartialAxis& b) { return a.axis < b.axis; });
-    out.push_back(std::move(layout));
-  }
+  for (size_t i = 0; i < rule.out.size(); ++i) out.push_back(result_layout(rule, cuts, i));
   return out;
 }
 
@@ -329,7 +334,7 @@ std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, cons
   }
   const auto in_a_product = [&](const std::vector<DimFactors>& tensors) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const DimFactors& tensor) {
-      return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
+      return std::any_of(tensor.begin(), tensor.end(), [&](const FactorsOfDim& dim) {
         return dim.size() > 1 && std::find(dim.begin(), dim.end(), cuts.copied_factor) != dim.end();
       });
     });
@@ -383,7 +388,7 @@ std::string why_not_uneven(const ShardingRule& rule, const FactorCuts& cuts, siz
   }
   for (const std::vector<DimFactors>* side : {&rule.in, &rule.out}) {
     for (const DimFactors& tensor : *side) {
-      for (const std::vector<int>& dim : tensor) {
+      for (const FactorsOfDim& dim : tensor) {
         const bool here = std::ranges::find(dim, static_cast<int>(factor)) != dim.end();
         if (here && dim.size() > 1) return refused(", which is only a part of a dimension");
       }
@@ -435,7 +440,7 @@ std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const 
   }
   const auto compound_ok = [&](const std::vector<DimFactors>& tensors) {
     for (const DimFactors& tensor : tensors) {
-      for (const std::vector<int>& dim : tensor) {
+      for (const FactorsOfDim& dim : tensor) {
         bool all_cut = true;
         for (const int factor : dim) {
           const auto f = static_cast<size_t>(factor);
@@ -465,7 +470,7 @@ std::string to_string(const ShardingRule& rule) {
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (i > 0) out += ",";
       for (size_t d = 0; d < tensors[i].size(); ++d) {
-        const std::vector<int>& dim = tensors[i][d];
+        const FactorsOfDim& dim = tensors[i][d];
         if (dim.empty()) out += '.';
         if (dim.size() > 1) out += '(';
         for (const int factor : dim) {

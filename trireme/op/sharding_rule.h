@@ -21,8 +21,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/few.h"
 #include "trireme/layout/layout.h"
 #include "trireme/layout/window_cut.h"
+#include "trireme/mesh/mesh.h"
 #include "trireme/tensor/shape.h"
 
 namespace trireme {
@@ -57,8 +59,9 @@ struct WindowedDim {
   SlidingWindow window;
 };
 
-// For each dimension of one tensor, the factors it is the product of, most significant first.
-using DimFactors = std::vector<std::vector<int>>;
+// The factors that one dimension is the product of, most significant first; and those of each dimension of a tensor.
+using FactorsOfDim = Few<int, 2>;
+using DimFactors = Few<FactorsOfDim, 4>;
 
 struct ShardingRule {
   std::vector<Factor> factors;
@@ -107,9 +110,9 @@ struct VouchedLayouts {
 // A choice of mesh axes for each factor, most significant first, and the axes over which linear operands stay
 // partial: one strategy of one op.
 struct FactorCuts {
-  std::vector<std::vector<int>> axes;  // per factor
-  std::vector<PartialAxis> through;    // partial axes that flow from a linear set of operands
-  int linear_set = -1;                 // which one
+  Few<Axes, 6> axes;    // per factor
+  PartialAxes through;  // partial axes that flow from a linear set of operands
+  int linear_set = -1;  // which one
   // The op is run this many times on each rank, each time on a part of the rank's piece along this factor.
   int copied_factor = -1;
   int64_t copies = 1;
@@ -126,8 +129,10 @@ bool is_ring(const ShardingRule& rule, const FactorCuts& cuts);
 // second factor that came before.
 bool goes_by_chunks(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
 
-// The layouts that a choice asks of the operands and gives to the results.
+// The layouts that a choice asks of the operands and gives to the results: of one of them, and of all.
 Layout layout_of(const DimFactors& tensor, const FactorCuts& cuts);
+Layout operand_layout(const ShardingRule& rule, const FactorCuts& cuts, size_t operand);
+Layout result_layout(const ShardingRule& rule, const FactorCuts& cuts, size_t result);
 std::vector<Layout> operand_layouts(const ShardingRule& rule, const FactorCuts& cuts);
 std::vector<Layout> result_layouts(const ShardingRule& rule, const FactorCuts& cuts);
 

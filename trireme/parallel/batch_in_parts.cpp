@@ -24,7 +24,7 @@ bool takes(const PipelineParallel& pipeline, int64_t micro_batches) {
 
 void BatchInParts::ask(Asks& asks) const {
   if (micro_batches(all_) == 1) return;
-  const std::vector<int> chunks = seq_chunk_axes(all_);
+  const Axes chunks = seq_chunk_axes(all_);
   for (size_t i = 0; i < graph_.inputs().size(); ++i) {
     const Input& input = graph_.inputs()[i];
     if (input.role != Role::kData || !asks.inputs[i]) continue;
@@ -34,7 +34,7 @@ void BatchInParts::ask(Asks& asks) const {
       if (!is_seq_chunk_axis(all_, axis)) read.dims[0].push_back(axis);
     }
     if (!chunks.empty()) cut_in_chunks(input, chunks, read);
-    const std::vector<int> as_given = read.dims[0];
+    const Axes as_given = read.dims[0];
     order_micro_batches(all_, asks, read.dims[0]);
     if (read.dims[0] == as_given) {
       asks.inputs[i] = std::move(read);
@@ -69,7 +69,7 @@ void BatchInParts::check_samples(const Input& input, const Layout& layout) const
           fewer_micro_batches(samples, count), (samples + count - 1) / count * count * all_.size_of(layout.dims[0]));
 }
 
-void BatchInParts::cut_in_chunks(const Input& input, const std::vector<int>& chunks, Layout& layout) const {
+void BatchInParts::cut_in_chunks(const Input& input, const Axes& chunks, Layout& layout) const {
   const TensorType& type = graph_.type(input.value);
   require(type.shape.rank() >= 2,
           "data input '{}' {} has no positions that could be cut into {} chunks; use the schedule {}", input.name,
@@ -81,7 +81,7 @@ void BatchInParts::cut_in_chunks(const Input& input, const std::vector<int>& chu
           input.name, to_string(type), seq_chunks(all_),
           fits > 1 ? fmt::format("use {}", fits)
                    : fmt::format("use the schedule {}", of_whole_positions(parallel_.pipeline.schedule)));
-  layout.dims[1].insert(layout.dims[1].end(), chunks.begin(), chunks.end());
+  layout.dims[1].append(chunks.begin(), chunks.end());
 }
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ class BatchInParts {
 
  private:
   void check_samples(const Input& input, const Layout& layout) const;
-  void cut_in_chunks(const Input& input, const std::vector<int>& chunks, Layout& layout) const;
+  void cut_in_chunks(const Input& input, const Axes& chunks, Layout& layout) const;
   std::string fewer_micro_batches(int64_t samples, int64_t count) const;
 
   const Graph& graph_;

@@ -86,7 +86,7 @@ std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& comm
   std::map<ValueId, DType> out;
   if (communication.all_in_f32) {
     for (size_t id = 0; id < graph.values().size(); ++id) {
-      if (is_narrow(graph.values()[id].type.dtype)) out.emplace(static_cast<ValueId>(id), DType::kF32);
+      if (is_narrow(graph.values()[id].type->dtype)) out.emplace(static_cast<ValueId>(id), DType::kF32);
     }
     return out;
   }

@@ -11,8 +11,8 @@ namespace trireme {
 namespace {
 
 // The least significant axes whose sizes, which are primes, multiply to `size`; nothing where there are none.
-std::optional<std::vector<int>> axes_of_size(const std::vector<int>& axes, const Mesh& mesh, int64_t size) {
-  std::vector<int> out;
+std::optional<Axes> axes_of_size(const Axes& axes, const Mesh& mesh, int64_t size) {
+  Axes out;
   for (size_t i = axes.size(); i-- > 0;) {
     const int64_t own = mesh.axis(axes[i]).size;
     if (size % own != 0) continue;
@@ -24,8 +24,8 @@ std::optional<std::vector<int>> axes_of_size(const std::vector<int>& axes, const
 }
 
 // The axes the gradient is summed over, or those of them that make a group of `size`.
-std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {
-  std::vector<int> all;
+Axes group_axes(const Layout& gradient, const Layout& parameter, const Mesh& mesh, int64_t size) {
+  Axes all;
   for (const int axis : gradient.partial_axes()) {
     if (is_micro_batch_axis(mesh, axis)) continue;
     if (!parameter.uses(axis)) all.push_back(axis);
@@ -36,11 +36,10 @@ std::vector<int> group_axes(const Layout& gradient, const Layout& parameter, con
 
 // The layout with its dimension `dim` cut by these axes too, where that is possible. Within parts that are uneven
 // already there are no others: such a weight could be gathered by way of the whole dimension only.
-std::optional<Layout> cut_further(const Layout& used, int dim, const std::vector<int>& axes, const Shape& shape,
-                                  const Mesh& mesh) {
+std::optional<Layout> cut_further(const Layout& used, int dim, const Axes& axes, const Shape& shape, const Mesh& mesh) {
   Layout out = used;
-  std::vector<int>& cut = out.dims[static_cast<size_t>(dim)];
-  cut.insert(cut.end(), axes.begin(), axes.end());
+  Axes& cut = out.dims[static_cast<size_t>(dim)];
+  cut.append(axes.begin(), axes.end());
   if (!falls_in(shape[dim], mesh.size_of(cut), Parts::kUneven)) return std::nullopt;
   const bool stays_in_frame = frame(shape, out, mesh)[dim] == frame(shape, used, mesh)[dim];
   return used.dims[static_cast<size_t>(dim)].empty() || stays_in_frame ? std::optional(out) : std::nullopt;
@@ -48,7 +47,7 @@ std::optional<Layout> cut_further(const Layout& used, int dim, const std::vector
 
 // Slices over the axes, or over as many of the less significant ones as some dimension falls in. They are along the
 // dimension in which they are smallest, and so of equal size where that is possible; of several the first.
-std::optional<Layout> sliced_over(std::vector<int> axes, const Layout& used, const Shape& shape, const Mesh& mesh) {
+std::optional<Layout> sliced_over(Axes axes, const Layout& used, const Shape& shape, const Mesh& mesh) {
   for (; !axes.empty(); axes.erase(axes.begin())) {
     std::optional<Layout> best;
     for (int dim = 0; dim < shape.rank(); ++dim) {

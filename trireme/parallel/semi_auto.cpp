@@ -280,11 +280,11 @@ class SemiAuto {
 
   // Ranks that share a batch and, in some op, a weight: they exchange samples there.
   void find_axes_within() {
-    std::vector<int> of_batch;
+    Few<int, 8> of_batch;
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const std::optional<Layout>& asked = asks_.inputs[i];
       if (graph_.inputs()[i].role != Role::kData || !asked || asked->dims.empty()) continue;
-      of_batch.insert(of_batch.end(), asked->dims[0].begin(), asked->dims[0].end());
+      of_batch.append(asked->dims[0].begin(), asked->dims[0].end());
     }
     for (const auto& [value, asked] : parameters_) {
       if (asked.stored) continue;

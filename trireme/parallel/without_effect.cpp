@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 void mark(const Layout& layout, std::vector<char>& used) {
-  for (const std::vector<int>& axes : layout.dims) {
+  for (const Axes& axes : layout.dims) {
     for (const int axis : axes) used[static_cast<size_t>(axis)] = 1;
   }
 }
@@ -23,7 +23,7 @@ std::vector<char> axes_that_cut(const Strategy& strategy) {
   std::vector<char> used(static_cast<size_t>(strategy.mesh.axes()), 0);
   for (const Layout& layout : strategy.inputs) mark(layout, used);
   for (const FactorCuts& cuts : strategy.nodes) {
-    for (const std::vector<int>& axes : cuts.axes) {
+    for (const Axes& axes : cuts.axes) {
       for (const int axis : axes) used[static_cast<size_t>(axis)] = 1;
     }
     if (!cuts.vouched) continue;
@@ -52,8 +52,8 @@ std::set<ValueId> gradients_of_sliced(const Graph& graph, const Strategy& strate
     if (node.phase != Phase::kUpdate) continue;
     for (const ValueId operand : node.inputs) {
       if (!gradients.contains(operand)) continue;
-      const std::vector<int> terms = layouts[static_cast<size_t>(operand)].partial_axes();
-      for (const std::vector<int>& axes : strategy.nodes[i].axes) {
+      const Axes terms = layouts[static_cast<size_t>(operand)].partial_axes();
+      for (const Axes& axes : strategy.nodes[i].axes) {
         for (const int axis : axes) {
           if (!is_micro_batch_axis(strategy.mesh, axis) && std::ranges::find(terms, axis) != terms.end())
             out.insert(operand);
@@ -135,7 +135,7 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
   const std::vector<char> used = axes_that_cut(strategy);
   for (const MeshAxis& axis : mesh.user_axes()) {
     if (axis.size == 1 || axis.name == kMicroBatchAxis || axis.name == kSeqChunkAxis) continue;
-    const std::vector<int> primes = mesh.find(axis.name);
+    const Axes primes = mesh.find(axis.name);
     if (std::ranges::any_of(primes, [&](int prime) { return used[static_cast<size_t>(prime)] != 0; })) continue;
     out.push_back(fmt::format("axis '{}' of the mesh '{}' cuts nothing: its {} ranks repeat each other's work",
                               axis.name, to_string(mesh), axis.size));

@@ -88,9 +88,9 @@ class Copies {
 
 std::vector<ValueId> add_to(Program& program, const OpBase& op, const Attrs& attrs, std::span<const ValueId> in,
                             const std::vector<Layout>& layouts, const std::vector<TensorType>& whole) {
-  std::vector<TensorType> local;
+  Few<Shared<TensorType>, 4> local;
   for (size_t i = 0; i < whole.size(); ++i) {
-    local.push_back({whole[i].dtype, local_shape(whole[i].shape, layouts[i], program.mesh)});
+    local.push_back(TensorType{whole[i].dtype, local_shape(whole[i].shape, layouts[i], program.mesh)});
   }
   const NodeId node = program.graph.add_node(op, attrs, in, local);
   const Few<ValueId, 4> out = program.graph.node(node).outputs;

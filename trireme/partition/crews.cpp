@@ -1,6 +1,7 @@
 #include "trireme/partition/crews.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -356,7 +357,7 @@ class CrewProgram {
     inputs_.clear();
     types_.clear();
     for (const ValueId in : node.inputs) inputs_.push_back(here(in));
-    for (const ValueId out : node.outputs) types_.push_back(from_.graph.type(out));
+    for (const ValueId out : node.outputs) types_.push_back(from_.graph.shared_type(out));
     to_.graph.mark_as(from_.graph, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
     const NodeId made = to_.graph.add_node(*node.op, node.attrs, inputs_, types_);
     made_of_[static_cast<size_t>(old_id)] = made;
@@ -373,13 +374,14 @@ class CrewProgram {
   void send(const Step& step) {
     mark_message(step.id);
     const ValueId sent = here(step.id);
-    to_.graph.add_node(structural().send, Attrs::of(SendAttrs{step.crew, step.id, step.answer}), {&sent, 1}, {});
+    to_.graph.add_node(structural().send, Attrs::of(SendAttrs{step.crew, step.id, step.answer}), {&sent, 1},
+                       std::span<const TensorType>());
   }
 
   void receive(ValueId id) {
     mark_message(id);
-    const TensorType& type = from_.graph.type(id);
-    const Attrs attrs = Attrs::of(RecvAttrs{stages_.crew_of_value(id), id, type.dtype, type.shape});
+    const Shared<TensorType>& type = from_.graph.shared_type(id);
+    const Attrs attrs = Attrs::of(RecvAttrs{stages_.crew_of_value(id), id, type->dtype, type->shape});
     define(id, to_.graph.node(to_.graph.add_node(structural().recv, attrs, {}, {&type, 1})).outputs[0]);
   }
 
@@ -406,13 +408,19 @@ class CrewProgram {
   Program to_;
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
-  std::vector<ValueId> inputs_;    // of the node that is added
-  std::vector<TensorType> types_;  // of its results
+  std::vector<ValueId> inputs_;            // of the node that is added
+  std::vector<Shared<TensorType>> types_;  // of its results
 };
 
 }  // namespace
 
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable) {
+  std::vector<size_t> all(timetable.crews.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return in_crews(program, timetable, all);
+}
+
+std::vector<Program> in_crews(const Program& program, const Timetable& timetable, std::span<const size_t> crews) {
   require(program.micro_batches % (timetable.micro_batches * timetable.seq_chunks) == 0 &&
               program.seq_chunks == timetable.seq_chunks,
           "the timetable '{}' is for {}{}; the program has {}", timetable.name,
@@ -437,9 +445,8 @@ std::vector<Program> in_crews(const Program& program, const Timetable& timetable
     }
   }
   std::vector<Program> out;
-  out.reserve(orders.size());
-  for (int crew = 0; crew < count; ++crew)
-    out.push_back(CrewProgram(stages, crew).run(orders[static_cast<size_t>(crew)]));
+  out.reserve(crews.size());
+  for (const size_t crew : crews) out.push_back(CrewProgram(stages, static_cast<int>(crew)).run(orders[crew]));
   return out;
 }
 

@@ -14,6 +14,8 @@
 // stage depends.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <vector>
 
 #include "trireme/ir/program.h"
@@ -25,5 +27,7 @@ namespace trireme {
 // all micro-batches at once (batch statistics, places of experts) and the timetable does not have all forward passes,
 // and all backward passes, in a row.
 std::vector<Program> in_crews(const Program& program, const Timetable& timetable);
+// Of these crews alone.
+std::vector<Program> in_crews(const Program& program, const Timetable& timetable, std::span<const size_t> crews);
 
 }  // namespace trireme

@@ -8,10 +8,10 @@
 namespace trireme {
 namespace {
 
-std::vector<int> axes_without_chunks(const Mesh& mesh) {
-  const std::vector<int> chunks = seq_chunk_axes(mesh);
-  std::vector<int> out = micro_batch_axes(mesh);
-  std::erase_if(out, [&](int axis) { return std::ranges::count(chunks, axis) > 0; });
+Axes axes_without_chunks(const Mesh& mesh) {
+  const Axes chunks = seq_chunk_axes(mesh);
+  Axes out = micro_batch_axes(mesh);
+  erase_if(out, [&](int axis) { return std::ranges::count(chunks, axis) > 0; });
   return out;
 }
 
@@ -21,9 +21,9 @@ PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count) {
   if (count.from == count.to) return part;
   const Mesh from = with_micro_batches(ranks, count.from, count.seq_chunks);
   const Mesh to = with_micro_batches(ranks, count.to, count.seq_chunks);
-  const std::vector<int> chunks = seq_chunk_axes(from), chunks_then = seq_chunk_axes(to);
-  const std::vector<int> ours = axes_without_chunks(from), then = axes_without_chunks(to);
-  const auto find = [](const std::vector<int>& axes, int axis) { return std::ranges::find(axes, axis); };
+  const Axes chunks = seq_chunk_axes(from), chunks_then = seq_chunk_axes(to);
+  const Axes ours = axes_without_chunks(from), then = axes_without_chunks(to);
+  const auto find = [](const Axes& axes, int axis) { return std::ranges::find(axes, axis); };
   Layout layout = part.layout;
   // The sums that a term belongs to are over all micro-batches.
   for (const PartialAxis& each : std::exchange(layout.partial, {})) {
@@ -37,14 +37,14 @@ PartOf among(PartOf part, const Mesh& ranks, const OtherCount& count) {
     }
   }
   for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-    std::vector<int> axes;
+    Axes axes;
     for (const int axis : layout.dims[dim]) {
       if (const auto chunk = find(chunks, axis); chunk != chunks.end()) {
         axes.push_back(chunks_then[static_cast<size_t>(chunk - chunks.begin())]);
       } else if (find(ours, axis) == ours.end()) {
         axes.push_back(axis);
       } else if (axis == ours.front()) {
-        axes.insert(axes.end(), then.begin(), then.end());
+        axes.append(then.begin(), then.end());
         int64_t& size = part.whole[static_cast<int>(dim)];
         size = size / (count.from / count.seq_chunks) * (count.to / count.seq_chunks);
       }

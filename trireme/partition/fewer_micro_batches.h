@@ -23,7 +23,7 @@ class IsOfAll {
   bool operator()(const PartOf& part) const;
 
  private:
-  std::vector<int> axes_;  // that what one micro-batch has differs along
+  Axes axes_;  // that what one micro-batch has differs along
 };
 
 // Whether no micro-batch reads what another one made, except sums over micro-batches, or chunks of these, that are read

@@ -48,7 +48,7 @@ bool MicroBatchSteps::is_chunk(int axis) const {
   return std::ranges::find(chunk_axes_, axis) != chunk_axes_.end();
 }
 
-MicroBatchSteps::AxisSet MicroBatchSteps::set_of(const std::vector<int>& axes) const {
+MicroBatchSteps::AxisSet MicroBatchSteps::set_of(const Axes& axes) const {
   AxisSet out = 0;
   for (size_t i = 0; i < axes_.size(); ++i) {
     if (std::ranges::find(axes, axes_[i]) != axes.end()) out |= 1U << i;
@@ -79,7 +79,7 @@ bool MicroBatchSteps::is_of_one(NodeId id) const {
   return repeats(id) || (along != 0 && !is_of_all);
 }
 
-std::vector<int> MicroBatchSteps::axes_of(const Node& collective) const {
+Axes MicroBatchSteps::axes_of(const Node& collective) const {
   const std::vector<int64_t>& axes = collective.attrs.as<CollectiveAttrs>().axes;
   return {axes.begin(), axes.end()};
 }

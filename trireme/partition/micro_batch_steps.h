@@ -21,7 +21,7 @@ class MicroBatchSteps {
 
   bool is_ours(int axis) const;
   bool is_chunk(int axis) const;  // of positions
-  AxisSet set_of(const std::vector<int>& axes) const;
+  AxisSet set_of(const Axes& axes) const;
   AxisSet differs_along(const Layout& layout) const;
   AxisSet differs_along(ValueId id) const { return of_values_[static_cast<size_t>(id)]; }
   // What the node makes, and what it reads unless it joins or cuts micro-batches.
@@ -30,7 +30,7 @@ class MicroBatchSteps {
   }
   // Whether it is done for one micro-batch. What is done once with a chunk of a sum over all is not.
   bool is_of_one(NodeId id) const;
-  std::vector<int> axes_of(const Node& collective) const;
+  Axes axes_of(const Node& collective) const;
   AxisSet summed_over(NodeId sum) const { return summed_over_[static_cast<size_t>(sum)]; }
 
   Kind kind_of(NodeId id) const { return kinds_[static_cast<size_t>(id)]; }
@@ -77,8 +77,8 @@ class MicroBatchSteps {
   const Program& program_;
   const Graph& graph_;
   int64_t count_;
-  std::vector<int> axes_;
-  std::vector<int> chunk_axes_;                // of them
+  Axes axes_;
+  Axes chunk_axes_;                            // of them
   std::vector<AxisSet> of_values_, of_nodes_;  // which they differ along
   std::vector<AxisSet> summed_over_;           // of nodes
   std::vector<Kind> kinds_;

@@ -94,7 +94,7 @@ class Unroll {
     if (steps_.differs_along(layout) != 0) {
       require(input.role == Role::kData, "{} '{}' lies as {}: the axis '{}' cuts batches only", to_string(input.role),
               input.name, to_string(layout, from_.mesh), kMicroBatchAxis);
-      for (std::vector<int>& axes : layout.dims) {
+      for (Axes& axes : layout.dims) {
         while (!axes.empty() && steps_.is_ours(axes.back())) axes.pop_back();
         require(std::none_of(axes.begin(), axes.end(), [&](int axis) { return steps_.is_ours(axis); }),
                 "data input '{}' lies as {}: the axis '{}' must be the last of its dimension", input.name,
@@ -142,7 +142,7 @@ class Unroll {
     const Shape& local = graph_.type(old_out).shape;
     SliceAttrs attrs;
     for (int dim = 0; dim < local.rank(); ++dim) {
-      std::vector<int> added;
+      Axes added;
       for (const int axis : layout_of(old_out).dims[static_cast<size_t>(dim)]) {
         const bool had = old_in != old_out && layout_of(old_in).uses(axis);
         if (steps_.is_ours(axis) && !had) added.push_back(axis);
@@ -157,7 +157,7 @@ class Unroll {
   Few<ValueId, 4> emit(const OpBase& op, const Attrs& attrs, std::span<const ValueId> in,
                        std::span<const ValueId> old_out, int64_t m) {
     types_.clear();
-    for (const ValueId out : old_out) types_.push_back(graph_.type(out));
+    for (const ValueId out : old_out) types_.push_back(graph_.shared_type(out));
     const NodeId made = to_.graph.add_node(op, attrs, in, types_);
     Few<ValueId, 4> out = to_.graph.node(made).outputs;
     for (size_t i = 0; i < out.size(); ++i) record(out[i], old_out[i], m);
@@ -217,13 +217,13 @@ class Unroll {
     Layout layout = from_.layouts[at];
     Shape whole = from_.whole[at];
     for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-      std::erase_if(layout.dims[dim], [&](int axis) {
+      erase_if(layout.dims[dim], [&](int axis) {
         if (!steps_.is_ours(axis)) return false;
         whole[static_cast<int>(dim)] /= from_.mesh.axis(axis).size;
         return true;
       });
     }
-    std::erase_if(layout.partial, [&](const PartialAxis& p) { return steps_.is_ours(p.axis); });
+    erase_if(layout.partial, [&](const PartialAxis& p) { return steps_.is_ours(p.axis); });
     return {std::move(layout), whole, whole != *from_.whole[at]};
   }
 
@@ -484,7 +484,7 @@ class Unroll {
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
   std::pair<NodeId, int64_t> sent_{-1, 0};  // the sum whose term of this micro-batch is on its way
   Program to_;
-  std::vector<TensorType> types_;  // of the results of the node that is added
+  std::vector<Shared<TensorType>> types_;  // of the results of the node that is added
 };
 
 }  // namespace

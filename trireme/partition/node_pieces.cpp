@@ -27,7 +27,7 @@ struct Windowed {
 std::vector<Windowed> windows_of(const CutNode& cut, const Mesh& mesh) {
   std::vector<Windowed> out;
   for (const WindowedDim& windowed : cut_windows(cut.rule, cut.cuts)) {
-    const std::vector<int>& axes = cut.cuts.axes[static_cast<size_t>(windowed.factor)];
+    const Axes& axes = cut.cuts.axes[static_cast<size_t>(windowed.factor)];
     const WindowCut parts = window_cut(cut.rule, windowed, mesh.size_of(axes));
     out.push_back({windowed,
                    {.axes = {axes.begin(), axes.end()},
@@ -66,7 +66,7 @@ void record_ring_step(Program& program, const Node& node) {
     for (size_t i = 0; i < rule.in.size(); ++i) {
       for (size_t dim = 0; dim < rule.in[i].size(); ++dim) {
         if (rule.in[i][dim].empty()) continue;
-        std::vector<int>& axes = cuts.axes[static_cast<size_t>(rule.in[i][dim].front())];
+        Axes& axes = cuts.axes[static_cast<size_t>(rule.in[i][dim].front())];
         if (axes.empty()) axes = layout_of_input(i).dims[dim];
       }
     }
@@ -83,7 +83,7 @@ void record_ring_step(Program& program, const Node& node) {
 NodePieces add_ring(Program& program, const CutNode& cut, const std::vector<ValueId>& inputs,
                     const std::vector<TensorType>& whole) {
   const Node& node = cut.node;
-  const std::vector<int>& axes = cut.cuts.axes[static_cast<size_t>(cut.rule.ring->first)];
+  const Axes& axes = cut.cuts.axes[static_cast<size_t>(cut.rule.ring->first)];
   const std::vector<Layout> out = result_layouts(cut.rule, cut.cuts);
   CollectiveAttrs group;
   group.axes.assign(axes.begin(), axes.end());
@@ -189,8 +189,7 @@ ValueId add_delivery(Program& program, const Delivery& delivery, ValueId from, D
   return add_cast(program, add_step(program, widened, delivery.step, {sums, delivery.whole}), own);
 }
 
-ValueId add_mean(Program& program, ValueId id, const std::vector<int>& axes, const Layout& want,
-                 ReshardPlanner& planner) {
+ValueId add_mean(Program& program, ValueId id, const Axes& axes, const Layout& want, ReshardPlanner& planner) {
   const TensorType whole{program.graph.type(id).dtype, program.whole[static_cast<size_t>(id)]};
   Layout have = program.layouts[static_cast<size_t>(id)];
   for (const int axis : axes) {

@@ -35,7 +35,6 @@ ValueId add_take_windows(Program& program, ValueId id, const WindowAttrs& attrs)
 ValueId add_delivery(Program& program, const Delivery& delivery, ValueId from, DType sums);
 
 // The mean of a value over axes whose ranks have each their own, in this layout.
-ValueId add_mean(Program& program, ValueId id, const std::vector<int>& axes, const Layout& want,
-                 ReshardPlanner& planner);
+ValueId add_mean(Program& program, ValueId id, const Axes& axes, const Layout& want, ReshardPlanner& planner);
 
 }  // namespace trireme

@@ -80,8 +80,8 @@ class ProgramReader {
     require(has_mesh_, "program text: no line says the mesh, like mesh \"dp=2\"");
     program_.graph = parse_graph(graph, find_op_base);
     for (const Value& value : program_.graph.values()) {
-      program_.layouts.push_back(Layout::replicated(value.type.shape.rank()));
-      program_.whole.push_back(value.type.shape);
+      program_.layouts.push_back(Layout::replicated(value.type->shape.rank()));
+      program_.whole.push_back(value.type->shape);
     }
     ValueId next = 0;
     for (const Note& note : notes_) {

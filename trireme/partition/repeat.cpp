@@ -298,7 +298,7 @@ class Repeated {
     inputs_.clear();
     types_.clear();
     for (const ValueId in : node.inputs) inputs_.push_back(later(in, times));
-    for (const ValueId out : node.outputs) types_.push_back(graph_.type(out));
+    for (const ValueId out : node.outputs) types_.push_back(graph_.shared_type(out));
     Mark mark = node;
     if (mark.gradient_of >= found_.first_moving_node()) mark.gradient_of += times * part_.length;
     if (mark.micro_batch >= 0 && !is_of_all(node)) mark.micro_batch += times * part_.micro_batches;
@@ -355,8 +355,8 @@ class Repeated {
   IsOfAll is_of_all_;
   Program to_;
   std::unordered_map<const PartOf*, std::vector<std::shared_ptr<const PartOf>>> parts_;
-  std::vector<ValueId> inputs_;    // of the node that is added
-  std::vector<TensorType> types_;  // of its results
+  std::vector<ValueId> inputs_;            // of the node that is added
+  std::vector<Shared<TensorType>> types_;  // of its results
 };
 
 }  // namespace

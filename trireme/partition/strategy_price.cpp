@@ -120,7 +120,7 @@ DType StrategyPricer::sums_of(ValueId id) const {
   return other == options_.sum_types.end() ? graph_.type(id).dtype : other->second;
 }
 
-int64_t StrategyPricer::mean(ValueId id, Layout have, const std::vector<int>& axes, const Layout& want) {
+int64_t StrategyPricer::mean(ValueId id, Layout have, const Axes& axes, const Layout& want) {
   const TensorType& type = graph_.type(id);
   Scratch scratch(model_.mesh());
   const ValueId own = scratch.add_input(type, have);
@@ -190,7 +190,7 @@ class StrategyPricer::Terms {
     add(static_cast<int64_t>(graph_.node(id).phase));
     add(stage_of(id));
     add(cuts.vouched ? id : -1);  // such layouts are those of one node
-    for (const std::vector<int>& axes : cuts.axes) {
+    for (const Axes& axes : cuts.axes) {
       add(std::ssize(axes));
       for (const int axis : axes) add(axis);
     }

@@ -50,7 +50,7 @@ class StrategyPricer {
  private:
   class Terms;
 
-  int64_t mean(ValueId value, Layout have, const std::vector<int>& axes, const Layout& want);
+  int64_t mean(ValueId value, Layout have, const Axes& axes, const Layout& want);
   const ShardingRule& rule(NodeId node) const { return *rules_[static_cast<size_t>(node)]; }
 
   const Graph& graph_;

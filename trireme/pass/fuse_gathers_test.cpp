@@ -119,7 +119,7 @@ Program scatters() {
   for (const char* name : {"a", "b", "c"}) {
     Tensor g = s.note(scale(s.input(name, 8, Role::kData), 2));
     Layout partial = s.program.layouts.back();
-    partial.partial.emplace_back(0);
+    partial.partial.push_back({0});
     s.program.layouts.back() = partial;
     s.output(name, s.scatter(g));
   }

@@ -281,7 +281,7 @@ class Homes {
     const std::vector<RecomputeAsked> asked = recompute_asked(graph_, options_.recompute);
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
       const NodeId producer = graph_.value(id).producer;
-      if (producer < 0 || graph_.value(id).type.bytes() < options_.recompute.fewest_bytes || !may_leave(id)) continue;
+      if (producer < 0 || graph_.type(id).bytes() < options_.recompute.fewest_bytes || !may_leave(id)) continue;
       const Tier home = asked[at(producer)].home;
       if (is_after_forward(graph_.node(producer)) || home == Tier::kDevice) continue;
       const std::vector<NodeId>& uses = uses_[at(id)].nodes;

@@ -39,7 +39,7 @@ ValueId Rewrite::new_value(const TensorType& type, Layout layout, Shape whole) {
 
 ValueId Rewrite::new_value_like(ValueId like) {
   const auto at = static_cast<size_t>(like);
-  new_values_.push_back({from_.graph.type(like), from_.layouts[at], from_.whole[at], like});
+  new_values_.push_back({from_.graph.shared_type(like), from_.layouts[at], from_.whole[at], like});
   map_.push_back(kNoValue);
   return static_cast<ValueId>(map_.size() - 1);
 }
@@ -87,7 +87,8 @@ NodeId Rewrite::make(const OpBase& op, const Attrs& attrs, const Node& like, boo
     inputs_.push_back(map_[static_cast<size_t>(id)]);
     invariant(inputs_.back() != kNoValue, "%{} is read before it is made", id);
   }
-  for (const ValueId id : out) types_.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.type(id));
+  for (const ValueId id : out)
+    types_.push_back(new_one(id) != nullptr ? new_one(id)->type : from_.graph.shared_type(id));
   to_.graph.mark_as(from_.graph, like, like.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(like.gradient_of)]);
   to_.graph.set_on_host(on_host);
   if (micro_batch) to_.graph.set_micro_batch(*micro_batch);

@@ -49,7 +49,7 @@ class Rewrite {
 
  private:
   struct NewValue {
-    TensorType type;
+    Shared<TensorType> type;
     Shared<Layout> layout;
     Shared<Shape> whole;
     ValueId like = kNoValue;  // whose part of the batch it is
@@ -66,8 +66,8 @@ class Rewrite {
   std::vector<ValueId> map_;
   std::vector<NodeId> made_of_;
   bool on_host_ = false;
-  std::vector<ValueId> inputs_;    // of the node that is made
-  std::vector<TensorType> types_;  // of its results
+  std::vector<ValueId> inputs_;            // of the node that is made
+  std::vector<Shared<TensorType>> types_;  // of its results
 };
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-std::optional<SliceCut> cut_along(const Program& program, ValueId id, int dim, const std::vector<int>& axes) {
+std::optional<SliceCut> cut_along(const Program& program, ValueId id, int dim, const Axes& axes) {
   const auto at = static_cast<size_t>(id);
   const int64_t ranks = program.mesh.size_of(axes);
   TensorType type = program.graph.type(id);
@@ -21,8 +21,8 @@ std::optional<SliceCut> cut_along(const Program& program, ValueId id, int dim, c
 }
 
 // Over whose ranks it is the same.
-std::vector<int> axes_that_have_it(const Program& program, ValueId id) {
-  std::vector<int> axes;
+Axes axes_that_have_it(const Program& program, ValueId id) {
+  Axes axes;
   for (int axis = 0; axis < program.mesh.axes(); ++axis) {
     if (program.mesh.axis(axis).size > 1 && !program.layouts[static_cast<size_t>(id)]->uses(axis)) axes.push_back(axis);
   }
@@ -33,10 +33,10 @@ std::vector<int> axes_that_have_it(const Program& program, ValueId id) {
 
 std::optional<SliceCut> slice_cut(const Program& program, ValueId id) {
   const Value& value = program.graph.value(id);
-  if (value.type.dtype == DType::kBool) return std::nullopt;
-  std::vector<int> axes = axes_that_have_it(program, id);
+  if (value.type->dtype == DType::kBool) return std::nullopt;
+  Axes axes = axes_that_have_it(program, id);
   for (; !axes.empty(); axes.pop_back()) {
-    for (int dim = 0; dim < value.type.shape.rank(); ++dim) {
+    for (int dim = 0; dim < value.type->shape.rank(); ++dim) {
       if (auto cut = cut_along(program, id, dim, axes)) return cut;
     }
   }

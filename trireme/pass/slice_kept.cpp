@@ -84,7 +84,7 @@ class SlicingKept {
   }
   bool is_lost(ValueId operand, ValueId made) const {
     if (is_own_[at(operand)] != 0) return true;
-    for (const std::vector<int>& axes : program_.layouts[at(operand)]->dims) {
+    for (const Axes& axes : program_.layouts[at(operand)]->dims) {
       for (const int axis : axes) {
         if (!program_.layouts[at(made)]->uses(axis)) return true;
       }
@@ -97,7 +97,7 @@ class SlicingKept {
     if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0 || is_own_[at(id)] != 0) return false;
     const Node& producer = graph_.node(value.producer);
     const bool is_forward = producer.phase == Phase::kForward && !producer.again;
-    return is_forward && asked_[at(value.producer)].slice && value.type.bytes() >= options_.fewest_bytes;
+    return is_forward && asked_[at(value.producer)].slice && value.type->bytes() >= options_.fewest_bytes;
   }
 
   void stow(Rewrite& rewrite, NodeId producer, ValueId made) {

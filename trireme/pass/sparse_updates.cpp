@@ -32,10 +32,10 @@ enum class Listing { kAsRows, kSum, kCast, kAllRanks };
 struct ListPlan {
   Listing how = Listing::kAsRows;
   NodeId node = -1;
-  int64_t places = 0;     // of the list
-  int64_t most = 0;       // of all lists that are merged into it, at any time
-  std::string numbers;    // lists of equal ones have the same numbers
-  std::vector<int> axes;  // over which ranks have lists of their own
+  int64_t places = 0;   // of the list
+  int64_t most = 0;     // of all lists that are merged into it, at any time
+  std::string numbers;  // lists of equal ones have the same numbers
+  Axes axes;            // over which ranks have lists of their own
 };
 
 // An update, or a sum with a list.
@@ -343,7 +343,7 @@ class SparseUpdates {
   // -- how it becomes so --------------------------------------------------------------------------
 
   // A value with so many rows, of which ranks along these axes have their own.
-  ValueId new_rows(ValueId like, DType dtype, int64_t places, const std::vector<int>& axes, bool with_width) {
+  ValueId new_rows(ValueId like, DType dtype, int64_t places, const Axes& axes, bool with_width) {
     TensorType local{dtype, {places}};
     Layout lies = Layout::replicated(1);
     Shape whole{places};
@@ -359,7 +359,7 @@ class SparseUpdates {
     return rewrite_->new_value(local, std::move(lies), std::move(whole));
   }
 
-  List new_list(ValueId like, int64_t places, const std::vector<int>& axes) {
+  List new_list(ValueId like, int64_t places, const Axes& axes) {
     return {new_rows(like, DType::kI64, places, axes, false), new_rows(like, type(like).dtype, places, axes, true)};
   }
 

@@ -55,6 +55,7 @@ void AxisSearch::take_asks() {
     space_.base.inputs.push_back(is_asked ? *asks.inputs[i] : Layout::replicated(rank));
     if (is_asked) space_.fixed_inputs.insert(i);
   }
+  space_.base.nodes.reserve(graph_.nodes().size());
   for (size_t i = 0; i < graph_.nodes().size(); ++i) {
     const auto asked = asks.nodes.find(static_cast<NodeId>(i));
     space_.base.nodes.push_back(asked == asks.nodes.end() ? uncut(units_.rule(static_cast<NodeId>(i))) : asked->second);

@@ -39,8 +39,8 @@ std::vector<int> sets_for_sums(const Graph& graph, const Node& node, const Shard
   return out;
 }
 
-void add_to(std::vector<int>& axes, const AxisGroup& group) {
-  axes.insert(axes.end(), group.begin(), group.end());
+void add_to(Axes& axes, const AxisGroup& group) {
+  axes.append(group.begin(), group.end());
 }
 
 // The ways to give one more group to the op, but for giving it to nothing.
@@ -69,8 +69,7 @@ std::vector<FactorCuts> with_group(const ShardingRule& rule, const FactorCuts& c
 // Whether every one of these axes gives ranks parts of their own.
 bool uses_all(const FactorCuts& cuts, const std::vector<AxisGroup>& axes) {
   return std::ranges::all_of(axes, [&](const AxisGroup& group) {
-    return std::ranges::any_of(cuts.axes,
-                               [&](const std::vector<int>& of) { return std::ranges::count(of, group.front()) > 0; });
+    return std::ranges::any_of(cuts.axes, [&](const Axes& of) { return std::ranges::count(of, group.front()) > 0; });
   });
 }
 

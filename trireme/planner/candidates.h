@@ -31,7 +31,7 @@ struct CandidateOptions {
 };
 
 // Prime axes of a mesh that are given as one.
-using AxisGroup = std::vector<int>;
+using AxisGroup = Axes;
 
 // All legal ways to give each of these groups to a factor of the node's rule, to its ring, to the sums that flow
 // through a linear set of operands, or to nothing. Parts are even. `cuts` itself, which must be legal, is the first.

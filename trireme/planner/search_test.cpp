@@ -230,7 +230,7 @@ TEST(Search, limits_the_ways_to_cut_an_op) {
   };
   const auto parts = [&](const FactorCuts& cuts) {
     int64_t out = 1;
-    for (const std::vector<int>& axes : cuts.axes) out *= mesh.size_of(axes);
+    for (const Axes& axes : cuts.axes) out *= mesh.size_of(axes);
     return out;
   };
   EXPECT_TRUE(std::ranges::any_of(all({}), [&](const FactorCuts& cuts) { return parts(cuts) < 4; }));

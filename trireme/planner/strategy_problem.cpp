@@ -13,7 +13,7 @@ namespace {
 
 void add_cuts_to(MemoKey& key, const FactorCuts& cuts) {
   const auto add = [&](int64_t number) { key.push_back(static_cast<uint64_t>(number)); };
-  for (const std::vector<int>& axes : cuts.axes) {
+  for (const Axes& axes : cuts.axes) {
     add(std::ssize(axes));
     for (const int axis : axes) add(axis);
   }

@@ -62,6 +62,9 @@ struct TensorType {
 };
 
 std::string to_string(const TensorType& type);  // "f32[4,8]"
+inline size_t hash(const TensorType& type) {
+  return hash(type.shape) * 31 + static_cast<size_t>(type.dtype);
+}
 // Reads what to_string wrote; throws kInvalidArgument on anything else.
 TensorType parse_tensor_type(std::string_view text);
 

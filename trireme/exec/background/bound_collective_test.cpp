@@ -42,8 +42,8 @@ ExecutionPlan plan_of(DType dtype, int64_t dim, bool together) {
   }
   Program program{std::move(graph), parse_mesh("dp=3"), {}, {}, true};
   for (const Value& value : program.graph.values()) {
-    program.layouts.push_back(Layout::replicated(value.type.shape.rank()));
-    program.whole.push_back(value.type.shape);
+    program.layouts.push_back(Layout::replicated(value.type->shape.rank()));
+    program.whole.push_back(value.type->shape);
   }
   return plan_execution(program);
 }

@@ -56,8 +56,8 @@ ExecutionPlan plan_of_example(const Device& device, const OpDef& op, const Examp
   for (size_t i = 0; i < out.size(); ++i) graph.add_output(fmt::format("out{}", i), out[i]);
   Program program{std::move(graph), Mesh(), {}, {}};
   for (const Value& value : program.graph.values()) {
-    program.layouts.push_back(Layout::replicated(value.type.shape.rank()));
-    program.whole.push_back(value.type.shape);
+    program.layouts.push_back(Layout::replicated(value.type->shape.rank()));
+    program.whole.push_back(value.type->shape);
   }
   return plan_execution(program, {.device = &device});
 }
@@ -314,8 +314,8 @@ TEST(ExecutorOnGuarded, messages_between_crews_are_carried_too) {
     graph.add_output("y", add(recv(graph, type, 1 - crew, 1), x).id());
     Program program{std::move(graph), Mesh(), {}, {}};
     for (const Value& value : program.graph.values()) {
-      program.layouts.push_back(Layout::replicated(value.type.shape.rank()));
-      program.whole.push_back(value.type.shape);
+      program.layouts.push_back(Layout::replicated(value.type->shape.rank()));
+      program.whole.push_back(value.type->shape);
     }
     const ExecutionPlan plan = plan_execution(program, {.device = guarded.get(), .crew = crew, .crews = 2});
     EXPECT_THAT(verify(plan), IsEmpty());

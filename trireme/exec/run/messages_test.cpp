@@ -38,8 +38,8 @@ class OneRank {
   ExecutionPlan plan() {
     Program program{std::move(graph_), Mesh(), {}, {}};
     for (const Value& value : program.graph.values()) {
-      program.layouts.push_back(Layout::replicated(value.type.shape.rank()));
-      program.whole.push_back(value.type.shape);
+      program.layouts.push_back(Layout::replicated(value.type->shape.rank()));
+      program.whole.push_back(value.type->shape);
     }
     return plan_execution(program, {.crew = 0, .crews = 2});
   }

@@ -137,7 +137,7 @@ template <bool kTake>
 CutTensor windows_lie(const CutTensor& operand, const Attrs& attrs, const Mesh& mesh) {
   const auto& a = attrs.as<WindowAttrs>();
   const auto dim = static_cast<int>(a.dim);
-  const std::vector<int>& axes = operand.layout.dims[static_cast<size_t>(dim)];
+  const Axes& axes = operand.layout.dims[static_cast<size_t>(dim)];
   require(std::ranges::equal(axes, a.axes), "is over other axes than those that cut its dimension");
   CutTensor out = operand;
   const int64_t windows = a.size * a.length;
@@ -212,7 +212,7 @@ extern const OpDef neighbor_exchange = collective_op<ExchangeAttrs>({
 }  // namespace ops
 
 CollectiveAttrs over_axes(const Mesh& mesh, std::string_view axes) {
-  const std::vector<int> found = parse_axes(axes, mesh);
+  const Axes found = parse_axes(axes, mesh);
   return {.axes = {found.begin(), found.end()}, .size = mesh.size_of(found)};
 }
 

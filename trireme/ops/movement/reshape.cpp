@@ -57,7 +57,7 @@ class CommonFactors {
       while (left == 1 && dim + 1 < shape.rank()) left = shape[++dim];
       return left > 1;
     }
-    std::vector<int>& factors() { return dims[static_cast<size_t>(dim)]; }
+    FactorsOfDim& factors() { return dims[static_cast<size_t>(dim)]; }
   };
 
   int add(int64_t size, bool can_cut) {

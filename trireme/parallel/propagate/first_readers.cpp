@@ -35,8 +35,8 @@ void settle_inputs(Propagated& known, const Node& node) {
     if (known.layout(node.inputs[i])) continue;
     Layout layout = operands[i];
     layout.partial.clear();
-    for (std::vector<int>& axes : layout.dims) {  // only batches come in micro-batches
-      std::erase_if(axes, [&](int axis) { return is_micro_batch_axis(known.mesh(), axis); });
+    for (Axes& axes : layout.dims) {  // only batches come in micro-batches
+      erase_if(axes, [&](int axis) { return is_micro_batch_axis(known.mesh(), axis); });
     }
     const bool says_why = known.asks.says_why;
     settle(known, node.inputs[i], layout,

@@ -23,7 +23,7 @@ Layout with_its_micro_batches(const Propagated& known, ValueId id, const Layout&
 
 }  // namespace
 
-void order_micro_batches(const Mesh& mesh, const Asks& asks, std::vector<int>& axes) {
+void order_micro_batches(const Mesh& mesh, const Asks& asks, Axes& axes) {
   std::ranges::stable_partition(axes, [&](int axis) { return is_seq_chunk_axis(mesh, axis); });
   const auto within = std::ranges::find_first_of(axes, asks.within_micro_batches);
   std::stable_partition(within, axes.end(), [&](int axis) { return is_micro_batch_axis(mesh, axis); });

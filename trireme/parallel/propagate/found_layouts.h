@@ -13,6 +13,6 @@ std::optional<Layout> found_by(const Propagated& known, const Node& node, ValueI
 
 // The order of the axes that cut a dimension. Chunks of positions come before all else: ranks share each chunk, and
 // what they have of it lies side by side. Micro-batches come before the axes that are within them.
-void order_micro_batches(const Mesh& mesh, const Asks& asks, std::vector<int>& axes);
+void order_micro_batches(const Mesh& mesh, const Asks& asks, Axes& axes);
 
 }  // namespace trireme

@@ -42,9 +42,9 @@ Layout found_by_gradient(const Propagated& known, const Node& node, ValueId oper
   const ShardingRule& rule = known.rule(node.gradient_of);
   const FactorCuts& cuts = known.chosen(node.gradient_of);
   for (size_t i = 0; i < forward.inputs.size(); ++i) {
-    if (forward.inputs[i] == operand) return operand_layouts(rule, cuts)[i];
+    if (forward.inputs[i] == operand) return operand_layout(rule, cuts, i);
   }
-  const auto as_result = [&](size_t i) { return whole_where_partial(result_layouts(rule, cuts)[i], own); };
+  const auto as_result = [&](size_t i) { return whole_where_partial(result_layout(rule, cuts, i), own); };
   for (size_t i = 0; i < forward.outputs.size(); ++i) {
     if (forward.outputs[i] == operand) return as_result(i);
   }

@@ -3,11 +3,11 @@
 // sums are.
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "trireme/base/few.h"
 #include "trireme/op/sharding_rule.h"
 
 namespace trireme {
@@ -27,24 +27,24 @@ class NodeChoice {
 
  private:
   struct FoundCut {
-    std::vector<int> axes;
-    size_t operand = 0;
+    Axes axes;
+    int operand = 0;
   };
 
   void let_partials_through(const std::vector<int64_t>& bytes, int64_t result_bytes);
-  bool fits_through(const std::vector<int>& members, const std::vector<PartialAxis>& partial) const;
+  bool fits_through(const std::vector<int>& members, const PartialAxes& partial) const;
   void take_cuts(size_t operand);
   void take_ring();
   std::optional<FoundCut> find_cut(int factor) const;
-  bool add(int factor, int axis, size_t operand, const std::vector<int>& of_dim);
+  bool add(int factor, int axis, int operand, const Axes& of_dim);
 
   const ShardingRule& rule_;
   const std::vector<std::optional<Layout>>& have_;
   const Mesh& mesh_;
   bool is_update_ = false;
   FactorCuts cuts_;
-  std::vector<int> used_;
-  std::map<int, size_t> owners_;
+  Few<int, 8> used_;
+  Few<int, 8> owners_;  // by factor: the operand that it is cut as; -1: none
 };
 
 }  // namespace trireme

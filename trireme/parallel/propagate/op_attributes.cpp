@@ -17,7 +17,7 @@ std::string name_of(const Graph& graph, const Node& node) {
 bool sums_a_factor(const ShardingRule& rule) {
   for (size_t factor = 0; factor < rule.factors.size(); ++factor) {
     const auto has = [&](const DimFactors& tensor) {
-      return std::any_of(tensor.begin(), tensor.end(), [&](const std::vector<int>& dim) {
+      return std::any_of(tensor.begin(), tensor.end(), [&](const FactorsOfDim& dim) {
         return std::find(dim.begin(), dim.end(), static_cast<int>(factor)) != dim.end();
       });
     };

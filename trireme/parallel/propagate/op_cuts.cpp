@@ -71,7 +71,7 @@ class FactorParts {
  private:
   // Whether the dimension is a factor, and no product of factors or row of windows.
   bool is_one_factor(size_t operand, size_t dim) const {
-    const std::vector<int>& factors = subject_.rule.in[operand][dim];
+    const FactorsOfDim& factors = subject_.rule.in[operand][dim];
     const int64_t size = subject_.graph.type(subject_.node.inputs[operand]).shape[static_cast<int>(dim)];
     return factors.size() == 1 && subject_.rule.factors[static_cast<size_t>(factors.front())].size == size;
   }
@@ -152,7 +152,7 @@ class FactorAxes {
             "cuts '{}' of {}: the op's result depends on where its piece lies, so it cannot be computed in copies; "
             "leave {} out",
             subject_.text, subject_.said_name(), kInterleavedAxis);
-    const std::vector<int>& factors = subject_.rule.in[operand][static_cast<size_t>(dim)];
+    const FactorsOfDim& factors = subject_.rule.in[operand][static_cast<size_t>(dim)];
     const bool fits = factors.size() == 1 && (cuts_.copied_factor < 0 || cuts_.copied_factor == factors.front());
     require(fits, "cuts '{}' of {}: dimension {} of operand {} cannot be computed in copies{}; the op's rule is {}",
             subject_.text, subject_.said_name(), dim, operand, cuts_.copied_factor < 0 ? "" : " beside another one",
@@ -163,12 +163,12 @@ class FactorAxes {
   FactorCuts take() { return std::move(cuts_); }
 
  private:
-  void add_dim(size_t operand, size_t dim, const std::vector<int>& axes) {
+  void add_dim(size_t operand, size_t dim, const Axes& axes) {
     size_t at = 0;
     const bool alone = subject_.rule.in[operand][dim].size() == 1;  // then its parts may be uneven
     for (const int factor : subject_.rule.in[operand][dim]) {
       int64_t rest = subject_.rule.factors[static_cast<size_t>(factor)].size;
-      std::vector<int> mine;
+      Axes mine;
       while (at < axes.size() && (alone || rest % mesh_.axis(axes[at]).size == 0)) {
         rest /= mesh_.axis(axes[at]).size;
         mine.push_back(axes[at++]);
@@ -181,7 +181,7 @@ class FactorAxes {
             said_by([&] { return print_axes(axes, mesh_); }), said(subject_.rule));
   }
 
-  void set(size_t operand, size_t dim, size_t factor, const std::vector<int>& axes) {
+  void set(size_t operand, size_t dim, size_t factor, const Axes& axes) {
     require(said_[factor] == 0 || cuts_.axes[factor] == axes,
             "cuts '{}' of {}: dimension {} of operand {} is cut by {}, the same dimension of an earlier operand by {}; "
             "they are one (factor '{}' of {}) and must be cut alike",
@@ -239,7 +239,7 @@ Layout result_by_number(const PartsOfDims& counts, const Layout& own, const Mesh
   Layout out = Layout::replicated(own.rank());
   bool known = true;
   for (size_t dim = 0; dim < counts.size(); ++dim) {
-    std::vector<int> with_partial = own.dims[dim];
+    Axes with_partial = own.dims[dim];
     for (const int axis : own.partial_axes()) with_partial.push_back(axis);
     if (mesh.size_of(own.dims[dim]) == counts[dim]) {
       out.dims[dim] = own.dims[dim];

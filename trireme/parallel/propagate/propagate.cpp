@@ -41,12 +41,12 @@ FactorCuts as_asked(const Propagated& known, const Node& node, const ShardingRul
   for (std::optional<Layout>& layout : have) {
     if (!layout) continue;
     layout->partial.clear();
-    for (std::vector<int>& axes : layout->dims) {
-      std::erase_if(axes, [&](int axis) { return !is_micro_batch_axis(known.mesh(), axis); });
+    for (Axes& axes : layout->dims) {
+      erase_if(axes, [&](int axis) { return !is_micro_batch_axis(known.mesh(), axis); });
     }
   }
   FactorCuts out = NodeChoice(rule, have, known.mesh()).extend(asked);
-  for (std::vector<int>& axes : out.axes) order_micro_batches(known.mesh(), known.asks, axes);
+  for (Axes& axes : out.axes) order_micro_batches(known.mesh(), known.asks, axes);
   return out;
 }
 
@@ -77,7 +77,7 @@ void take_as_it_comes(const Propagated& known, const Node& node, const ShardingR
 
 void end_sums_over_micro_batches(std::vector<std::optional<Layout>>& layouts, const Mesh& mesh) {
   for (std::optional<Layout>& layout : layouts) {
-    if (layout) std::erase_if(layout->partial, [&](const PartialAxis& p) { return is_micro_batch_axis(mesh, p.axis); });
+    if (layout) erase_if(layout->partial, [&](const PartialAxis& p) { return is_micro_batch_axis(mesh, p.axis); });
   }
 }
 
@@ -86,7 +86,7 @@ void end_sums_over_micro_batches(std::vector<std::optional<Layout>>& layouts, co
 bool gathers_terms(const Propagated& known, const Node& node, const ShardingRule& rule, const FactorCuts& cuts) {
   const auto is_ours = [&](int axis) { return is_micro_batch_axis(known.mesh(), axis); };
   if (std::ranges::none_of(cuts.through, is_ours, &PartialAxis::axis)) return false;
-  const std::vector<int> chunks = seq_chunk_axes(known.mesh());
+  const Axes chunks = seq_chunk_axes(known.mesh());
   const std::vector<Layout> needed = operand_layouts(rule, cuts);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const std::optional<Layout>& made = known.layout(node.inputs[i]);
@@ -157,14 +157,14 @@ void choose(Propagated& known, NodeId id) {
   if (waits) return;
   settle_inputs(known, node);
   known.strategy.why_nodes.back() += known.own.settle(id, rule, known.layouts, known.strategy.nodes.back());
-  const std::vector<Layout> results = result_layouts(rule, known.strategy.nodes.back());
-  for (size_t i = 0; i < results.size(); ++i) known.layouts[static_cast<size_t>(node.outputs[i])] = results[i];
+  for (size_t i = 0; i < node.outputs.size(); ++i)
+    known.layouts[static_cast<size_t>(node.outputs[i])] = result_layout(rule, known.strategy.nodes.back(), i);
 }
 
 // What ranks start the next step with is one value.
 void note_mean(Propagated& known, size_t index) {
   const Output& output = known.graph.outputs()[index];
-  const std::vector<int>& axes = known.own.axes_of(output.value);
+  const Axes& axes = known.own.axes_of(output.value);
   if (axes.empty()) return;
   require(is_floating(known.graph.type(output.value).dtype),
           "'{}' is {} and each rank makes its own next value of it, by cross_batch or vouched layouts; only a "
@@ -187,12 +187,7 @@ void place_outputs(Propagated& known) {
 }  // namespace
 
 RuleOf rule_of(const Graph& graph, const Node& node) {
-  std::vector<TensorType> in, out;
-  in.reserve(node.inputs.size());
-  out.reserve(node.outputs.size());
-  for (const ValueId id : node.inputs) in.push_back(graph.type(id));
-  for (const ValueId id : node.outputs) out.push_back(graph.type(id));
-  return computed_rule(def_of(node), {in, out, node.attrs});
+  return computed_rule(graph, node);
 }
 
 Strategy propagate(const Graph& graph, const Mesh& mesh, Asks asks) {

@@ -9,11 +9,11 @@
 namespace trireme {
 namespace {
 
-bool lists(const std::vector<int>& axes, int axis) {
+bool lists(const Axes& axes, int axis) {
   return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
-void add_all(std::vector<int>& to, const std::vector<int>& axes) {
+void add_all(Axes& to, const Axes& axes) {
   for (const int axis : axes) {
     if (!lists(to, axis)) to.push_back(axis);
   }
@@ -64,19 +64,19 @@ std::string UnsummedValues::settle(NodeId id, const ShardingRule& rule, const st
   return why;
 }
 
-std::vector<int> UnsummedValues::axes_of(std::span<const ValueId> values) const {
-  std::vector<int> out;
+Axes UnsummedValues::axes_of(std::span<const ValueId> values) const {
+  Axes out;
   for (const ValueId id : values) add_all(out, axes_of(id));
   return out;
 }
 
-int64_t UnsummedValues::parts_for(const Node& node, const std::vector<int>& axes) const {
+int64_t UnsummedValues::parts_for(const Node& node, const Axes& axes) const {
   return def_of(node).in_part == nullptr ? 1 : mesh_.size_of(axes);
 }
 
 std::string UnsummedValues::settle_forward(NodeId id, const ShardingRule& rule, FactorCuts& cuts) {
   const Node& node = graph_.node(id);
-  const std::vector<int> read = axes_of(node.inputs);
+  const Axes read = axes_of(node.inputs);
   const auto asked = asked_.find(id);
   if (read.empty() && asked == asked_.end() && !cuts.vouched) return "";
   const std::vector<Layout> in = operand_layouts(rule, cuts);
@@ -87,7 +87,7 @@ std::string UnsummedValues::settle_forward(NodeId id, const ShardingRule& rule, 
     }
   }
   std::string why;
-  std::vector<int> apart = read;  // over these the results may differ
+  Axes apart = read;  // over these the results may differ
   if (asked != asked_.end()) {
     for (const Layout& result : result_layouts(rule, cuts)) add_all(apart, result.partial_axes());
     const bool counted =
@@ -100,7 +100,7 @@ std::string UnsummedValues::settle_forward(NodeId id, const ShardingRule& rule, 
   }
   if (cuts.vouched) {
     for (const Layout& operand : in) {
-      for (const std::vector<int>& axes : operand.dims) add_all(apart, axes);
+      for (const Axes& axes : operand.dims) add_all(apart, axes);
     }
   }
   const std::vector<Layout> out = result_layouts(rule, cuts);
@@ -109,7 +109,7 @@ std::string UnsummedValues::settle_forward(NodeId id, const ShardingRule& rule, 
     why += "; it counts each rank's own part of the batch: cross_batch";
   }
   for (size_t i = 0; i < out.size(); ++i) {
-    std::vector<int>& own = own_[static_cast<size_t>(node.outputs[i])];
+    Axes& own = own_[static_cast<size_t>(node.outputs[i])];
     for (const int axis : apart) {
       if (!out[i].uses(axis) && !is_micro_batch_axis(mesh_, axis)) own.push_back(axis);
     }
@@ -143,7 +143,7 @@ std::vector<std::optional<UnsummedValues::OperandDim>> UnsummedValues::becomes(V
       for (size_t i = 0; i < reader.inputs.size(); ++i) {
         if (reader.inputs[i] != made) continue;
         for (size_t dim = 0; dim < rank; ++dim) {
-          const std::vector<int>& factor = rule->in[i][dim];
+          const FactorsOfDim& factor = rule->in[i][dim];
           const auto same = std::find(rule->out[r].begin(), rule->out[r].end(), factor);
           if (out[dim] || factor.size() != 1 || same == rule->out[r].end()) continue;
           out[dim] = result[static_cast<size_t>(same - rule->out[r].begin())];
@@ -155,7 +155,7 @@ std::vector<std::optional<UnsummedValues::OperandDim>> UnsummedValues::becomes(V
 }
 
 // Of a gradient that is spread over what the forward op's operand had, a rank makes its own part.
-void UnsummedValues::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
+void UnsummedValues::cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const Axes& axes,
                                             FactorCuts& cuts) {
   const std::vector<Layout>& lie = operands_of_[static_cast<size_t>(node.gradient_of)];
   for (size_t r = 0; r < node.outputs.size(); ++r) {
@@ -176,16 +176,16 @@ void UnsummedValues::cut_alike_what_is_made(const Node& node, const ShardingRule
 std::string UnsummedValues::settle_backward(const Node& node, const ShardingRule& rule,
                                             const std::vector<std::optional<Layout>>& made, FactorCuts& cuts) {
   const Node& forward = graph_.node(node.gradient_of);
-  const std::vector<int> of_results = axes_of(forward.outputs);
-  std::vector<int> all = of_results;
+  const Axes of_results = axes_of(forward.outputs);
+  Axes all = of_results;
   add_all(all, axes_of(forward.inputs));
   if (all.empty()) return "";
   if (!cuts.vouched) cut_alike_what_is_made(node, rule, all, cuts);
   const std::vector<Layout> in = operand_layouts(rule, cuts);
   const std::vector<Layout> out = result_layouts(rule, cuts);
   VouchedLayouts now{.in = in, .out = out};
-  std::vector<int> terms, whole;  // axes over which operands are ranks' own terms, and over which they are one value
-  bool begins = false;            // reads what later ops give
+  Axes terms, whole;    // axes over which operands are ranks' own terms, and over which they are one value
+  bool begins = false;  // reads what later ops give
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId id = node.inputs[i];
     const std::optional<Layout>& have = made[static_cast<size_t>(id)];

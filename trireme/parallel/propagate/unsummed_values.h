@@ -28,27 +28,26 @@ class UnsummedValues {
                      FactorCuts& cuts);
 
   // The axes over which ranks have values of their own.
-  const std::vector<int>& axes_of(ValueId id) const { return own_[static_cast<size_t>(id)]; }
+  const Axes& axes_of(ValueId id) const { return own_[static_cast<size_t>(id)]; }
 
  private:
   std::string settle_forward(NodeId id, const ShardingRule& rule, FactorCuts& cuts);
   std::string settle_backward(const Node& node, const ShardingRule& rule,
                               const std::vector<std::optional<Layout>>& made, FactorCuts& cuts);
-  void cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const std::vector<int>& axes,
-                              FactorCuts& cuts);
+  void cut_alike_what_is_made(const Node& node, const ShardingRule& rule, const Axes& axes, FactorCuts& cuts);
   // A dimension of an operand of the forward node.
   struct OperandDim {
     size_t operand = 0;
     size_t dim = 0;
   };
   std::vector<std::optional<OperandDim>> becomes(ValueId made, NodeId forward);
-  std::vector<int> axes_of(std::span<const ValueId> values) const;
-  int64_t parts_for(const Node& node, const std::vector<int>& axes) const;
+  Axes axes_of(std::span<const ValueId> values) const;
+  int64_t parts_for(const Node& node, const Axes& axes) const;
 
   const Graph& graph_;
   const Mesh& mesh_;
   const std::map<NodeId, bool>& asked_;
-  std::vector<std::vector<int>> own_;             // per value
+  std::vector<Axes> own_;                         // per value
   std::vector<char> read_by_the_part_;            // per value: an op that says the batch's size reads it
   std::vector<std::vector<Layout>> operands_of_;  // of forward nodes
   std::vector<std::vector<NodeId>> readers_;      // per value; empty until it is asked

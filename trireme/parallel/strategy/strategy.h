@@ -34,7 +34,7 @@ struct Strategy {
   std::vector<FactorCuts> nodes;  // of graph.nodes()
   std::vector<Layout> outputs;    // of graph.outputs()
   // Outputs, by index, of which ranks make values of their own, and the axes over which their mean is taken.
-  std::map<size_t, std::vector<int>> means;
+  std::map<size_t, Axes> means;
   ScopeStages stages;  // of a pipeline; empty: there is none
   SumOrder sums;
   // Who or what chose, of inputs and nodes, for people; the text form leaves it out, and so it may be empty.

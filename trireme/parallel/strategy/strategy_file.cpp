@@ -65,7 +65,7 @@ StrategyLines lines_of(const Graph& graph, const Strategy& strategy) {
     const Output& output = graph.outputs()[i];
     const auto mean = strategy.means.find(i);
     out.outputs.push_back({output.name, graph.type(output.value), strategy.outputs[i],
-                           mean == strategy.means.end() ? std::vector<int>{} : mean->second});
+                           mean == strategy.means.end() ? Axes{} : mean->second});
   }
   return out;
 }

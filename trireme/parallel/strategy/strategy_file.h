@@ -20,16 +20,16 @@ struct StrategyTensor {
   std::string name;
   TensorType type;
   Layout layout;
-  std::vector<int> mean = {};  // of an output: the axes over which the mean of the ranks' values is taken
-  std::string state_of = {};   // of the optimizer's state: its parameter
-  bool summed_once = false;    // of a parameter: SumOrder::once
-  int line = 0;                // of the text
+  Axes mean = {};             // of an output: the axes over which the mean of the ranks' values is taken
+  std::string state_of = {};  // of the optimizer's state: its parameter
+  bool summed_once = false;   // of a parameter: SumOrder::once
+  int line = 0;               // of the text
 };
 
 struct StrategyNode {
-  std::string key;                                                // "h.0.mlp/matmul#1"
-  std::vector<std::pair<std::string, std::vector<int>>> factors;  // those that are cut, and by which axes
-  std::vector<int> through = {};                                  // axes of partial sums that flow through
+  std::string key;                                    // "h.0.mlp/matmul#1"
+  std::vector<std::pair<std::string, Axes>> factors;  // those that are cut, and by which axes
+  Axes through = {};                                  // axes of partial sums that flow through
   int linear_set = -1;
   std::string copied_factor = {};
   int64_t copies = 1;

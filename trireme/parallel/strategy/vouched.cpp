@@ -60,7 +60,7 @@ bool follows(const ShardingRule& rule, const VouchedLayouts& layouts, const Mesh
 
 // A result that an axis does not cut while it cuts an operand is a term of the sum over it.
 void add_terms(const Layout& operand, Layout& result) {
-  for (const std::vector<int>& axes : operand.dims) {
+  for (const Axes& axes : operand.dims) {
     for (const int axis : axes) {
       if (!result.uses(axis)) result.add_partial(axis, Reduction::kSum);
     }
@@ -96,10 +96,10 @@ std::string why_unsound(const Graph& graph, const Node& node, const VouchedLayou
 
 Layout cut_alike(const Layout& operand, const Shape& result, const Mesh& mesh) {
   Layout out = Layout::replicated(result.rank());
-  for (const std::vector<int>& axes : operand.dims) {
+  for (const Axes& axes : operand.dims) {
     for (const int axis : axes) {
       for (int dim = 0; dim < result.rank() && !out.uses(axis); ++dim) {
-        std::vector<int>& cut = out.dims[static_cast<size_t>(dim)];
+        Axes& cut = out.dims[static_cast<size_t>(dim)];
         cut.push_back(axis);
         if (result[dim] % mesh.size_of(cut) != 0) cut.pop_back();
       }
@@ -154,7 +154,7 @@ std::optional<VouchedLayouts> unsummed(const ShardingRule& rule, const FactorCut
     any = true;
     if (as_means && layout.partial.front().reduction == Reduction::kSum)
       out.factor = static_cast<double>(mesh.size_of(ranks));
-    std::erase_if(layout.partial, [&](const PartialAxis& p) { return !is_micro_batch_axis(mesh, p.axis); });
+    erase_if(layout.partial, [&](const PartialAxis& p) { return !is_micro_batch_axis(mesh, p.axis); });
   }
   if (!any) return std::nullopt;
   return out;

@@ -20,7 +20,7 @@ std::vector<AxisLevel> axis_levels(const Machine& machine, const Mesh& mesh, int
   for (const MeshAxis& axis : mesh.user_axes()) {
     if (axis.size == 1) continue;
     AxisLevel& row = out.emplace_back(AxisLevel{.axis = axis.name, .ranks = axis.size});
-    const std::vector<int> axes = mesh.find(axis.name);
+    const Axes axes = mesh.find(axis.name);
     for (const std::vector<int64_t>& group : mesh.groups(axes)) {
       for (int64_t crew = 0; crew < crews; ++crew) {
         const int64_t first = crew * mesh.devices();

@@ -65,9 +65,9 @@ int64_t price_of_program(const ExactPlan& plan, const std::vector<std::string>& 
   const Assembly assembly = assembly_of(job, *model, ranks);
   JobGraphs graphs = graphs_of(assembly, ranks);
   const CompileOptions options = compile_options(assembly, graphs.parallel, ranks, 1);
-  const CrewPrograms programs = crew_programs(std::move(graphs.step), options);
-  const CompiledCrew crew = compile_some_crews(programs, options, std::vector<size_t>{0}).front();
-  return price_ps(crew.program, CostModel(crew.program.mesh, programs.whole.rates));
+  const BeforeCrews step = before_crews(std::move(graphs.step), options);
+  const CompiledCrew crew = compile_some_crews(step, options, std::vector<size_t>{0}).front();
+  return price_ps(crew.program, CostModel(crew.program.mesh, step.whole.rates));
 }
 
 TEST(JoinedPlan, of_random_mixtures_costs_what_partition_makes_of_it_to_the_picosecond) {

@@ -134,7 +134,7 @@ struct JoinedPrices::Impl {
     options.passes.verify = false;  // of many programs that are priced one is trained
     options.says_why = false;
     options.reshards = reshards;
-    const CrewPrograms& from = programs_of(inner, counts, assembly, options);
+    const BeforeCrews& from = before_crews_of(inner, counts, assembly, options);
     const std::vector<CompiledCrew> crews = compile_some_crews(from, options, std::vector<size_t>{0});
     PartPrice out = price_of_step(sums_of_crew(crews.front(), from.whole.rates, {}));
     if (inner.place == UpdatePlace()) out.host = out.disk = 0;
@@ -142,15 +142,15 @@ struct JoinedPrices::Impl {
   }
 
   // Before passes: whatever is computed again, kept in slices or lies elsewhere.
-  const CrewPrograms& programs_of(const InnerWay& inner, const Counts& counts, const Assembly& assembly,
-                                  const CompileOptions& options) {
+  const BeforeCrews& before_crews_of(const InnerWay& inner, const Counts& counts, const Assembly& assembly,
+                                     const CompileOptions& options) {
     std::pair<InnerWay, Counts> key(all_kept(inner), counts);
     key.first.place = {};
     const auto known = std::ranges::find(begun, key, &Begun::first);
     if (known != begun.end()) return known->second;
     constexpr size_t kMostKept = 8;
     if (begun.size() == kMostKept) begun.pop_front();
-    CrewPrograms made = crew_programs(step_of(counts, inner, assembly), options);
+    BeforeCrews made = before_crews(step_of(counts, inner, assembly), options);
     made.whole.partitioned = Program();
     return begun.emplace_back(std::move(key), std::move(made)).second;
   }
@@ -172,7 +172,7 @@ struct JoinedPrices::Impl {
   std::shared_ptr<Device> device;
   std::shared_ptr<ReshardMemory> reshards = std::make_shared<ReshardMemory>();
   std::map<std::tuple<Counts, int64_t, bool>, Graph> steps;  // by the batch, and whether the vocabulary is cut
-  using Begun = std::pair<std::pair<InnerWay, Counts>, CrewPrograms>;
+  using Begun = std::pair<std::pair<InnerWay, Counts>, BeforeCrews>;
   std::deque<Begun> begun;
 };
 

@@ -191,19 +191,13 @@ struct PartPricer::Impl {
     return out;
   }
 
-  // Before passes.
-  struct Begun {
-    CrewPrograms programs;
-    bool is_joined = false;
-  };
-
   JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
     const Reduced job = reduced_job(inner, micro_batches);
-    const Begun& from = programs_of(inner, micro_batches, job);
+    const BeforeCrews& from = before_crews_of(inner, micro_batches, job);
     const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
-    const Rates& of_crew = from.programs.whole.rates;
-    JobSums out{.is_joined = from.is_joined};
-    const std::vector<CompiledCrew> compiled = compile_some_crews(from.programs, options, wanted);
+    const Rates& of_crew = from.whole.rates;
+    JobSums out{.is_joined = is_joined(from)};
+    const std::vector<CompiledCrew> compiled = compile_some_crews(from, options, wanted);
     const bool scatters_each = inner.zero >= 2 && options.parallel.communication.shard_accumulation;
     for (const CompiledCrew& crew : compiled)
       out.crews.push_back(sums_of_crew(crew, of_crew, {.keep = inner.keep, .scatters_each = scatters_each}));
@@ -213,22 +207,23 @@ struct PartPricer::Impl {
     return out;
   }
 
-  // What is computed again, kept in slices or lies elsewhere is a matter of passes: programs before them are the same,
-  // and the last ones are kept for that.
-  const Begun& programs_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
+  bool is_joined(const BeforeCrews& step) const { return of_model.mixture && of_model.experts > 0 && step.are_joined; }
+
+  // What is computed again, kept in slices or lies elsewhere is a matter of passes, and of the crews' turns: programs
+  // before them are the same, and the last ones are kept for that.
+  const BeforeCrews& before_crews_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = all_kept(inner);
     before_passes.place = {};
-    if (inner.keep != Tier::kDevice) before_passes.keep = Tier::kHost;  // with other turns
     const bool is_alone = inner.dp == 1 && inner.zero == 0;
     std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
     const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
     if (known != kept.end()) return known->second;
     const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
-    Begun out{crew_programs(step_of(inner, micro_batches, job), options)};
-    const auto made = static_cast<int64_t>(out.programs.programs.size());
+    BeforeCrews out = before_crews(step_of(inner, micro_batches, job), options);
+    const auto made = static_cast<int64_t>(out.whole.timetable->crews.size());
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
-    out.is_joined = of_model.mixture && of_model.experts > 0 && out.programs.are_joined;
-    out.programs.whole.partitioned = Program();
+    out.whole.partitioned = Program();  // nothing after this reads them
+    out.whole.strategy = Strategy();
     // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
     const size_t most_kept = is_alone ? 16 : 2;
     if (kept.size() == most_kept) kept.pop_front();
@@ -290,9 +285,9 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
-  std::vector<int64_t> copies;                              // of each part, in the whole model
-  int64_t batch = 1;                                        // of the whole job
-  using Kept = std::pair<std::pair<InnerWay, int>, Begun>;  // by the way before passes, and micro-batches
+  std::vector<int64_t> copies;                                    // of each part, in the whole model
+  int64_t batch = 1;                                              // of the whole job
+  using Kept = std::pair<std::pair<InnerWay, int>, BeforeCrews>;  // by the way before passes, and micro-batches
   std::deque<Kept> begun, begun_of_several;
   using StepKey =
       std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
@@ -311,7 +306,7 @@ bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts
     if (batch % count != 0 || (model.expert_groups > 1 && model.expert_groups % count != 0)) continue;
     Impl pricer(job, parts, {}, 1);
     const InnerWay inner{.rows = batch / count};
-    return pricer.programs_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)).is_joined;
+    return pricer.is_joined(pricer.before_crews_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)));
   }
   return batch > 1;  // a group is of several micro-batches, whatever they are
 }

@@ -14,6 +14,7 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/op/build.h"
 #include "trireme/partition/by_hand.h"
+#include "trireme/partition/crews.h"
 #include "trireme/partition/partition.h"
 #include "trireme/pass/narrow_gathers.h"
 #include "trireme/pass/recompute_rules.h"
@@ -294,8 +295,8 @@ bool may_repeat(const CompileOptions& options) {
 
 }  // namespace
 
-CrewPrograms crew_programs(Graph graph, const CompileOptions& options) {
-  return unrolled(begun(std::move(graph), options), options, false);
+BeforeCrews before_crews(Graph graph, const CompileOptions& options) {
+  return before_crews(begun(std::move(graph), options), options);
 }
 
 namespace {
@@ -309,12 +310,19 @@ std::vector<CompiledCrew> all_compiled(std::vector<Program> programs, const Crew
 
 }  // namespace
 
-std::vector<CompiledCrew> compile_some_crews(const CrewPrograms& from, const CompileOptions& options,
+std::vector<CompiledCrew> compile_some_crews(const BeforeCrews& from, const CompileOptions& options,
                                              std::span<const size_t> crews) {
   std::vector<std::pair<size_t, Program>> some;
-  for (const size_t crew : crews) some.emplace_back(crew, from.programs[crew]);
-  return compiled_crews(std::move(some), static_cast<int>(from.programs.size()), {}, options,
-                        pass_options(from.whole, options));
+  size_t count = 1;
+  if (from.whole.timetable) {
+    const Timetable timetable = timetable_for(from.whole.graph, options.parallel, from.program.micro_batches);
+    std::vector<Program> programs = in_crews(from.program, timetable, crews);
+    for (size_t i = 0; i < crews.size(); ++i) some.emplace_back(crews[i], std::move(programs[i]));
+    count = timetable.crews.size();
+  } else {
+    some.emplace_back(0, from.program);
+  }
+  return compiled_crews(std::move(some), static_cast<int>(count), {}, options, pass_options(from.whole, options));
 }
 
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options) {

@@ -98,22 +98,29 @@ struct CrewRepeats {
   int of_each = 1;  // micro-batches of a program in one of the timetable
 };
 
-// A graph that was cut, computed in micro-batches, and divided among the crews: what compile() begins with, and what
-// does not depend on `passes`.
+// A graph that was cut and computed in micro-batches: what compile() begins with, and what depends neither on `passes`
+// nor on the order of work in a pipeline.
+struct BeforeCrews {
+  Compiled whole;  // without crews
+  Program program;
+  bool are_joined = false;  // of a pipeline: depend_on_each_other (partition/fewer_micro_batches.h)
+};
+BeforeCrews before_crews(Graph graph, const CompileOptions& options);
+// Of a graph that was cut. `first`: only so many micro-batches; 0: all of them.
+BeforeCrews before_crews(Compiled whole, const CompileOptions& options, int64_t first = 0);
+
+// That, divided among the crews.
 struct CrewPrograms {
   Compiled whole;  // without crews
   std::vector<Program> programs;
   CrewRepeats repeats = {};
-  bool are_joined = false;  // of a pipeline: depend_on_each_other (partition/fewer_micro_batches.h)
 };
-CrewPrograms crew_programs(Graph graph, const CompileOptions& options);
 // Of a graph that was cut. `may_repeat`: the programs may be of fewer micro-batches, as CrewPrograms::repeats says.
 CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_repeat);
 // What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
-// These crews alone, and without the check, for prices of what they do: of programs that are all of their
-// micro-batches.
-std::vector<CompiledCrew> compile_some_crews(const CrewPrograms& from, const CompileOptions& options,
+// These crews alone, in the options' order of work, and without the check, for prices of what they do.
+std::vector<CompiledCrew> compile_some_crews(const BeforeCrews& from, const CompileOptions& options,
                                              std::span<const size_t> crews);
 
 // Of all ranks, which the crews share equally, by the ops' cost functions.

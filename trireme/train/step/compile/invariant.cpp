@@ -41,8 +41,8 @@ class Fineness {
   int of(int64_t axis) const {
     return static_cast<int>(axis) + (std::ranges::count(within_, static_cast<int>(axis)) > 0 ? coarse_ : 0);
   }
-  template <class Axes>
-  bool is_sorted(const Axes& axes) const {
+  template <class Numbers>
+  bool is_sorted(const Numbers& axes) const {
     return std::ranges::is_sorted(axes, {}, [&](int64_t axis) { return of(axis); });
   }
 
@@ -52,8 +52,8 @@ class Fineness {
 };
 
 // What is wrong with a factor that is cut by these axes, or "".
-std::string why_not(const KeptBits& kept, const ShardingRule& rule, int factor, const std::vector<int>& axes,
-                    const Mesh& mesh, const Fineness& fineness) {
+std::string why_not(const KeptBits& kept, const ShardingRule& rule, int factor, const Axes& axes, const Mesh& mesh,
+                    const Fineness& fineness) {
   const Factor& f = rule.factors[static_cast<size_t>(factor)];
   const int64_t parts = mesh.size_of(axes);
   if (!invariant_over(kept, rule, factor)) {
@@ -104,11 +104,11 @@ std::string why_no_node(const Program& program, const Node& node, const Fineness
 
 }  // namespace
 
-std::vector<int> axes_within_micro_batches(const Strategy& strategy) {
-  std::vector<int> out;
+Axes axes_within_micro_batches(const Strategy& strategy) {
+  Axes out;
   const auto is_of_parts = [&](int axis) { return is_micro_batch_axis(strategy.mesh, axis); };
   for (const FactorCuts& cuts : strategy.nodes) {
-    for (const std::vector<int>& axes : cuts.axes) {
+    for (const Axes& axes : cuts.axes) {
       const auto first = std::ranges::find_if(axes, is_of_parts);
       std::copy_if(first, axes.end(), std::back_inserter(out),
                    [&](int axis) { return !is_of_parts(axis) && std::ranges::count(out, axis) == 0; });
@@ -139,7 +139,7 @@ std::string why_not_invariant(const Graph& graph, const Node& node, const Factor
 }
 
 void require_invariant(const Graph& graph, const Strategy& strategy, const Device& device) {
-  const std::vector<int> within = axes_within_micro_batches(strategy);
+  const Axes within = axes_within_micro_batches(strategy);
   for (size_t i = 0; i < graph.nodes().size(); ++i) {
     const Node& node = graph.nodes()[i];
     const std::string why = why_not_invariant(graph, node, strategy.nodes[i], strategy.mesh, device, within);

@@ -22,7 +22,7 @@
 namespace trireme {
 
 // Axes of ranks that stand after one of micro-batches where the strategy cuts a dimension by both.
-std::vector<int> axes_within_micro_batches(const Strategy& strategy);
+Axes axes_within_micro_batches(const Strategy& strategy);
 
 // What keeps an op that is cut so from having the same bits as uncut, as the end of "it is ..."; "" when nothing does.
 // Throws kUnsupported when no kernel of the op on the device keeps its bits.

@@ -37,7 +37,7 @@ void add_moves_without_effect(const Compiled& step, const Parallel& parallel, st
                               name, given.*key));
   };
   const auto is_narrow = [](const Value& value) {
-    return is_floating(value.type.dtype) && size_of(value.type.dtype) < size_of(DType::kF32);
+    return is_floating(value.type->dtype) && size_of(value.type->dtype) < size_of(DType::kF32);
   };
   if (parallel.search.kind == SearchKind::kNone) say_unless_it_differs(&Communication::all_to_all, "enable_alltoall");
   if (std::ranges::any_of(step.graph.values(), is_narrow)) {  // else all sums are in f32

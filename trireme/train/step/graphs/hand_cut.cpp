@@ -13,7 +13,7 @@ const Input& input_of(const Tensor& x) {
   return x.graph().inputs()[static_cast<size_t>(x.graph().value(x.id()).index)];
 }
 
-Tensor sum_over(const Tensor& x, const std::vector<int>& axes, const Mesh& mesh) {
+Tensor sum_over(const Tensor& x, const Axes& axes, const Mesh& mesh) {
   if (axes.empty()) return x;
   return all_reduce({&x, 1}, {.axes = {axes.begin(), axes.end()}, .size = mesh.size_of(axes)})[0];
 }
@@ -56,15 +56,15 @@ Tensor sum_over_holders(const Tensor& gradient, const Tensor& parameter, const M
 }
 
 Tensor mean_over_holders(const Tensor& value, const Tensor& buffer, const Mesh& mesh) {
-  const std::vector<int> axes = piece_layout(input_of(buffer), buffer.shape(), mesh).replica_axes(mesh);
+  const Axes axes = piece_layout(input_of(buffer), buffer.shape(), mesh).replica_axes(mesh);
   const int64_t holders = mesh.size_of(axes);
   return holders == 1 ? value : scale(sum_over(value, axes, mesh), 1 / static_cast<double>(holders));
 }
 
 Tensor sum_over_pieces(const Tensor& x, const Tensor& parameter, const Mesh& mesh) {
-  std::vector<int> axes;
-  for (const std::vector<int>& of_dim : piece_layout(input_of(parameter), parameter.shape(), mesh).dims) {
-    axes.insert(axes.end(), of_dim.begin(), of_dim.end());
+  Axes axes;
+  for (const Axes& of_dim : piece_layout(input_of(parameter), parameter.shape(), mesh).dims) {
+    axes.append(of_dim.begin(), of_dim.end());
   }
   return sum_over(x, axes, mesh);
 }

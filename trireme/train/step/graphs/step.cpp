@@ -62,7 +62,7 @@ MeanLoss mean_loss(const CountedLoss& loss, const HandCut& cut) {
 // How many ranks are given the same part of the batch.
 double holders_of(const BatchField& field, const Mesh& mesh) {
   if (field.piece.empty()) return static_cast<double>(mesh.devices());
-  const std::vector<int> axes = field.piece.layout()->on(mesh).replica_axes(mesh);
+  const Axes axes = field.piece.layout()->on(mesh).replica_axes(mesh);
   return static_cast<double>(mesh.size_of(axes));
 }
 

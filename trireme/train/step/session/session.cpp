@@ -135,7 +135,7 @@ void Session::broadcast_parameters() {
   const auto first = crew_ * mesh.devices();
   for (const PlanInput& input : persistent_) {
     if (input.role != Role::kParameter) continue;
-    const std::vector<int> axes = plan().values[static_cast<size_t>(input.value)].layout->replica_axes(mesh);
+    const Axes axes = plan().values[static_cast<size_t>(input.value)].layout->replica_axes(mesh);
     std::vector<int> holders;
     for (const int64_t holder : mesh.group_of(options_.world->rank() - first, axes))
       holders.push_back(static_cast<int>(first + holder));
