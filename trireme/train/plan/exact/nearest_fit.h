@@ -16,7 +16,7 @@ struct NearestFit {
   OuterWay way;                 // the one whose fullest rank takes the fewest bytes, cut so that it does
   std::vector<int64_t> begins;  // of its stages
   int64_t bytes = 0;
-  ByteKinds kinds;              // of the fullest rank; they add up to it
+  ByteKinds kinds;  // of the fullest rank; they add up to it
 
   struct Change {
     int64_t to = 0;
