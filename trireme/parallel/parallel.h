@@ -151,7 +151,8 @@ ReshardCosts reshard_costs(const Communication& communication, const Mesh& mesh)
 std::map<ValueId, DType> sum_types(const Graph& graph, const Communication& communication);
 
 // The order of sums that is asked for over this mesh; without micro-batches there is none. With level 1, each rank adds
-// up whole gradients of the parameters that it may slice, whatever Communication::shard_accumulation says.
+// up whole gradients of the parameters that it may slice, whatever Communication::shard_accumulation says; so it does
+// of what a search sliced, which prices one sum a step, up to level 1.
 SumOrder sum_order(const Graph& graph, const Parallel& parallel, const Mesh& mesh);
 
 // Changes what is asked so that optimizer state, gradients and weights are sliced over the axes the gradients are
