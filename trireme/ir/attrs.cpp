@@ -173,4 +173,14 @@ void read_fields(std::string_view text, std::span<const FieldOf> fields) {
   }
 }
 
+const FieldOf& named(std::string_view name, std::span<const FieldOf> fields) {
+  const auto found = std::ranges::find(fields, name, &FieldOf::name);
+  invariant(found != fields.end(), "attributes {} have no field '{}'", text_of_fields(fields), name);
+  return *found;
+}
+
+void fail_of_other_type(std::string_view name, const std::string& text) {
+  fail(ErrorKind::kInternal, "'{}' of attributes {} is of another type than it is read as", name, text);
+}
+
 }  // namespace trireme::detail

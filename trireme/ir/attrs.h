@@ -78,6 +78,8 @@ auto fields_of(T& record) {
 // "{a=1, b=[2,3]}", and back; reading throws kInvalidArgument and leaves fields alone that the text does not name.
 std::string text_of_fields(std::span<const FieldOf> fields);
 void read_fields(std::string_view text, std::span<const FieldOf> fields);
+const FieldOf& named(std::string_view name, std::span<const FieldOf> fields);  // throws kInternal where there is none
+[[noreturn]] void fail_of_other_type(std::string_view name, const std::string& text);
 
 struct AnyMember {
   template <class T>
@@ -97,6 +99,7 @@ constexpr size_t count_members() {
 struct Record {
   virtual ~Record() = default;
   virtual const void* type() const = 0;
+  virtual FieldOf field_named(std::string_view name) const = 0;
   void set_text(std::string of_fields) {
     text = std::move(of_fields);
     hash = std::hash<std::string>()(text);
@@ -112,6 +115,7 @@ template <class T>
 struct RecordOf final : Record {
   explicit RecordOf(T v) : value(std::move(v)) { set_text(text_of_fields(fields_of(value))); }
   const void* type() const override { return &type_tag<T>; }
+  FieldOf field_named(std::string_view name) const override { return named(name, fields_of(const_cast<T&>(value))); }
   T value;
 };
 
@@ -146,6 +150,15 @@ class Attrs {
   const T& as() const {
     invariant(record_->type() == &detail::type_tag<T>, "attributes {} read as another op's", text());
     return static_cast<const detail::RecordOf<T>&>(*record_).value;
+  }
+
+  // One field by its name, for who does not see the struct: kernels, if it stands in the op's file. Throws kInternal
+  // where the record has no field of this name and type.
+  template <class M>
+  const M& get(std::string_view name) const {
+    const auto place = record_->field_named(name).place;
+    if (M* const* const found = std::get_if<M*>(&place)) return **found;
+    detail::fail_of_other_type(name, text());
   }
 
   const std::string& text() const { return record_->text; }

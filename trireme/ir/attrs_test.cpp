@@ -73,6 +73,17 @@ TEST(Attrs, OfTwoOpsDifferEvenWithOneText) {
   EXPECT_THROW(Attrs().as<OtherAttrs>(), Error);
 }
 
+TEST(Attrs, GiveAFieldByItsName) {
+  const Attrs attrs = Attrs::parse<AllAttrs>("{rate=0.5, dims=[4]}");
+
+  EXPECT_EQ(attrs.get<double>("rate"), 0.5);
+  EXPECT_EQ(attrs.get<std::vector<int64_t>>("dims"), std::vector<int64_t>{4});
+  EXPECT_THAT([&] { attrs.get<double>("rat"); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("have no field 'rat'")));
+  EXPECT_THAT([&] { attrs.get<int64_t>("rate"); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("'rate' of attributes {flag=false")));
+}
+
 TEST(Attrs, NameWhatTheyCannotRead) {
   EXPECT_EQ(error_of("{cuont=1}"), "no attribute 'cuont'. Did you mean 'count'?");
   EXPECT_EQ(error_of("{count=1.5}"), "attribute 'count': cannot read '1.5'");

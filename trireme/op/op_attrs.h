@@ -1,4 +1,5 @@
-// Attributes of ops that fast kernels also read. All other attribute structs are in the op's own file.
+// Attributes that several ops have, or kernels of several fields. All other attribute structs are in the op's own file,
+// where kernels read a field by its name (Attrs::get).
 #pragma once
 
 #include <string>
@@ -174,11 +175,6 @@ struct IotaAttrs {
 struct GeluAttrs {
   bool approximate = false;
   static constexpr auto fields() { return std::tuple{field("approximate", &GeluAttrs::approximate)}; }
-};
-
-struct HuberAttrs {
-  double delta = 1;
-  static constexpr auto fields() { return std::tuple{field("delta", &HuberAttrs::delta)}; }
 };
 
 struct TransposeAttrs {

@@ -67,7 +67,7 @@ std::string full_code(const ElementCall& call) {
 }
 
 std::string huber_code(const ElementCall& call) {
-  const std::string delta = number_for(call, call.types.attrs.as<HuberAttrs>().delta);
+  const std::string delta = number_for(call, call.types.attrs.get<double>("delta"));
   return fmt::format("const auto d = fabs(x0 - x1); y0 = d <= {0} ? d * d / 2 : {0} * (d - {0} / 2);", delta);
 }
 

@@ -9,6 +9,11 @@
 namespace trireme {
 namespace huber_op {
 
+struct HuberAttrs {
+  double delta = 1;
+  static constexpr auto fields() { return std::tuple{field("delta", &HuberAttrs::delta)}; }
+};
+
 double delta_of(const Attrs& attrs) {
   return attrs.as<HuberAttrs>().delta;
 }
@@ -60,7 +65,7 @@ std::vector<Example> examples() {
 
 namespace ops {
 extern const OpDef huber{
-    {"huber", &Attrs::parse<HuberAttrs>},
+    {"huber", &Attrs::parse<huber_op::HuberAttrs>},
     {
         .doc = "y = e^2/2 where |e| <= delta, else delta (|e| - delta/2), e = x - target",
         .inputs = "x, target",
@@ -77,7 +82,7 @@ extern const OpDef huber{
 }  // namespace ops
 
 Tensor huber(const Tensor& x, const Tensor& target, double delta) {
-  return apply1(ops::huber, {x, target}, Attrs::of(HuberAttrs{delta}));
+  return apply1(ops::huber, {x, target}, Attrs::of(huber_op::HuberAttrs{delta}));
 }
 
 }  // namespace trireme

@@ -105,7 +105,7 @@ inline std::vector<Example> elementwise_cases(std::string_view op) {
   if (op == "cast") return cast_cases();
   if (op == "huber") {
     std::vector<Example> cases = pair_cases();
-    for (Example& e : cases) e.attrs = Attrs::of(HuberAttrs{0.7});
+    for (Example& e : cases) e.attrs = trireme::op("huber").parse_attrs("{delta=0.7}");
     return cases;
   }
   if (op == "pow") {

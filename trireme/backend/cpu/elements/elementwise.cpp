@@ -102,7 +102,7 @@ void run_gelu_grad(const KernelArgs& args) {
 
 template <class T>
 void run_huber(const KernelArgs& args) {
-  const auto delta = static_cast<float>(args.attrs.as<HuberAttrs>().delta);
+  const auto delta = static_cast<float>(args.attrs.get<double>("delta"));
   const T* x = data_of<T>(args.in[0]);
   const T* target = data_of<T>(args.in[1]);
   T* y = data_of<T>(args.out[0]);
