@@ -1,6 +1,8 @@
 #include "trireme/train/plan/calibrate.h"
 
 #include <algorithm>
+#include <deque>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -16,9 +18,10 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kWarmUps = 2;
-constexpr size_t kTimedSteps = 9;
-constexpr size_t kMiddleSteps = 5;  // of those, by their length
+constexpr size_t kTurns = 3;        // that the jobs take, one after the other
+constexpr size_t kWarmUps = 1;      // steps of a turn,
+constexpr size_t kTimedSteps = 3;   // and those after
+constexpr size_t kMiddleSteps = 5;  // of all timed ones, by their length
 
 struct SampleJob {
   std::string_view name;
@@ -65,21 +68,6 @@ JobConfig config_of(const SampleJob& job) {
   return config;
 }
 
-void fill(Executor& executor, const JobConfig& config, int64_t step) {
-  const std::vector<FieldSpec> fields = fields_of(config);
-  const std::vector<FieldNeed> needs = model_of(config).needs();
-  for (size_t i = 0; i < fields.size(); ++i) {
-    executor.fill_inputs({&fields[i].name, 1}, [&](std::span<const View> views) {
-      if (views[0].type.dtype == DType::kF32) return fill_normal({1, 1}, 0, 0, views[0].as<float>());
-      const auto below = static_cast<uint32_t>(needs[i].below);
-      uint64_t at = 0;
-      for (int32_t& id : views[0].as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % below);
-    });
-  }
-  if (executor.has_input("lr")) executor.write_number("lr", 1e-4F);
-  if (executor.has_input("step")) executor.write_number("step", step);
-}
-
 // What each action of a usual step takes: its mean over the steps of middle length. Medians of actions would leave out
 // what now and then interrupts one of them, which some action or other of each step meets.
 std::vector<double> usual_seconds(std::vector<std::vector<double>> steps) {
@@ -92,33 +80,68 @@ std::vector<double> usual_seconds(std::vector<std::vector<double>> steps) {
   return out;
 }
 
-void add_samples(const SampleJob& job, const Machine& machine, ThreadPool& pool, std::vector<OpSample>& samples) {
-  const JobConfig config = config_of(job);
-  const auto model = make_model(config);
-  Session session = session_of(assembly_of(config, *model, 1), nullptr, &pool);
-  session.initialise();
-  Executor& executor = session.step();
-  std::vector<std::vector<double>> steps;
-  for (size_t step = 1; step <= kWarmUps + kTimedSteps; ++step) {
-    fill(executor, config, static_cast<int64_t>(step));
-    executor.set_timing(true);  // from zero
-    executor.run();
-    if (step <= kWarmUps) continue;
-    std::vector<double>& seconds = steps.emplace_back();
-    for (const ActionTime& time : executor.times()) seconds.push_back(time.seconds);
+// A sample job that stays ready, as the steps of all jobs are timed in turns: what slows the machine down for a second
+// slows all of them.
+class ReadyJob {
+ public:
+  ReadyJob(const SampleJob& job, ThreadPool& pool)
+      : config_(config_of(job)),
+        model_(make_model(config_)),
+        session_(session_of(assembly_of(config_, *model_, 1), nullptr, &pool)) {
+    session_.initialise();
   }
-  const std::vector<double> times = usual_seconds(std::move(steps));
-  const ExecutionPlan& plan = session.plan();
-  for (size_t i = 0; i < times.size(); ++i) {
-    const Action& action = plan.actions[i];
-    if (action.kernel.empty() || !action.op->kernel) continue;
-    std::vector<TensorType> in, out;
-    for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
-    for (const int id : action.out) out.push_back(plan.values[static_cast<size_t>(id)].type);
-    const OpBound bound = bound_of(*action.op, {in, out, action.attrs}, machine);
-    if (bound.flops_s > 0 || bound.bytes_s > 0) samples.push_back({std::string(action.op->name), bound, times[i]});
+
+  // Ranks begin each step at the same time, so that they want the memory at the same time, as in a step of them all.
+  void run(comm::World* world) {
+    Executor& executor = session_.step();
+    for (size_t step = 0; step < kWarmUps + kTimedSteps; ++step) {
+      fill();
+      executor.set_timing(true);  // from zero
+      if (world != nullptr) world->all().barrier().wait();
+      executor.run();
+      if (step < kWarmUps) continue;
+      std::vector<double>& seconds = steps_.emplace_back();
+      for (const ActionTime& time : executor.times()) seconds.push_back(time.seconds);
+    }
   }
-}
+
+  void add_samples(const Machine& machine, std::vector<OpSample>& samples) const {
+    const std::vector<double> times = usual_seconds(steps_);
+    const ExecutionPlan& plan = session_.plan();
+    for (size_t i = 0; i < times.size(); ++i) {
+      const Action& action = plan.actions[i];
+      if (action.kernel.empty() || !action.op->kernel) continue;
+      std::vector<TensorType> in, out;
+      for (const int id : action.in) in.push_back(plan.values[static_cast<size_t>(id)].type);
+      for (const int id : action.out) out.push_back(plan.values[static_cast<size_t>(id)].type);
+      const OpBound bound = bound_of(*action.op, {in, out, action.attrs}, machine);
+      if (bound.flops_s > 0 || bound.bytes_s > 0) samples.push_back({std::string(action.op->name), bound, times[i]});
+    }
+  }
+
+ private:
+  void fill() {
+    Executor& executor = session_.step();
+    const std::vector<FieldSpec> fields = fields_of(config_);
+    const std::vector<FieldNeed> needs = model_of(config_).needs();
+    for (size_t i = 0; i < fields.size(); ++i) {
+      executor.fill_inputs({&fields[i].name, 1}, [&](std::span<const View> views) {
+        if (views[0].type.dtype == DType::kF32) return fill_normal({1, 1}, 0, 0, views[0].as<float>());
+        const auto below = static_cast<uint32_t>(needs[i].below);
+        uint64_t at = 0;
+        for (int32_t& id : views[0].as<int32_t>()) id = static_cast<int32_t>(random_bits({1, 2}, at++, 0) % below);
+      });
+    }
+    if (executor.has_input("lr")) executor.write_number("lr", 1e-4F);
+    if (executor.has_input("step")) executor.write_number("step", ++step_);
+  }
+
+  JobConfig config_;
+  std::unique_ptr<nn::Module> model_;
+  Session session_;
+  int64_t step_ = 0;
+  std::vector<std::vector<double>> steps_;  // timed, of each the seconds of its actions
+};
 
 void measure_disks(comm::World* world, const DiskToMeasure& how, Calibration& out) {
   if (world != nullptr) world->all().barrier().wait();
@@ -154,11 +177,15 @@ Calibration calibrate(comm::World* world, ThreadPool& pool, const std::function<
     machine.levels = {{"host", machine.devices_per_host, link.latency_s, link.bytes_per_s}};
     machine.overlap_slowdown = measure_overlap_slowdown(*world, pool);
   }
-  for (const SampleJob& job : sample_jobs()) {
-    say(job.name);
-    if (world != nullptr) world->all().barrier().wait();
-    add_samples(job, machine, pool, out.samples);
+  std::deque<ReadyJob> jobs;
+  for (size_t turn = 0; turn < kTurns; ++turn) {
+    for (size_t i = 0; const SampleJob& job : sample_jobs()) {
+      say(fmt::format("{}, turn {} of {}", job.name, turn + 1, kTurns));
+      if (turn == 0) jobs.emplace_back(job, pool);
+      jobs[i++].run(world);
+    }
   }
+  for (const ReadyJob& job : jobs) job.add_samples(machine, out.samples);
   machine.op_rates = fit_op_rates(out.samples);
   if (!disk.directory.empty()) {
     say("the disk");
