@@ -1,6 +1,7 @@
 // How far a search for plans is: on a terminal a line that is redrawn, elsewhere nothing.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "cli/progress_line.h"
@@ -12,6 +13,8 @@ class PlanProgress {
  public:
   // The request's searches are shown as long as this lives.
   void watch(PlanRequest& request);
+  // What shows those of the exact search; empty where nothing is shown.
+  std::function<void(const ExactProgress&)> on_exact();
   // The terminal's line is free again.
   void clear() { line_.clear(); }
 

@@ -74,15 +74,14 @@ std::vector<Key> keys_of_run(JobConfig& c) {
        .on_resume = OnResume::kFree}};
 }
 
-// That of `trireme plan` looks for other keys than the cuts of ops.
+// `trireme plan` has one more, which compiles every way and takes its time.
 TextOf search_kind(SearchKind* kind) {
   TextOf out = one_of(kind, kSearchKinds);
   out.set = [set = out.set](const std::string& name, const std::string& text) {
-    require(
-        text != "exact" && text != "compiled",
-        "{} = '{}' is a search of `trireme plan JOB -n RANKS --search {} --out FILE`, by whose plan `trireme train JOB "
-        "--plan FILE` trains",
-        name, text, text);
+    require(text != "compiled",
+            "{} = 'compiled' is a search of `trireme plan JOB -n RANKS --search compiled --out FILE`, by whose plan "
+            "`trireme train JOB --plan FILE` trains; a search that plans as the run starts is 'exact'",
+            name);
     set(name, text);
   };
   return out;
@@ -99,8 +98,10 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
       {.name = "search",
        .target = search_kind(&p.search.kind),
        .doc = "with mode = 'auto_parallel', how the cuts that nobody asks for are found: recursive_programming (one "
-              "prime axis of the ranks after the other), dynamic_programming (all at once, for few ranks) or "
-              "sharding_propagation (from the ops that cuts are asked for to their neighbours)",
+              "prime axis of the ranks after the other), dynamic_programming (all at once, for few ranks), "
+              "sharding_propagation (from the ops that cuts are asked for to their neighbours) or exact (all that "
+              "`trireme plan` chooses, stages, micro-batches, recomputation and homes included, beside the keys that "
+              "are set)",
        .flag = "--search",
        .of_ranks = true,
        .implies = "mode=auto_parallel"},
