@@ -10,7 +10,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/train/job/job.h"
-#include "trireme/train/plan/exact/auto_plan.h"
+#include "trireme/train/plan/auto/auto_plan.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/step/compile/remarks.h"
 
@@ -70,12 +70,13 @@ std::vector<std::string> JobFlags::said() const {
 RunJob read_as_it_runs(const JobFlags& flags) {
   RunJob out{.config = flags.read(), .plan = ""};
   if (!is_left_to_plan(out.config)) return out;
+  AutoRequest request{.job = out.config,
+                      .ranks = flags.ranks_in_all(),
+                      .threads = compute_threads(flags.threads, flags.ranks),
+                      .said = flags.said()};
   PlanProgress progress;
-  AutoPlan plan = auto_plan({.job = out.config,
-                             .ranks = flags.ranks_in_all(),
-                             .threads = compute_threads(flags.threads, flags.ranks),
-                             .said = flags.said(),
-                             .on_exact = progress.on_exact()});
+  progress.watch(request);
+  AutoPlan plan = auto_plan(request);
   progress.clear();
   return {.config = std::move(plan.job), .plan = std::move(plan.text)};
 }
@@ -109,7 +110,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   add_flags_of_keys(command, flags.keys, FlagsOf::kJob);
   flags.keys.add_switch(command, "--auto", "parallel.mode", "auto_parallel",
                         "Find how the model is cut over the ranks (parallel.mode = 'auto_parallel'); --search says by "
-                        "which search: with exact also its stages, micro-batches and the rest");
+                        "which search: with exact or compiled also its stages, micro-batches and the rest");
   add_node_flags(command, flags.nodes);
   command.add_option("--plan", flags.plan, "File of `trireme plan --out`, which says how the model is cut");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();

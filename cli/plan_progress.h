@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/progress_line.h"
-#include "trireme/train/plan/plan_job.h"
+#include "trireme/train/plan/auto/auto_plan.h"
 
 namespace trireme::cli {
 
@@ -13,12 +13,14 @@ class PlanProgress {
  public:
   // The request's searches are shown as long as this lives.
   void watch(PlanRequest& request);
-  // What shows those of the exact search; empty where nothing is shown.
-  std::function<void(const ExactProgress&)> on_exact();
+  void watch(AutoRequest& request);
   // The terminal's line is free again.
   void clear() { line_.clear(); }
 
  private:
+  std::function<void(size_t number, size_t of)> on_way();
+  std::function<void(const ExactProgress&)> on_exact();
+
   ProgressLine line_;
 };
 

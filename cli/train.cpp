@@ -34,7 +34,7 @@
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/loop/trainer.h"
-#include "trireme/train/plan/exact/auto_plan.h"
+#include "trireme/train/plan/auto/auto_plan.h"
 #include "trireme/train/report/progress.h"
 #include "trireme/train/step/compile/remarks.h"
 #include "trireme/train/step/session/session.h"
@@ -187,7 +187,7 @@ void check_batches_divide(const JobConfig& config, int ranks) {
   check("an evaluation batch", "train.eval_batch", config.train.fit.eval_batch);  // 0 is the training batch
 }
 
-// With the exact search left to plan it.
+// Of a job that is left to plan.
 AutoRequest plan_request(const JobFlags& args, const JobConfig& asked, int ranks, int threads) {
   return {.job = asked, .ranks = ranks, .threads = threads, .said = args.said()};
 }
@@ -204,12 +204,12 @@ bool can_run(const JobFlags& args, const JobConfig& asked, int ranks) {
   }
 }
 
-// The job as it runs: planned, where that is left to the exact search.
+// The job as it runs: planned, where that is left to a plan.
 AutoPlan planned(const JobFlags& args, const JobConfig& asked, const Job& job) {
   if (!is_left_to_plan(asked)) return {.job = asked, .file = ""};
   AutoRequest request = plan_request(args, asked, job.size(), job.pool().size());
   PlanProgress progress;
-  if (!args.quiet) request.on_exact = progress.on_exact();
+  if (!args.quiet) progress.watch(request);
   AutoPlan out = auto_plan(request, job.world());
   progress.clear();
   check_batches_divide(out.job, job.size());

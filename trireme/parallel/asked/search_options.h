@@ -16,17 +16,22 @@ enum class SearchKind {
   kShardingPropagation,   // from the ops that cuts are asked for to their neighbours, by what moves the fewest bytes
   kDynamicProgramming,    // all axes of the mesh at once, exactly; for few ranks
   kRecursiveProgramming,  // one prime axis of the mesh after the other, each exactly; for many ranks
-  // Stages, axes, schedules, micro-batches and memory of a whole job, which is planned before it is cut
-  // (train/plan/exact/auto_plan.h): no search for a strategy.
-  kExact,
+  // No searches for a strategy: a whole job is planned before it is cut, its stages, axes, schedule, micro-batches and
+  // memory (train/plan/auto/auto_plan.h).
+  kExact,     // by the prices of its parts
+  kCompiled,  // each way is compiled
 };
 
 inline constexpr NameOf<SearchKind> kSearchKinds[] = {{"sharding_propagation", SearchKind::kShardingPropagation},
                                                       {"dynamic_programming", SearchKind::kDynamicProgramming},
                                                       {"recursive_programming", SearchKind::kRecursiveProgramming},
-                                                      {"exact", SearchKind::kExact}};
+                                                      {"exact", SearchKind::kExact},
+                                                      {"compiled", SearchKind::kCompiled}};
 // Those for a strategy.
 inline constexpr std::span<const NameOf<SearchKind>> kStrategySearches = std::span(kSearchKinds).first<3>();
+inline bool plans_whole_job(SearchKind kind) {
+  return kind == SearchKind::kExact || kind == SearchKind::kCompiled;
+}
 inline std::string_view to_string(SearchKind kind) {
   return kind == SearchKind::kNone ? "none" : name_of(kind, kSearchKinds);
 }

@@ -94,9 +94,10 @@ Compiled with_strategy(Graph graph, const CompileOptions& options) {
       .stored = options.stored, .numerics = options.numerics, .stages = stages, .says_why = options.says_why};
   const Parallel& parallel = options.parallel;
   require(
-      parallel.search.kind != SearchKind::kExact,
-      "the search 'exact' plans a job of built-in parts before it is cut (auto_plan, train/plan/exact/auto_plan.h); "
-      "for a graph, use recursive_programming or dynamic_programming");
+      !plans_whole_job(parallel.search.kind),
+      "the search '{}' plans a job of built-in parts before it is cut (auto_plan, train/plan/auto/auto_plan.h); for "
+      "a graph, use recursive_programming or dynamic_programming",
+      to_string(parallel.search.kind));
   out.strategy = parallel.search.kind != SearchKind::kNone
                      ? searched(options, asked, out)
                      : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);

@@ -1,5 +1,6 @@
-#include "trireme/train/plan/exact/auto_plan.h"
+#include "trireme/train/plan/auto/auto_plan.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/published_models.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
+#include "trireme/train/plan/plan_text.h"
 
 namespace trireme::auto_plan_test {
 namespace {
@@ -116,9 +118,27 @@ TEST(AutoPlan, refuses_what_no_way_has) {
 }
 
 TEST(AutoPlan, says_what_would_fit_where_nothing_does) {
+  EXPECT_THAT(error_of({"parallel.device_memory=20KB", "parallel.search=compiled", "model.layers=1", "parallel.pp=2"}),
+              HasSubstr("with pp=2 fits in 19.5 KiB on each rank"));
   EXPECT_THAT(error_of({"parallel.device_memory=20KB", "parallel.host_memory=1KB"}),
               testing::AllOf(HasSubstr("plan: no way of cutting 'gpt2' over 2 ranks fits in 19.5 KiB on each rank"),
                              HasSubstr("the smallest, "), HasSubstr(" on the fullest rank")));
+}
+
+// With every way compiled, of which some cut each op by itself.
+TEST(AutoPlan, by_compiling_is_what_trireme_plan_finds) {
+  const JobConfig job = small_gpt({"parallel.search=compiled", "model.layers=1", "train.recompute=full"});
+  const auto is_asked = [](const Way& way) { return way.recompute == WayRecompute::kFull; };
+  const PlanRequest request{.job = job, .ranks = 2, .is_asked = is_asked};
+  const JobPlan found = plan_job(request);
+  size_t looked_at = 0;
+  const AutoPlan plan = auto_plan({.job = job, .ranks = 2, .on_way = [&](size_t, size_t) { ++looked_at; }});
+  EXPECT_EQ(plan.file, to_string(plan_file(found, request)));
+  EXPECT_EQ(static_cast<int64_t>(looked_at), found.ledger.ways);
+  EXPECT_THAT(plan.text, HasSubstr("plan of all ways, each compiled, for 2 ranks by the rates of 'this_host'"));
+  EXPECT_THAT(plan.text, HasSubstr("  kept, as the job says it: recompute=full\n"));
+  EXPECT_THAT(plan.text, HasSubstr(fmt::format("  of {} ways {} fit, and none of these takes less\n", found.ledger.ways,
+                                               found.ledger.fit)));
 }
 
 TEST(AutoPlan, is_made_once_for_all_ranks) {
