@@ -317,7 +317,7 @@ int run(const ExplainArgs& args) {
           args.stage);
   check_pass_flags(args);
   args.job.nodes.check();
-  const JobConfig config = args.job.read();
+  const auto [config, planned] = read_as_it_runs(args.job);
   log_remarks(config, args.job.ranks_in_all());
   warn_of_missing_data(config);
   require(config.train.trace.empty() || args.stage == "time",
@@ -341,7 +341,11 @@ int run(const ExplainArgs& args) {
                 "parallel.rates={}/rates.toml",
                 args.job.out);
   }
-  std::fputs(text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)).c_str(), stdout);
+  const bool is_plan_asked = args.stage == "search" && args.value.empty() && !planned.empty();
+  std::fputs((is_plan_asked ? planned
+                            : text_of(args, config, assembly, ranks, compute_threads(args.job.threads, args.job.ranks)))
+                 .c_str(),
+             stdout);
   return 0;
 }
 

@@ -2,11 +2,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+
+#include "cli/plan_progress.h"
 #include "cli/planned_job.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
-#include "trireme/train/job/config.h"
+#include "trireme/train/job/job.h"
+#include "trireme/train/plan/auto/auto_plan.h"
 #include "trireme/train/plan/plan_text.h"
 #include "trireme/train/step/compile/remarks.h"
 
@@ -56,6 +60,27 @@ JobConfig JobFlags::read() const {
   return job;
 }
 
+std::vector<std::string> JobFlags::said() const {
+  std::vector<std::string> names = keys.overrides();
+  names.insert(names.end(), set.begin(), set.end());
+  for (std::string& each : names) each.resize(std::min(each.find('='), each.size()));
+  return names;
+}
+
+RunJob read_as_it_runs(const JobFlags& flags) {
+  RunJob out{.config = flags.read(), .plan = ""};
+  if (!is_left_to_plan(out.config)) return out;
+  AutoRequest request{.job = out.config,
+                      .ranks = flags.ranks_in_all(),
+                      .threads = compute_threads(flags.threads, flags.ranks),
+                      .said = flags.said()};
+  PlanProgress progress;
+  progress.watch(request);
+  AutoPlan plan = auto_plan(request);
+  progress.clear();
+  return {.config = std::move(plan.job), .plan = std::move(plan.text)};
+}
+
 int JobFlags::ranks_in_all() const {
   if (!nodes.given()) return ranks;
   const launch::NodeOptions node = nodes.options();
@@ -85,7 +110,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
   add_flags_of_keys(command, flags.keys, FlagsOf::kJob);
   flags.keys.add_switch(command, "--auto", "parallel.mode", "auto_parallel",
                         "Find how the model is cut over the ranks (parallel.mode = 'auto_parallel'); --search says by "
-                        "which search");
+                        "which search: with exact or compiled also its stages, micro-batches and the rest");
   add_node_flags(command, flags.nodes);
   command.add_option("--plan", flags.plan, "File of `trireme plan --out`, which says how the model is cut");
   command.add_option("--out", flags.out, "Folder of logs, report and checkpoints")->capture_default_str();

@@ -7,10 +7,10 @@
 
 #include "cli/key_flags.h"
 #include "cli/node_flags.h"
+#include "trireme/train/job/config.h"
 
 namespace trireme {
 struct Compiled;
-struct JobConfig;
 struct Parallel;
 }  // namespace trireme
 
@@ -39,9 +39,19 @@ struct JobFlags {
 
   // The configuration with the flags, as they were typed, in the place of its keys; --set wins over them.
   JobConfig read() const;
+  // Names of the keys that flags and --set give, be it at their defaults.
+  std::vector<std::string> said() const;
   // Of the whole job, on all its nodes.
   int ranks_in_all() const;
 };
+
+// A job as it runs. `plan` says how the exact search planned it; "": it was not left to that.
+struct RunJob {
+  JobConfig config;
+  std::string plan;
+};
+// For a command that starts no rank: what the ranks of `train` would run.
+RunJob read_as_it_runs(const JobFlags& flags);
 
 void add_job_flags(CLI::App& command, JobFlags& flags);
 // For a command that starts no rank: what says where a run writes, how it goes on and how its ranks meet is taken, so

@@ -35,9 +35,8 @@
 namespace trireme::cli {
 namespace {
 
-// Where nothing else is asked: for which every way is compiled, of which there are thousands beyond; and for which the
-// best by their tables are.
-constexpr int kMostRanksOfAllCompiled = 8, kMostRanksOfBestCompiled = 32;
+// Where nothing else is asked every way is compiled up to so many ranks; beyond there are thousands.
+constexpr int kMostRanksOfAllCompiled = 8;
 
 struct PlanArgs : PlannedJob {
   int ranks = 1;
@@ -46,7 +45,7 @@ struct PlanArgs : PlannedJob {
   bool sensitivities = false, advise = false, compile = false;
   int64_t memory_bytes = 0;
   int top = 3;
-  int64_t most_jobs = 1000;
+  int64_t most_jobs = kUsualMostJobs;
   bool top_given = false;
   std::string search = "auto";
 };
@@ -194,16 +193,6 @@ void write_certificate(const std::string& path, const Certificate& certificate) 
   std::printf("wrote %s; check its proof with: trireme plan verify %s\n", path.c_str(), path.c_str());
 }
 
-// By virtual time; as many as there are where none fits.
-size_t fastest_that_fits(const std::vector<CompiledWay>& compiled) {
-  size_t out = compiled.size();
-  for (size_t i = 0; i < compiled.size(); ++i) {
-    const bool is_faster = out == compiled.size() || compiled[i].cost->step_s < compiled[out].cost->step_s;
-    if (compiled[i].fits && is_faster) out = i;
-  }
-  return out;
-}
-
 // Of the plan's ways, with what it takes compiled; the first where nothing fits, or nothing is compiled.
 struct Chosen {
   size_t which = 0;
@@ -214,11 +203,7 @@ Chosen choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan&
   if (plan.best.empty() || !compiles_best(args)) return {};
   const std::vector<CompiledWay> compiled = compile_best(plan, request);
   std::fputs(compiled_text(plan, compiled).c_str(), stdout);
-  const size_t chosen = fastest_that_fits(compiled);
-  require(chosen < plan.ways(),
-          "plan: none of the {} best ways by their tables fits once it is compiled; ask for more ways with --top, or "
-          "plan for a little less memory with --memory",
-          plan.ways());
+  const size_t chosen = fastest_that_fits(plan, compiled);
   if (chosen > 0)
     std::printf("the fastest of them that fits is the plan: %s\n", plan.way(chosen).outer.way().text().c_str());
   return {chosen, compiled[chosen].cost};

@@ -6,8 +6,22 @@ namespace trireme::cli {
 
 void PlanProgress::watch(PlanRequest& request) {
   if (!line_.shows()) return;
-  request.on_way = [this](size_t number, size_t of) { line_.show(fmt::format("compiling way {} of {}", number, of)); };
-  request.on_exact = [this](const ExactProgress& progress) {
+  request.on_way = on_way();
+  request.on_exact = on_exact();
+}
+
+void PlanProgress::watch(AutoRequest& request) {
+  if (!line_.shows()) return;
+  request.on_way = on_way();
+  request.on_exact = on_exact();
+}
+
+std::function<void(size_t number, size_t of)> PlanProgress::on_way() {
+  return [this](size_t number, size_t of) { line_.show(fmt::format("compiling way {} of {}", number, of)); };
+}
+
+std::function<void(const ExactProgress&)> PlanProgress::on_exact() {
+  return [this](const ExactProgress& progress) {
     if (line_.is_due()) line_.show(progress_text(progress));
   };
 }

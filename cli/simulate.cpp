@@ -150,7 +150,7 @@ int run(const SimulateArgs& given) {
   require(!args.seed_given || args.mtbf_hours > 0,
           "simulate: --failure-seed draws the moments at which ranks fail by --mtbf; add --mtbf, or leave it out");
   args.job.nodes.check();
-  const JobConfig job = args.job.read();
+  const auto [job, planned] = read_as_it_runs(args.job);
   log_remarks(job, args.job.ranks_in_all());
   require(job.train.fit.steps > 0,
           "simulate: the number of steps in a run of epochs depends on its data; give it with --steps");
@@ -167,7 +167,7 @@ int run(const SimulateArgs& given) {
   log_remarks(compiled, assembly.options.parallel, ranks);
   const VirtualTime time = modelled_step(compiled.plans(), compiled.rates, unlike);
   if (!job.train.trace.empty()) write_trace(compiled.plans(), time, job.train.trace);
-  std::string out = time_text(compiled.plans(), compiled.rates, time, unlike.given());
+  std::string out = planned + time_text(compiled.plans(), compiled.rates, time, unlike.given());
   if (unlike.given()) {
     const double alike_s = modelled_step(compiled.plans(), compiled.rates, {}).makespan_s;
     out += fmt::format("with all ranks alike the step would take {:.3f} ms, {:.1f} % less\n", alike_s * 1e3,

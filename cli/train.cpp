@@ -11,11 +11,13 @@
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "cli/plan_progress.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/joined_text.h"
+#include "trireme/base/log.h"
 #include "trireme/base/utf8.h"
 #include "trireme/ckpt/checkpoint.h"
 #include "trireme/exec/plan/execution_plan.h"
@@ -32,6 +34,7 @@
 #include "trireme/train/loop/interrupt.h"
 #include "trireme/train/loop/run_lock.h"
 #include "trireme/train/loop/trainer.h"
+#include "trireme/train/plan/auto/auto_plan.h"
 #include "trireme/train/report/progress.h"
 #include "trireme/train/step/compile/remarks.h"
 #include "trireme/train/step/session/session.h"
@@ -184,8 +187,14 @@ void check_batches_divide(const JobConfig& config, int ranks) {
   check("an evaluation batch", "train.eval_batch", config.train.fit.eval_batch);  // 0 is the training batch
 }
 
-bool can_run(const JobConfig& config, int ranks) {
+// Of a job that is left to plan.
+AutoRequest plan_request(const JobFlags& args, const JobConfig& asked, int ranks, int threads) {
+  return {.job = asked, .ranks = ranks, .threads = threads, .said = args.said()};
+}
+
+bool can_run(const JobFlags& args, const JobConfig& asked, int ranks) {
   try {
+    const JobConfig config = is_left_to_plan(asked) ? auto_plan(plan_request(args, asked, ranks, 1)).job : asked;
     check_batches_divide(config, ranks);
     const Parallel parallel = parallel_of(config, ranks);
     mesh_of_ranks(parallel, ranks_of_crew(parallel.pipeline, ranks));
@@ -195,12 +204,52 @@ bool can_run(const JobConfig& config, int ranks) {
   }
 }
 
+// The job as it runs: planned, where that is left to a plan.
+AutoPlan planned(const JobFlags& args, const JobConfig& asked, const Job& job) {
+  if (!is_left_to_plan(asked)) return {.job = asked, .file = ""};
+  AutoRequest request = plan_request(args, asked, job.size(), job.pool().size());
+  PlanProgress progress;
+  if (!args.quiet) progress.watch(request);
+  AutoPlan out = auto_plan(request, job.world());
+  progress.clear();
+  check_batches_divide(out.job, job.size());
+  return out;
+}
+
+// What the keys of one plan say otherwise than those of another.
+std::string other_keys(const PlanFile& now, const PlanFile& before) {
+  std::vector<std::string> out;
+  if (now.ranks != before.ranks) out.push_back(fmt::format("{} ranks instead of {}", now.ranks, before.ranks));
+  for (const std::string& key : now.keys) {
+    if (std::ranges::find(before.keys, key) == before.keys.end()) out.push_back(key);
+  }
+  return joined_text(out, ", ");
+}
+
+// Keeps the plan beside what the run writes, and says if a run that goes on had another.
+void keep_plan(const AutoPlan& plan, const StartInfo& info, const std::string& out) {
+  const std::string path = join_path(out, "plan.trp");
+  if (info.first_step > 0 && is_file(path)) {
+    try {
+      const std::string others = other_keys(parse_plan_file(plan.file), parse_plan_file(read_file(path)));
+      if (!others.empty()) TRIREME_LOG(kWarn, "cli", "going on by another plan than the one in '{}': {}", path, others);
+    } catch (const Error& error) {
+      TRIREME_LOG(kWarn, "cli", "by which plan the run went before is not known: '{}': {}", path, error.what());
+    }
+  }
+  atomic_write(path, plan.file);
+  std::printf("%s  this plan is kept in %s, for --plan\n", plan.text.c_str(), path.c_str());
+  std::fflush(stdout);
+}
+
 int work(const JobFlags& args) {
   ignore_save_signal();
-  const JobConfig config = args.read();
-  check_memory(config, ranks_of_job(), 1);
-  check_batches_divide(config, ranks_of_job());
-  const Job job({.transport = config.parallel.transport, .threads = args.threads, .insecure = args.insecure});
+  const JobConfig asked = args.read();
+  check_memory(asked, ranks_of_job(), 1);
+  if (!is_left_to_plan(asked)) check_batches_divide(asked, ranks_of_job());
+  const Job job({.transport = asked.parallel.transport, .threads = args.threads, .insecure = args.insecure});
+  const AutoPlan plan = planned(args, asked, job);
+  const JobConfig& config = plan.job;
   if (job.rank() == 0) {
     log_remarks(config, job.size());
     disk().make_directory(args.out);
@@ -212,10 +261,12 @@ int work(const JobFlags& args) {
   options.progress = !args.quiet;
   options.command = typed_command();
   options.facts = {{"Model", model_of(config).describe()}, {"Data", data_of(config).describe()}};
+  if (!plan.way.empty()) options.facts.emplace_back("Plan", plan.way);
   std::string sample;
   if (job.rank() == 0) {
     options.on_start = [&](const Session& session, const StartInfo& info) {
       announce(config, session, info, args.out);
+      if (!plan.file.empty()) keep_plan(plan, info, args.out);
     };
     if (writes_text(config) && config.train.sample_tokens > 0) {
       options.sample = [&](const std::function<View(std::string_view)>& parameter) {
@@ -257,7 +308,7 @@ int train(JobFlags args) {
   const int ranks = of_nodes ? args.ranks_in_all() : args.ranks;
   const JobConfig config = args.read();  // a mistake here is reported before ranks start
   check_memory(config, ranks, args.ranks);
-  check_batches_divide(config, ranks);
+  if (!is_left_to_plan(config)) check_batches_divide(config, ranks);
   if (!of_nodes)
     RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
   if (!config.train.fit.init_from.empty()) warm_start_source(config.train.fit.init_from);
@@ -278,9 +329,11 @@ int train(JobFlags args) {
           "train: -n {}:{}: with --nnodes or --master, -n is the number of ranks on this node; let the number of nodes "
           "vary instead, as in --nnodes 2:4",
           args.min_ranks, args.ranks);
+  if (is_left_to_plan(config))
+    check_auto_plan(plan_request(args, config, ranks, compute_threads(args.threads, args.ranks)));
   return relaunch({.ranks = args.ranks,
                    .min_ranks = args.min_ranks,
-                   .can_run = [&](int count) { return can_run(config, count); },
+                   .can_run = [&](int count) { return can_run(args, config, count); },
                    .threads = args.threads,
                    .log_dir = args.out + "/logs",
                    .restarts = args.restarts,

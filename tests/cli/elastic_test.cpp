@@ -113,6 +113,24 @@ TEST_F(ElasticTest, ANumberOfRanksWhoseSharesDoNotFallInMicroBatchesIsLeftOut) {
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 80);
 }
 
+// 12 samples fall in 3 parts; 3 ranks are no 2 stages.
+TEST_F(ElasticTest, AnotherNumberOfRanksIsPlannedAnew) {
+  Program only = begin_and_kill_a_rank("only", {"-n", "2:4", "--restarts", "1", "--auto", "--search", "exact"}, 4);
+  const Outcome outcome = finish(only);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("the job starts again (1 of 1) with 3 ranks: rank 3 (pid "),
+                                 HasSubstr("going on by another plan than the one in 'run/plan.trp': 3 ranks instead "
+                                           "of 4")));
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 80);
+
+  fs::remove_all(path("run"));
+  Program piped =
+      begin_and_kill_a_rank("piped", {"-n", "2:4", "--restarts", "1", "--auto", "--search", "exact", "--pp", "2"}, 4);
+  const Outcome other = finish(piped);
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid "));
+}
+
 TEST_F(ElasticTest, AMeshWithMicroBatchesStartsAgainWithItsRanks) {
   Words words{"-n",         "2:2",
               "--restarts", "1",

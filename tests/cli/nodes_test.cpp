@@ -240,24 +240,32 @@ TEST_F(NodesTest, RanksOfEitherNodeGetTorchrunsVariables) {
 
 TEST_F(NodesTest, TrainOnTwoNodesTrainsAsOnOne) {
   write_gpt();
+  Words asked;  // of cuts
   const auto train = [&](const std::string& out, const Words& more) {
     Words words{"train", "gpt.toml", "--out", out, "--quiet"};
+    append(words, asked);
     append(words, more);
     return words;
   };
-  const Outcome one = run(train("one", {"-n", "2"}));
-  ASSERT_EQ(one.code, 0) << one.err;
-  std::vector<Program> nodes;
-  for (const char* rank : {"0", "1"}) {
-    nodes.push_back(
-        begin(fmt::format("node{}", rank), train("two", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master",
-                                                         master(), "--secret-file", "secret"})));
-  }
-  const Outcome zero = finish(nodes[0]);
-  EXPECT_EQ(zero.code, 0) << zero.err;
-  EXPECT_EQ(finish(nodes[1]).code, 0);
   const auto loss = [](const std::string& out) { return out.substr(out.find("Training loss"), 40); };
-  EXPECT_EQ(loss(zero.out), loss(one.out));
+  for (const Words& planned : {Words{}, Words{"--auto", "--search", "exact", "--tp", "2"}}) {
+    asked = planned;
+    const Outcome one = run(train("one", {"-n", "2"}));
+    ASSERT_EQ(one.code, 0) << one.err;
+    std::vector<Program> nodes;
+    for (const char* rank : {"0", "1"}) {
+      nodes.push_back(
+          begin(fmt::format("node{}", rank), train("two", {"-n", "1", "--nnodes", "2", "--node-rank", rank, "--master",
+                                                           master(), "--secret-file", "secret"})));
+    }
+    const Outcome zero = finish(nodes[0]);
+    EXPECT_EQ(zero.code, 0) << zero.err;
+    EXPECT_EQ(finish(nodes[1]).code, 0);
+    EXPECT_EQ(loss(zero.out), loss(one.out));
+    const bool says_plan = zero.out.find("plan of the exact search for 2 ranks") != std::string::npos;
+    EXPECT_EQ(says_plan, !planned.empty()) << zero.out;
+  }
+  asked.clear();
   EXPECT_THAT(error_line(run(train("x", {"-n", "3", "--nnodes", "2", "--master", master()}))),
               HasSubstr("does not divide over 6 ranks"));
 }

@@ -143,6 +143,11 @@ TEST_F(StartTest, TwoRanksAreTheSameHoweverTheyAreStarted) {
   expect_same_runs("mlp", 2);
 }
 
+TEST_F(StartTest, RanksThatOnePlanIsMadeForAreTheSameHoweverTheyAreStarted) {
+  write("planned.toml", read(path("gpt.toml")) + "[parallel]\nmode = \"auto_parallel\"\nsearch = \"exact\"\npp = 2\n");
+  expect_same_runs("planned", 2);
+}
+
 TEST_F(StartTest, FourRanksOfAGptAreTheSameHoweverTheyAreStarted) {
   expect_same_runs("gpt", 4);
 }

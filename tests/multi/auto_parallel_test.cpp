@@ -153,7 +153,7 @@ TEST_P(AutoParallel, trains_in_micro_batches_and_stages_to_the_bit_as_one_device
 std::vector<SearchCase> search_cases() {
   std::vector<SearchCase> out;
   for (const char* model : {"mlp", "gpt", "moe", "llama", "resnet"}) {
-    for (const auto& [name, kind] : kSearchKinds) out.push_back({model, kind});
+    for (const auto& [name, kind] : kStrategySearches) out.push_back({model, kind});
   }
   return out;
 }
@@ -204,7 +204,7 @@ TEST(AutoParallel, contracts_27_goes_together_with_stages_micro_batches_slices_a
 TEST(AutoParallel, cuts_a_batch_only_into_whole_parts_of_micro_batches) {
   nn::Mlp mlp({12, 16, 10});
   const Graph graph = training_step(mlp_model(mlp), class_loss(), mlp_batch(kSamples), AdamW{}, {.name = "mlp"});
-  for (const auto& [name, kind] : kSearchKinds) {
+  for (const auto& [name, kind] : kStrategySearches) {
     if (kind == SearchKind::kShardingPropagation) continue;  // whose batch lies as the dataset strategy says
     Parallel parallel{.accumulation = 32, .search = {.kind = kind}};
     parallel.communication.machine = fast_links();
@@ -303,7 +303,7 @@ TEST(AutoParallel, keeps_what_is_asked_under_every_search) {
                           .dataset = "[tp]",
                           .parameters = {{"dense2.weight", "[-, dp]"}},
                           .ops = {{"dense1/matmul", "[-, dp], [dp, -]"}}};
-  for (const auto& [name, kind] : kSearchKinds) {
+  for (const auto& [name, kind] : kStrategySearches) {
     const Strategy found = searched(graph, 4, parallel, kind);
 
     EXPECT_EQ(cuts_of(graph, found, "dense1"), "(1,2), (2,1)") << name;

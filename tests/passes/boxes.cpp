@@ -186,7 +186,7 @@ Result search_box(Case& test) {
   conditions.asks = asks_of(test, graph, mesh);
   SearchOptions options;
   const std::string kind = test.take("search", "dynamic_programming");
-  for (const NameOf<SearchKind>& each : kSearchKinds) {
+  for (const NameOf<SearchKind>& each : kStrategySearches) {
     if (each.name == kind) options.kind = each.value;
   }
   require(options.kind != SearchKind::kNone, "'{}' is no search", kind);

@@ -58,6 +58,9 @@ SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchO
   require(micro_batches(mesh) == 1,
           "a search over mesh '{}', which has micro-batches: search over its ranks (without_micro_batches)",
           to_string(mesh));
+  require(!plans_whole_job(options.kind),
+          "the search '{}' finds no strategy: it plans a whole job (train/plan/auto/auto_plan.h)",
+          to_string(options.kind));
   require(conditions.memory_bytes >= 0, "{} bytes of memory on each device; it must be 0 (no limit) or more",
           conditions.memory_bytes);
   const double start = now_s();

@@ -1,8 +1,9 @@
-// What a user says about how to search for a strategy (planner/search.h; each search has a file of its name there). The
-// exact search of `trireme plan`, which also covers stages, schedules and memory, is in train/plan/exact.
+// What a user says about how to search for a strategy (planner/search.h; each search has a file of its name there), or
+// for a plan of the whole job (train/plan/exact).
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,11 +16,22 @@ enum class SearchKind {
   kShardingPropagation,   // from the ops that cuts are asked for to their neighbours, by what moves the fewest bytes
   kDynamicProgramming,    // all axes of the mesh at once, exactly; for few ranks
   kRecursiveProgramming,  // one prime axis of the mesh after the other, each exactly; for many ranks
+  // No searches for a strategy: a whole job is planned before it is cut, its stages, axes, schedule, micro-batches and
+  // memory (train/plan/auto/auto_plan.h).
+  kExact,     // by the prices of its parts
+  kCompiled,  // each way is compiled
 };
 
 inline constexpr NameOf<SearchKind> kSearchKinds[] = {{"sharding_propagation", SearchKind::kShardingPropagation},
                                                       {"dynamic_programming", SearchKind::kDynamicProgramming},
-                                                      {"recursive_programming", SearchKind::kRecursiveProgramming}};
+                                                      {"recursive_programming", SearchKind::kRecursiveProgramming},
+                                                      {"exact", SearchKind::kExact},
+                                                      {"compiled", SearchKind::kCompiled}};
+// Those for a strategy.
+inline constexpr std::span<const NameOf<SearchKind>> kStrategySearches = std::span(kSearchKinds).first<3>();
+inline bool plans_whole_job(SearchKind kind) {
+  return kind == SearchKind::kExact || kind == SearchKind::kCompiled;
+}
 inline std::string_view to_string(SearchKind kind) {
   return kind == SearchKind::kNone ? "none" : name_of(kind, kSearchKinds);
 }

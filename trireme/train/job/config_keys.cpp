@@ -74,20 +74,6 @@ std::vector<Key> keys_of_run(JobConfig& c) {
        .on_resume = OnResume::kFree}};
 }
 
-// That of `trireme plan` looks for other keys than the cuts of ops.
-TextOf search_kind(SearchKind* kind) {
-  TextOf out = one_of(kind, kSearchKinds);
-  out.set = [set = out.set](const std::string& name, const std::string& text) {
-    require(
-        text != "exact" && text != "compiled",
-        "{} = '{}' is a search of `trireme plan JOB -n RANKS --search {} --out FILE`, by whose plan `trireme train JOB "
-        "--plan FILE` trains",
-        name, text, text);
-    set(name, text);
-  };
-  return out;
-}
-
 // How ranks are started and what they are asked as a whole.
 std::vector<Key> keys_of_ranks(JobConfig& c) {
   auto& p = c.parallel;
@@ -97,10 +83,13 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
        .doc = "data_parallel, semi_auto_parallel, auto_parallel, hybrid_parallel or stand_alone",
        .flag = "--mode"},
       {.name = "search",
-       .target = search_kind(&p.search.kind),
-       .doc = "with mode = 'auto_parallel', how the cuts that nobody asks for are found: recursive_programming (one "
-              "prime axis of the ranks after the other), dynamic_programming (all at once, for few ranks) or "
-              "sharding_propagation (from the ops that cuts are asked for to their neighbours)",
+       .target = one_of(&p.search.kind, kSearchKinds),
+       .doc =
+           "with mode = 'auto_parallel', how the cuts that nobody asks for are found: recursive_programming (one "
+           "prime axis of the ranks after the other), dynamic_programming (all at once, for few ranks), "
+           "sharding_propagation (from the ops that cuts are asked for to their neighbours); exact and compiled plan "
+           "what is not set of the whole job, with stages, micro-batches, recomputation and homes, as `trireme plan` "
+           "does",
        .flag = "--search",
        .of_ranks = true,
        .implies = "mode=auto_parallel"},

@@ -201,6 +201,10 @@ std::vector<std::string_view> given_cuts(const JobConfig& config) {
 // What is asked beside a search is single ops, parameters and fields, on a mesh; the rest is the search's to find.
 void check_searched(const JobConfig& config) {
   const auto& p = config.parallel;
+  require(!plans_whole_job(p.search.kind),
+          "configuration: parallel.search = '{}' leaves it to a plan how the job is cut; go on with the job that "
+          "auto_plan (train/plan/auto/auto_plan.h) makes of it",
+          to_string(p.search.kind));
   const std::pair<bool, const char*> given[] = {{p.tp > 1, "tp"},
                                                 {p.cp > 1, "cp"},
                                                 {p.ep > 1, "ep"},

@@ -21,6 +21,9 @@ struct ExactProgress {
   bool is_nearest = false;  // nothing fits, and what would is looked for (train/plan/exact/nearest_fit.h)
 };
 
+// Where nobody says otherwise, PlanRequest::most_jobs.
+inline constexpr int64_t kUsualMostJobs = 1000;
+
 struct PlanRequest {
   JobConfig job;
   int64_t ranks = 1;

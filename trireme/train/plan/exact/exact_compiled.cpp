@@ -37,6 +37,19 @@ std::vector<CompiledWay> compile_best(const ExactPlan& plan, const PlanRequest& 
   return out;
 }
 
+size_t fastest_that_fits(const ExactPlan& plan, const std::vector<CompiledWay>& compiled) {
+  size_t out = compiled.size();
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    if (!compiled[i].fits) continue;
+    if (out == compiled.size() || compiled[i].cost->step_s < compiled[out].cost->step_s) out = i;
+  }
+  require(out < compiled.size(),
+          "plan: none of the {} best ways by their tables fits once it is compiled; ask for more ways with --top, or "
+          "plan for a little less memory with --memory",
+          plan.ways());
+  return out;
+}
+
 std::string compiled_text(const ExactPlan& plan, const std::vector<CompiledWay>& compiled) {
   std::string out = "compiled as training compiles them, in virtual time:\n";
   for (size_t i = 0; i < compiled.size(); ++i) {

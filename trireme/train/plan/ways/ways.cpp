@@ -219,6 +219,7 @@ JobConfig without_cuts(const JobConfig& job) {
 std::vector<std::string> cuts_left_out(const JobConfig& job) {
   JobConfig planned = without_cuts(job);
   planned.parallel.mode = job.parallel.mode;
+  if (plans_whole_job(job.parallel.search.kind)) planned.parallel.search.kind = job.parallel.search.kind;
   return keys_unlike(job, planned);
 }
 

@@ -74,7 +74,8 @@ void refuse_rules(const JobConfig& job, std::string_view cure);
 
 // The job without the keys that a way sets. Throws if it has rules.
 JobConfig without_cuts(const JobConfig& job);
-// Which of these keys the job sets, as "parallel.tp = 4", apart from its mode. No plan keeps them.
+// Which of these keys the job sets, as "parallel.tp = 4", apart from its mode, and from a search that is a plan itself.
+// `trireme plan` keeps none of them (auto/auto_plan.h does).
 std::vector<std::string> cuts_left_out(const JobConfig& job);
 
 // The ways to divide a crew of `ranks` ranks into axes, for `pp` crews.

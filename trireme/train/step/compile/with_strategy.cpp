@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/backend/device.h"
+#include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/parallel/searched_in_parts.h"
 #include "trireme/planner/search_text.h"
@@ -92,6 +93,11 @@ Compiled with_strategy(Graph graph, const CompileOptions& options) {
   const SemiAutoOptions asked{
       .stored = options.stored, .numerics = options.numerics, .stages = stages, .says_why = options.says_why};
   const Parallel& parallel = options.parallel;
+  require(
+      !plans_whole_job(parallel.search.kind),
+      "the search '{}' plans a job of built-in parts before it is cut (auto_plan, train/plan/auto/auto_plan.h); for "
+      "a graph, use recursive_programming or dynamic_programming",
+      to_string(parallel.search.kind));
   out.strategy = parallel.search.kind != SearchKind::kNone
                      ? searched(options, asked, out)
                      : semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);

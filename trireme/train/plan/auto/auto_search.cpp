@@ -1,0 +1,206 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/bytes_text.h"
+#include "trireme/base/counted.h"
+#include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
+#include "trireme/train/plan/auto/auto_search_impl.h"
+#include "trireme/train/plan/exact/crew_kinds.h"
+#include "trireme/train/plan/exact/exact_compiled.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kMostOthers = 2;  // that are told
+
+std::string said_bytes(int64_t bytes) {
+  return bytes_text(static_cast<double>(bytes));
+}
+
+// "no way of cutting 'gpt' over 2 ranks with pp=2".
+std::string no_way(const PlanRequest& request, const WayRule& kept) {
+  return fmt::format("plan: no way of cutting '{}' over {}{}", request.job.name, counted(request.ranks, "rank"),
+                     kept.asked.empty() ? "" : fmt::format(" with {}", kept.text()));
+}
+
+Error nothing_fits(const PlanRequest& request, const WayRule& kept, int64_t memory_bytes) {
+  return {ErrorKind::kInvalidArgument,
+          fmt::format("{} fits in {} on each rank", no_way(request, kept), said_bytes(memory_bytes))};
+}
+
+[[noreturn]] void fail_exactly(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept) {
+  require(plan.ledger.do_not_divide < plan.ledger.ways || plan.first_refusal.empty(),
+          "{} goes with the model and the batch: {}", no_way(request, kept), plan.first_refusal);
+  require(plan.is_proven,
+          "{} that fits in {} on each rank was found before the search was stopped; `trireme plan --search exact "
+          "--most-jobs 0` goes on",
+          no_way(request, kept), said_bytes(plan.memory_bytes));
+  Error error = nothing_fits(request, kept, plan.memory_bytes);
+  if (plan.nearest) {
+    error.note(fmt::format("the smallest, {}, takes {} on the fullest rank", plan.nearest->way.way().text(),
+                           said_bytes(plan.nearest->bytes)));
+    for (const auto& [what, change] :
+         {std::pair("ranks", &plan.nearest->ranks), std::pair("samples in a batch", &plan.nearest->batch)}) {
+      if (*change)
+        error.note(fmt::format("{} {} would do, by {}: {} a rank", (*change)->to, what, (*change)->way.way().text(),
+                               said_bytes((*change)->bytes)));
+    }
+  }
+  throw error;
+}
+
+// The heads of both texts, with the way.
+std::string head_text(std::string_view search, const PlanRequest& request, const WayRule& kept, const Machine& machine,
+                      int64_t memory_bytes, const std::string& way) {
+  return fmt::format("plan of {} for {} by the rates of {}, {} of memory a rank\n  {}\n", search,
+                     counted(request.ranks, "rank"), named_rates(machine), said_bytes(memory_bytes), way) +
+         (kept.asked.empty() ? "" : fmt::format("  kept, as the job says it: {}\n", kept.text()));
+}
+
+// "1.2 ms forward, 2.4 ms backward", but for what takes no time.
+std::string times_text(const std::vector<std::pair<std::string, double>>& seconds) {
+  std::vector<std::string> out;
+  for (const auto& [name, s] : seconds) {
+    if (s > 0) out.push_back(fmt::format("{:.3f} ms {}", s * 1e3, name));
+  }
+  return joined_text(out, ", ");
+}
+
+std::string times_text(const WayCost& cost) {
+  return times_text({{"forward", cost.forward_s},
+                     {"backward", cost.backward_s},
+                     {"recomputed", cost.again_s},
+                     {"of the update", cost.update_s},
+                     {"exposed", cost.exposed_s},
+                     {"waiting", cost.waiting_s}});
+}
+
+std::string times_text(const ExactWay& way) {
+  std::vector<std::pair<std::string, double>> out;
+  for (const auto& [name, ps] : step_items(way)) out.emplace_back(name, static_cast<double>(ps) * 1e-12);
+  return times_text(out);
+}
+
+// What the fullest rank holds.
+std::string memory_line(int64_t bytes, const std::vector<std::pair<std::string, int64_t>>& kinds) {
+  std::vector<std::string> out;
+  for (const auto& [name, of] : kinds) {
+    if (of > 0) out.push_back(fmt::format("{} {}", said_bytes(of), name));
+  }
+  return fmt::format("  memory {} of the fullest rank: {}\n", said_bytes(bytes), joined_text(out, ", "));
+}
+
+std::string memory_line(const WayCost& cost) {
+  const auto fullest = std::ranges::max_element(cost.memory, {}, &WayCost::Memory::arena);
+  std::vector<std::pair<std::string, int64_t>> kinds;
+  for (int kind = 0; kind < kHoldings; ++kind)
+    kinds.emplace_back(to_string(static_cast<Holding>(kind)), fullest->kinds[static_cast<size_t>(kind)]);
+  kinds.emplace_back("gaps", fullest->gaps());
+  return memory_line(fullest->arena, kinds) + tiers_text(cost);
+}
+
+std::string memory_line(const ExactWay& way) {
+  const auto fullest = std::ranges::max_element(way.crew_bytes);
+  const auto crew = static_cast<size_t>(fullest - way.crew_bytes.begin());
+  return memory_line(*fullest, kinds_of_crews(way.problem, way.begins)[crew]);
+}
+
+std::string other_line(const Way& way, double step_s) {
+  return fmt::format("  other: {} takes {:.3f} ms\n", way.text(), step_s * 1e3);
+}
+
+// The one of an exact plan to train by.
+struct ChosenWay {
+  size_t which = 0;
+  std::vector<CompiledWay> compiled;  // empty for many ranks
+
+  double step_s(const ExactPlan& plan, size_t way) const {
+    return compiled.empty() ? static_cast<double>(plan.way(way).price.total) * 1e-12 : compiled[way].cost->step_s;
+  }
+};
+
+ChosenWay chosen_of(const ExactPlan& plan, const PlanRequest& request) {
+  if (request.ranks > kMostRanksOfBestCompiled) return {};
+  ChosenWay out{.compiled = compile_best(plan, request)};
+  out.which = fastest_that_fits(plan, out.compiled);
+  return out;
+}
+
+std::string step_line(const ExactPlan& plan, const ExactWay& way, double step_s, const std::optional<WayCost>& cost) {
+  const double by_tables_ms = static_cast<double>(way.price.total) * 1e-9;
+  return fmt::format("  step {:.3f} ms{}, {:.1f} % of the peak: {}\n", step_s * 1e3,
+                     cost ? fmt::format(" in virtual time ({:.3f} ms by its tables)", by_tables_ms) : " by its tables",
+                     100 * plan.flops / (step_s * plan.peak_flops_per_s), cost ? times_text(*cost) : times_text(way));
+}
+
+std::string proof_line(const ExactPlan& plan) {
+  const double least_ms = static_cast<double>(plan.least_ps) * 1e-9;
+  if (plan.is_proven)
+    return fmt::format("  proven by the tables of {}: by these none takes less than {:.3f} ms\n",
+                       counted(plan.ledger.ways, "way"), least_ms);
+  return fmt::format("  not proven, as the search was stopped: by the tables none of {} takes less than {:.3f} ms\n",
+                     counted(plan.ledger.ways, "way"), least_ms);
+}
+
+std::string text_of(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept, const ChosenWay& chosen) {
+  const ExactWay& way = plan.way(chosen.which);
+  const std::optional<WayCost> cost = chosen.compiled.empty() ? std::nullopt : chosen.compiled[chosen.which].cost;
+  std::string out = head_text("the exact search", request, kept, plan.machine, plan.memory_bytes, way_text(way));
+  if (way.outer.pp > 1 && way.outer.virtual_stages == 1)
+    out += fmt::format("  layers of its stages: {}\n", joined_text(way.layers_of_stages(plan.parts), ", "));
+  out += step_line(plan, way, chosen.step_s(plan, chosen.which), cost);
+  out += cost ? memory_line(*cost) : memory_line(way);
+  size_t told = 0;
+  for (size_t i = 0; i < plan.ways() && told < kMostOthers; ++i) {
+    if (i == chosen.which || (!chosen.compiled.empty() && !chosen.compiled[i].fits)) continue;
+    out += other_line(plan.way(i).outer.way(), chosen.step_s(plan, i));
+    ++told;
+  }
+  return out + proof_line(plan);
+}
+
+std::string text_of(const JobPlan& plan, const PlanRequest& request, const WayRule& kept) {
+  const WayCost& cost = plan.best.front().cost;
+  std::string out = head_text("all ways, each compiled,", request, kept, plan.machine, plan.memory_bytes,
+                              plan.best.front().way.text());
+  out += fmt::format("  step {:.3f} ms in virtual time, {:.1f} % of the peak: {}\n", cost.step_s * 1e3,
+                     100 * cost.flops / (cost.step_s * plan.peak_flops_per_s), times_text(cost));
+  out += memory_line(cost);
+  for (size_t i = 1; i < std::min(plan.best.size(), kMostOthers + 1); ++i)
+    out += other_line(plan.best[i].way, plan.best[i].cost.step_s);
+  return out + fmt::format("  of {} {} fit, and none of these takes less\n", counted(plan.ledger.ways, "way"),
+                           plan.ledger.fit);
+}
+
+}  // namespace
+
+AutoFound find_exactly(const PlanRequest& request, const WayRule& kept) {
+  const ExactPlan plan = plan_exact(request);
+  if (plan.best.empty()) fail_exactly(plan, request, kept);
+  const ChosenWay chosen = chosen_of(plan, request);
+  const WayCost* const cost = chosen.compiled.empty() ? nullptr : &*chosen.compiled[chosen.which].cost;
+  return {.file = plan_file(plan, request.ranks, chosen.which, cost),
+          .way = plan.way(chosen.which).outer.way().text(),
+          .text = text_of(plan, request, kept, chosen)};
+}
+
+AutoFound find_by_compiling(const PlanRequest& request, const WayRule& kept) {
+  const JobPlan plan = plan_job(request);
+  if (plan.best.empty()) {
+    require(plan.ledger.do_not_divide < plan.ledger.ways, "{} goes with the model and the batch: {}",
+            no_way(request, kept), plan.ledger.first_refusal);
+    Error error = nothing_fits(request, kept, plan.memory_bytes);
+    if (plan.smallest)
+      error.note(fmt::format("the smallest, {}, takes {} on the fullest rank", plan.smallest->way.text(),
+                             said_bytes(plan.smallest->cost.most_bytes())));
+    throw error;
+  }
+  return {.file = plan_file(plan, request), .way = plan.best.front().way.text(), .text = text_of(plan, request, kept)};
+}
+
+}  // namespace trireme
