@@ -11,7 +11,7 @@ namespace {
 
 // Where text enters: what reads files, flags and a job's keys, the text forms of graphs, programs, plans, strategies
 // and timetables, and the types that programs may write as text.
-constexpr std::array<std::string_view, 29> kBorders{
+constexpr std::array<std::string_view, 30> kBorders{
     "cli/",
     "trireme/base/",
     "trireme/ckpt/",
@@ -20,10 +20,11 @@ constexpr std::array<std::string_view, 29> kBorders{
     "trireme/launch/",
     "trireme/train/job/",
     "trireme/train/report/run_log.cpp",
-    "trireme/train/report/timeline.cpp",     // what another rank sends
-    "trireme/train/step/session/tune.cpp",   // what the first rank sends
-    "trireme/train/loop/run_resume.cpp",     // what stands in a run's folder
-    "trireme/ops/collectives/exchange.cpp",  // over_axes(mesh, "dp*tp"), of programs
+    "trireme/train/report/timeline.cpp",      // what another rank sends
+    "trireme/train/step/session/tune.cpp",    // what the first rank sends
+    "trireme/train/loop/run_resume.cpp",      // what stands in a run's folder
+    "trireme/train/plan/auto/auto_plan.cpp",  // what a job's keys ask of its plan, and what the first rank sends
+    "trireme/ops/collectives/exchange.cpp",   // over_axes(mesh, "dp*tp"), of programs
     "trireme/tensor/",
     "trireme/mesh/mesh.cpp",
     "trireme/mesh/mesh_spec.h",

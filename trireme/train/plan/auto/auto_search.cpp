@@ -34,8 +34,8 @@ Error nothing_fits(const PlanRequest& request, const WayRule& kept, int64_t memo
 }
 
 [[noreturn]] void fail_exactly(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept) {
-  require(plan.ledger.do_not_divide < plan.ledger.ways || plan.first_refusal.empty(),
-          "{} goes with the model and the batch: {}", no_way(request, kept), plan.first_refusal);
+  require(plan.ledger.do_not_divide < plan.ledger.ways || plan.first_refusal.empty(), "{} works: {}",
+          no_way(request, kept), plan.first_refusal);
   require(plan.is_proven,
           "{} that fits in {} on each rank was found before the search was stopped; `trireme plan --search exact "
           "--most-jobs 0` goes on",
@@ -192,8 +192,8 @@ AutoFound find_exactly(const PlanRequest& request, const WayRule& kept) {
 AutoFound find_by_compiling(const PlanRequest& request, const WayRule& kept) {
   const JobPlan plan = plan_job(request);
   if (plan.best.empty()) {
-    require(plan.ledger.do_not_divide < plan.ledger.ways, "{} goes with the model and the batch: {}",
-            no_way(request, kept), plan.ledger.first_refusal);
+    require(plan.ledger.do_not_divide < plan.ledger.ways, "{} works: {}", no_way(request, kept),
+            plan.ledger.first_refusal);
     Error error = nothing_fits(request, kept, plan.memory_bytes);
     if (plan.smallest)
       error.note(fmt::format("the smallest, {}, takes {} on the fullest rank", plan.smallest->way.text(),

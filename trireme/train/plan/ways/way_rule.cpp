@@ -39,15 +39,15 @@ int64_t value_of_place(const Way& way) {
   return static_cast<int64_t>(way.place.*member);
 }
 
-constexpr std::array kWayTerms{WayTerm{"pp", value_of<&Way::pp>, number_text},
+constexpr std::array kWayTerms{WayTerm{"pp", value_of<&Way::pp>, number_text, true},
                                WayTerm{"tp", value_of<&Way::tp>, number_text},
                                WayTerm{"sp", value_of<&Way::sp>, switch_text},
                                WayTerm{"vocabulary", value_of<&Way::vocabulary>, switch_text},
                                WayTerm{"cp", value_of<&Way::cp>, number_text},
                                WayTerm{"ep", value_of<&Way::ep>, number_text},
                                WayTerm{"zero", value_of<&Way::zero>, number_text},
-                               WayTerm{"micro_batches", value_of<&Way::micro_batches>, number_text},
-                               WayTerm{"schedule", value_of<&Way::schedule>, choice_text<WaySchedule>},
+                               WayTerm{"micro_batches", value_of<&Way::micro_batches>, number_text, true},
+                               WayTerm{"schedule", value_of<&Way::schedule>, choice_text<WaySchedule>, true},
                                WayTerm{"virtual_stages", value_of<&Way::virtual_stages>, number_text},
                                WayTerm{"recompute", value_of<&Way::recompute>, choice_text<WayRecompute>, true},
                                WayTerm{"kept_slices", value_of<&Way::kept_slices>, switch_text},

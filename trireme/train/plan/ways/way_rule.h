@@ -17,8 +17,8 @@ struct WayTerm {
   std::string_view name;  // "tp"
   int64_t (*value)(const Way& way);
   std::string (*text)(int64_t value);  // "4"
-  // Of a way that `--auto` cuts as well, of which it is said only that it is one, and what it recomputes and where
-  // things lie: the rest is chosen for each op.
+  // Of a way that `--auto` cuts as well: its stages and micro-batches, what it recomputes, and where things lie. The
+  // rest is chosen for each op.
   bool is_of_searched = false;
 
   bool is_said_of(const Way& way) const { return is_of_searched || !way.is_searched; }

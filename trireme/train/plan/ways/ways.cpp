@@ -36,6 +36,26 @@ void add_variants(Way way, const std::vector<UpdatePlace>& places, const std::ve
   }
 }
 
+// A crew of one rank leaves nothing to find.
+void add_searched(int64_t ranks, const std::vector<UpdatePlace>& places, const std::vector<Tier>& keeps,
+                  std::vector<Way>& out) {
+  for (const int64_t pp : divisors_of(ranks)) {
+    if (pp == ranks) continue;
+    for (const int64_t micro_batches : pp == 1 ? std::vector<int64_t>{1} : micro_batches_for(pp)) {
+      for (size_t s = 0; s < (pp > 1 ? kSchedules.size() : 1); ++s) {
+        for (const WayRecompute recompute : kWayRecompute) {
+          add_variants({.pp = pp,
+                        .micro_batches = micro_batches,
+                        .schedule = kSchedules[s],
+                        .recompute = recompute,
+                        .is_searched = true},
+                       places, keeps, out);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> divisors_of(int64_t of) {
@@ -246,10 +266,7 @@ std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<
       }
     }
   }
-  if (ranks > 1) {
-    for (const WayRecompute recompute : kWayRecompute)
-      add_variants({.recompute = recompute, .is_searched = true}, places, keeps, out);
-  }
+  add_searched(ranks, places, keeps, out);
   return out;
 }
 

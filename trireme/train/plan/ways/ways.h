@@ -32,7 +32,7 @@ struct Way {
   bool kept_slices = false;   // what is kept for the backward pass lies in slices on ranks that have the same
   Tier keep = Tier::kDevice;  // where what is kept for the backward pass lies until then
   UpdatePlace place = {};     // all on the device: where the job says
-  bool is_searched = false;   // mode auto_parallel; none of the above but recompute and place
+  bool is_searched = false;   // mode auto_parallel, by which tp, cp, ep, sp, vocabulary and zero are open
 
   // "parallel.tp=2": all keys that say how a job is cut, whatever its file has of them.
   std::vector<std::string> keys() const;
@@ -82,9 +82,9 @@ std::vector<std::string> cuts_left_out(const JobConfig& job);
 std::vector<Way> axes_of(const nn::Cuttable& model, int64_t pp, int64_t ranks);
 std::vector<int64_t> divisors_of(int64_t number);
 
-// All ways for `ranks` ranks: stages, axes along which the model can be cut, micro-batches, schedules, slices of state,
-// recomputation. Whether they fit the batch and the model is seen when they are compiled. The variants of a way follow
-// each other.
+// All ways for `ranks` ranks: stages, axes along which the model can be cut, or cuts of each op by a search,
+// micro-batches, schedules, slices of state, recomputation. Whether they fit the batch and the model is seen when they
+// are compiled. The variants of a way follow each other.
 std::vector<Way> ways_of(const JobConfig& job, int64_t ranks, const std::vector<UpdatePlace>& places = {},
                          const std::vector<Tier>& keeps = {});
 
