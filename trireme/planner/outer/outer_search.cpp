@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <queue>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
 
@@ -54,6 +55,41 @@ class OuterSearch {
   // and takes the bound.
   static constexpr size_t kSolved = 255;
 
+  // A heap in which each has four below it, which lie side by side: with millions, what takes long is to reach them.
+  class Heap {
+   public:
+    bool empty() const { return all_.empty(); }
+    size_t size() const { return all_.size(); }
+    const Open& top() const { return all_.front(); }
+    std::vector<Open> taken() { return std::exchange(all_, {}); }
+    void push(const Open& of) {
+      size_t at = all_.size();
+      all_.push_back(of);
+      for (; at > 0 && of.is_before(all_[(at - 1) / kBelow]); at = (at - 1) / kBelow)
+        all_[at] = all_[(at - 1) / kBelow];
+      all_[at] = of;
+    }
+    void pop() {
+      const Open last = all_.back();
+      all_.pop_back();
+      if (all_.empty()) return;
+      size_t at = 0;
+      for (size_t first = 1; first < all_.size(); first = kBelow * at + 1) {
+        size_t next = first;
+        const size_t end = std::min(first + kBelow, all_.size());
+        for (size_t i = first + 1; i < end; ++i) next = all_[i].is_before(all_[next]) ? i : next;
+        if (!all_[next].is_before(last)) break;
+        all_[at] = all_[next];
+        at = next;
+      }
+      all_[at] = last;
+    }
+
+   private:
+    static constexpr size_t kBelow = 4;
+    std::vector<Open> all_;
+  };
+
   // Those with the lowest bound first, of equal ones by their numbers. The way that was asked last is often the next
   // one again: it does not go through the heap.
   class Queue {
@@ -86,12 +122,6 @@ class OuterSearch {
     }
 
    private:
-    struct IsLater {
-      bool operator()(const Open& a, const Open& b) const { return b.is_before(a); }
-    };
-    struct Heap : std::priority_queue<Open, std::vector<Open>, IsLater> {
-      std::vector<Open> taken() { return std::exchange(c, {}); }
-    };
     std::optional<Open> first_;  // none comes before it; nothing: the heap's
     Heap heap_;
   };

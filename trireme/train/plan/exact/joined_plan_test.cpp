@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <random>
@@ -66,7 +67,8 @@ int64_t price_of_program(const ExactPlan& plan, const std::vector<std::string>& 
   JobGraphs graphs = graphs_of(assembly, ranks);
   const CompileOptions options = compile_options(assembly, graphs.parallel, ranks, 1);
   const BeforeCrews step = before_crews(std::move(graphs.step), options);
-  const CompiledCrew crew = compile_some_crews(step, options, std::vector<size_t>{0}).front();
+  const std::array<size_t, 1> all{0};
+  const CompiledCrew crew = compile_some_crews(step.whole, programs_of_crews(step, options, all), all, options).front();
   return price_ps(crew.program, CostModel(crew.program.mesh, step.whole.rates));
 }
 

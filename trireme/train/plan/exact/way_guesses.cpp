@@ -81,8 +81,8 @@ void WayGuesses::learn_too_large(const OuterWay& way) {
 
 void WayGuesses::guess_all() {
   is_begun_ = true;
-  for (size_t cut = 0; cut < ways_.cuts().size(); ++cut) {
-    const OuterWay& way = ways_.cuts()[cut];
+  for (size_t cut = 0; cut < ways_.cuts(); ++cut) {
+    const OuterWay way = ways_.cut(cut);
     // With tp more activations are cut by sp, at next to no cost.
     const bool has_sp = way.inner.sp || way.inner.tp == 1 || !setting_.model.positions;
     if (has_sp && divides(way) && guessed_cut(way.inner)) left_.push_back({step_of(way), cut});
@@ -103,7 +103,7 @@ void WayGuesses::put(size_t cut, const WayVariant& variant) {
 void WayGuesses::put_next(const Guess& guess) {
   const WayVariant& of = guess.variant;
   const bool is_on_device = of.place == UpdatePlace();
-  if (!of.kept_slices && of.keep == Tier::kDevice && ways_.cuts()[guess.cut].inner.tp > 1)
+  if (!of.kept_slices && of.keep == Tier::kDevice && ways_.cut(guess.cut).inner.tp > 1)
     put(guess.cut, {.kept_slices = true, .place = of.place});
   const std::vector<Tier> keeps = setting_.keeps();
   if (of.keep == Tier::kDevice && is_on_device && !keeps.empty())
@@ -116,7 +116,7 @@ void WayGuesses::put_next(const Guess& guess) {
 }
 
 OuterWay WayGuesses::way_of(const Guess& guess) const {
-  OuterWay out = ways_.cuts()[guess.cut];
+  OuterWay out = ways_.cut(guess.cut);
   out.inner.kept_slices = guess.variant.kept_slices;
   out.inner.keep = guess.variant.keep;
   out.inner.place = guess.variant.place;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "trireme/planner/outer/pipeline_shape.h"
@@ -67,10 +68,9 @@ WayTables::WayTables(const ExactSetting& setting, int threads, PricedTables* kno
       runs_(setting.parts.runs()) {}
 
 std::optional<StageProblem> WayTables::problem_of(const OuterWay& way) {
-  const std::optional<PartPrices>& prices = pricer_.prices(way.inner);
-  asked_prices_.insert(way.inner);
-  if (!prices) return std::nullopt;
-  return problem_with(way, *prices);
+  const std::optional<PartPrices>& own = prices(way.inner);
+  if (!own) return std::nullopt;
+  return problem_with(way, *own);
 }
 
 OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked asked) {
@@ -83,10 +83,11 @@ OuterAnswer WayTables::answer(const OuterWay& way, const InnerWay& known, Asked 
     const bool fits = may_fit(way, least_of(*table, known, way.inner, setting_.figures));
     return {.kind = fits ? OuterAnswer::Kind::kBound : OuterAnswer::Kind::kTooLarge};
   }
-  const std::pair key(&*table, least_part_of(known, way.inner, setting_.figures).for_times());
+  const LeastPartOf of = least_part_of(known, way.inner, setting_.figures).for_times();
+  const std::tuple key(&*table, of.rows, of.rows_of_table, of.is_own, of.state_elsewhere, of.update_elsewhere);
   auto least = least_times_.find(key);
   if (least == least_times_.end()) {
-    const PartPrices times = least_of(*table, key.second);
+    const PartPrices times = least_of(*table, of);
     least = least_times_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
   }
   return {.bound_ps = bound_by(least->second, way)};
@@ -114,9 +115,8 @@ OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::opti
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   const auto few = with_few_ranks(way.inner);
   if (!few) return {};
-  asked_prices_.insert(*few);
   const InnerWay own = alone_of(way.inner);
-  const std::optional<PartPrices>&moved = pricer_.prices(*few), &of_own = alone(own);
+  const std::optional<PartPrices>&moved = prices(*few), &of_own = alone(own);
   if (!moved || !of_own) return {};
   PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
   raise_moved(least, *moved);
@@ -129,8 +129,7 @@ OuterAnswer WayTables::answer_by_parts(const OuterWay& way, const InnerWay& know
     std::optional<InnerWay> without = without_slices(way.inner);
     if (!without) return {};
     if (sums == Sums::kOfFew) without = with_few_ranks(*without).value_or(*without);
-    asked_prices_.insert(*without);
-    summed = &pricer_.prices(*without);
+    summed = &prices(*without);
     unsummed = &alone(alone_of(*without));
   }
   const std::optional<PartPrices>& of_known = alone(known);
@@ -163,7 +162,8 @@ int64_t WayTables::jobs_of_cuts(const OuterWays& ways) {
   using Cut = std::tuple<int64_t, int64_t, int64_t, bool, bool>;
   std::set<Cut> cuts;
   std::optional<Cut> last;  // most ways are cut like the one before
-  for (const OuterWay& way : ways.cuts()) {
+  for (size_t i = 0; i < ways.cuts(); ++i) {
+    const OuterWay way = ways.cut(i);
     const Cut cut(way.inner.tp, way.inner.cp, way.inner.ep, way.inner.sp, way.inner.vocabulary);
     if (last == cut) continue;
     cuts.insert(cut);
@@ -288,9 +288,12 @@ std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, 
 
 CertifiedTables WayTables::asked() {
   CertifiedTables out;
-  const std::map<InnerWay, const std::optional<PartPrices>*> in_order(asked_alone_.begin(), asked_alone_.end());
-  for (const auto& [way, prices] : in_order) out.alone.push_back(certified_prices(way, *prices));
-  for (const InnerWay& way : asked_prices_) out.prices.push_back(certified_prices(way, pricer_.prices(way)));
+  const auto add_in_order = [](const Asks& asked, std::vector<CertifiedTable>& to) {
+    const std::map<InnerWay, const std::optional<PartPrices>*> in_order(asked.begin(), asked.end());
+    for (const auto& [way, table] : in_order) to.push_back(certified_prices(way, *table));
+  };
+  add_in_order(asked_alone_, out.alone);
+  add_in_order(asked_prices_, out.prices);
   return out;
 }
 
@@ -298,6 +301,12 @@ const std::optional<PartPrices>& WayTables::alone(const InnerWay& known) {
   const auto found = asked_alone_.find(known);
   if (found != asked_alone_.end()) return *found->second;
   return *asked_alone_.emplace(known, &pricer_.alone(known)).first->second;
+}
+
+const std::optional<PartPrices>& WayTables::prices(const InnerWay& way) {
+  const auto found = asked_prices_.find(way);
+  if (found != asked_prices_.end()) return *found->second;
+  return *asked_prices_.emplace(way, &pricer_.prices(way)).first->second;
 }
 
 PartTotals WayTables::totals_of(const PartPrices& prices) const {

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -68,6 +67,8 @@ class WayTables {
   };
   // A table of one data parallel rank. It lasts as long as this.
   const std::optional<PartPrices>& alone(const InnerWay& known);
+  // The table of all ranks, which lasts as long.
+  const std::optional<PartPrices>& prices(const InnerWay& way);
   // By the table of `known`, which is that of one data parallel rank.
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
   // By that of some of its axes, where it is cut by more: of its passes.
@@ -93,9 +94,12 @@ class WayTables {
 
   const ExactSetting& setting_;
   PartPricer pricer_;
-  std::unordered_map<InnerWay, const std::optional<PartPrices>*, InnerWayHash> asked_alone_;
-  std::set<InnerWay> asked_prices_;
-  std::map<std::pair<const PartPrices*, LeastPartOf>, LeastTimes> least_times_;
+  using Asks = std::unordered_map<InnerWay, const std::optional<PartPrices>*, InnerWayHash>;
+  Asks asked_alone_, asked_prices_;
+  // By the rows of the way and of the table, whether the table is the way's own, and whether that has its state
+  // elsewhere, and its updates.
+  std::unordered_map<std::tuple<const PartPrices*, int64_t, int64_t, bool, bool, bool>, LeastTimes, KeyHash>
+      least_times_;
   // By the rows of the way, its cp, and whether it has more ep.
   std::unordered_map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes, KeyHash>
       least_times_by_fewer_axes_;

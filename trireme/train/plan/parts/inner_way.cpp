@@ -93,22 +93,6 @@ std::vector<InnerWay> by_fewer_axes(const InnerWay& way) {
   return out;
 }
 
-std::vector<InnerWay> asked_together_with(const InnerWay& way) {
-  const bool is_alone = way == alone_of(way);               // others are compiled without what is computed again
-  if (way.rows == 1 && way == all_kept(way)) return {way};  // which sums over ranks are compared with
-  if (!is_alone || way.keep != Tier::kDevice || way.recompute == WayRecompute::kFull ||
-      way == all_kept(with_most_rows(way)))
-    return {way};
-  std::vector<InnerWay> out;
-  for (const WayRecompute again : kWayRecompute) {
-    InnerWay each = way;
-    each.recompute = again;
-    if (again == WayRecompute::kFull || each == all_kept(with_most_rows(way))) continue;
-    out.push_back(std::move(each));
-  }
-  return out;
-}
-
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way) {
   PartPrices out;
   out.parts.resize(prices.parts.size());
@@ -204,7 +188,8 @@ PartPrices least_of(const PartPrices& alone, const InnerWay& known, const InnerW
 
 size_t InnerWayHash::operator()(const InnerWay& way) const noexcept {
   auto out = static_cast<size_t>(way.recompute);
-  const int64_t flags = (way.sp ? 1 : 0) + (way.vocabulary ? 2 : 0) + (way.kept_slices ? 4 : 0);
+  const int64_t flags =
+      (way.sp ? 1 : 0) + (way.vocabulary ? 2 : 0) + (way.kept_slices ? 4 : 0) + 8 * static_cast<int64_t>(way.keep);
   for (const int64_t each : {way.tp, way.cp, way.ep, way.dp, way.zero, way.rows, flags,
                              static_cast<int64_t>(way.place.state), static_cast<int64_t>(way.place.update)})
     out = (out ^ static_cast<size_t>(each)) * 0x9E3779B97F4A7C15U;

@@ -93,9 +93,6 @@ std::optional<InnerWay> by_fewer_ep(const InnerWay& way, int64_t ep);
 // The same by tp, ep and half the ranks of cp, of a way whose cp is a multiple of 4.
 std::optional<InnerWay> by_half_cp(const InnerWay& way);
 std::vector<InnerWay> by_fewer_axes(const InnerWay& way);  // all of these that there are
-// Ways that the same programs before passes are of, where most who ask for one ask for the others soon: but for those
-// that compute all again, and those that keep elsewhere, of which few are asked for.
-std::vector<InnerWay> asked_together_with(const InnerWay& way);
 // What blocks of `way` take at least, by the prices of one of these, for its rows.
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way);
 

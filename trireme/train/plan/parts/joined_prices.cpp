@@ -135,7 +135,9 @@ struct JoinedPrices::Impl {
     options.says_why = false;
     options.reshards = reshards;
     const BeforeCrews& from = before_crews_of(inner, counts, assembly, options);
-    const std::vector<CompiledCrew> crews = compile_some_crews(from, options, std::vector<size_t>{0});
+    const std::array<size_t, 1> all{0};
+    const std::vector<CompiledCrew> crews =
+        compile_some_crews(from.whole, programs_of_crews(from, options, all), all, options);
     PartPrice out = price_of_step(sums_of_crew(crews.front(), from.whole.rates, {}));
     if (inner.place == UpdatePlace()) out.host = out.disk = 0;
     return out;

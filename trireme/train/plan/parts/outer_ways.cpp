@@ -125,7 +125,20 @@ OuterWays::OuterWays(const std::vector<UpdatePlace>& places, const std::vector<T
 }
 
 void OuterWays::add(const OuterWay& cut) {
-  cuts_.push_back(cut);
+  const InnerWay& inner = cut.inner;
+  Cut own{.rows = inner.rows,
+          .micro_batches = cut.micro_batches,
+          .virtual_stages = static_cast<int32_t>(cut.virtual_stages),
+          .schedule = cut.schedule,
+          .recompute = inner.recompute,
+          .zero = static_cast<int8_t>(inner.zero)};
+  OuterWay axes{.pp = cut.pp, .inner = inner};
+  axes.inner.rows = 1;
+  axes.inner.recompute = WayRecompute::kNone;
+  axes.inner.zero = 0;
+  if (axes_.empty() || axes_.back() != axes) axes_.push_back(axes);
+  own.axes = static_cast<uint32_t>(axes_.size() - 1);
+  cuts_.push_back(own);
   has_.push_back(cut.inner.tp > 1 ? every_variant_ : without_slices_);
 }
 
@@ -139,14 +152,26 @@ OuterWays OuterWays::kept_by(const std::function<bool(const OuterWay&)>& has) co
       if (this->has(number) && has(at(number))) kept |= uint32_t{1} << v;
     }
     if (kept == 0) continue;
-    out.cuts_.push_back(cuts_[cut]);
-    out.has_.push_back(kept);
+    out.add(this->cut(cut));
+    out.has_.back() = kept;
   }
   return out;
 }
 
+OuterWay OuterWays::cut(size_t index) const {
+  const Cut& own = cuts_[index];
+  OuterWay out = axes_[own.axes];
+  out.micro_batches = own.micro_batches;
+  out.schedule = own.schedule;
+  out.virtual_stages = own.virtual_stages;
+  out.inner.rows = own.rows;
+  out.inner.recompute = own.recompute;
+  out.inner.zero = own.zero;
+  return out;
+}
+
 OuterWay OuterWays::at(size_t number) const {
-  OuterWay out = cuts_[number / variants_.size()];
+  OuterWay out = cut(number / variants_.size());
   const WayVariant& variant = variants_[number % variants_.size()];
   out.inner.kept_slices = variant.kept_slices;
   out.inner.keep = variant.keep;
@@ -199,10 +224,10 @@ OuterVariants OuterWays::variants() const {
 std::vector<OuterCandidate> OuterWays::candidates(const StepFigures& figures) const {
   std::vector<OuterCandidate> out;
   out.reserve(cuts_.size());
-  for (size_t cut = 0; cut < cuts_.size(); ++cut) {
-    const bool fills = divides(cuts_[cut]);
-    out.push_back(
-        {.divides = fills, .variants = has_[cut], .bound_ps = fills ? arithmetic_ps(cuts_[cut], figures) : 0});
+  for (size_t index = 0; index < cuts_.size(); ++index) {
+    const OuterWay way = cut(index);
+    const bool fills = divides(way);
+    out.push_back({.divides = fills, .variants = has_[index], .bound_ps = fills ? arithmetic_ps(way, figures) : 0});
   }
   return out;
 }

@@ -39,15 +39,27 @@ class OuterWays {
   std::vector<Way> examples() const;
   int64_t count() const;
 
-  const std::vector<OuterWay>& cuts() const { return cuts_; }
+  size_t cuts() const { return cuts_.size(); }
+  OuterWay cut(size_t index) const;
   size_t number_of(size_t cut) const { return cut * variants_.size(); }
   OuterVariants variants() const;
   std::vector<OuterCandidate> candidates(const StepFigures& figures) const;
 
  private:
+  // A cut, of which there are millions. What many have in common is one of axes_.
+  struct Cut {
+    int64_t rows = 1, micro_batches = 1;
+    uint32_t axes = 0;
+    int32_t virtual_stages = 1;
+    WaySchedule schedule = WaySchedule::k1F1B;
+    WayRecompute recompute = WayRecompute::kNone;
+    int8_t zero = 0;
+  };
+
   std::vector<WayVariant> variants_;
   uint32_t every_variant_ = 0, without_slices_ = 0;  // a bit for each of these
-  std::vector<OuterWay> cuts_;
+  std::vector<OuterWay> axes_;                       // without what is in Cut
+  std::vector<Cut> cuts_;
   std::vector<uint32_t> has_;  // of each cut, a bit for each variant
 };
 

@@ -144,6 +144,16 @@ struct PartPricer::Impl {
   // in every schedule the last stage runs a micro-batch's backward pass after its forward pass, so that what is read
   // again soon does not leave.
   enum class Turns : uint8_t { kAllForward, kLastOneByOne };
+  static Turns turns_of(const InnerWay& inner) {
+    return inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne;
+  }
+
+  // Programs before passes, by the way that they are of and the micro-batches; of the crews that were asked for, too.
+  struct Begun {
+    std::pair<InnerWay, int> of;
+    BeforeCrews before;
+    std::map<Turns, std::vector<Program>> programs = {};
+  };
 
   // A reduced job: its crews are the parts.
   struct Reduced {
@@ -169,7 +179,7 @@ struct PartPricer::Impl {
     auto model = make_model(job);
     Assembly assembly = assembly_without_text(job, *model, ranks);
     if (machine) assembly.options.parallel.communication.machine = machine;
-    const Turns turns = inner.keep == Tier::kDevice ? Turns::kAllForward : Turns::kLastOneByOne;
+    const Turns turns = turns_of(inner);
     assembly.options.parallel.pipeline.schedule = ScheduleSpec(timetable(turns, micro_batches));
     return {std::move(model), ranks, std::move(assembly)};
   }
@@ -193,11 +203,12 @@ struct PartPricer::Impl {
 
   JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
     const Reduced job = reduced_job(inner, micro_batches);
-    const BeforeCrews& from = before_crews_of(inner, micro_batches, job);
+    Begun& from = begun_of(inner, micro_batches, job);
     const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
-    const Rates& of_crew = from.whole.rates;
-    JobSums out{.is_joined = is_joined(from)};
-    const std::vector<CompiledCrew> compiled = compile_some_crews(from, options, wanted);
+    const Rates& of_crew = from.before.whole.rates;
+    JobSums out{.is_joined = is_joined(from.before)};
+    const std::vector<Program>& programs = programs_of(from, inner, options, wanted);
+    const std::vector<CompiledCrew> compiled = compile_some_crews(from.before.whole, programs, wanted, options);
     const bool scatters_each = inner.zero >= 2 && options.parallel.communication.shard_accumulation;
     for (const CompiledCrew& crew : compiled)
       out.crews.push_back(sums_of_crew(crew, of_crew, {.keep = inner.keep, .scatters_each = scatters_each}));
@@ -210,24 +221,33 @@ struct PartPricer::Impl {
   bool is_joined(const BeforeCrews& step) const { return of_model.mixture && of_model.experts > 0 && step.are_joined; }
 
   // What is computed again, kept in slices or lies elsewhere is a matter of passes, and of the crews' turns: programs
-  // before them are the same, and the last ones are kept for that.
-  const BeforeCrews& before_crews_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
+  // before them are the same, and are kept, as ways that differ only in that are asked for far apart.
+  Begun& begun_of(const InnerWay& inner, int micro_batches, const Reduced& job) {
     InnerWay before_passes = all_kept(inner);
     before_passes.place = {};
-    const bool is_alone = inner.dp == 1 && inner.zero == 0;
-    std::deque<Kept>& kept = is_alone ? begun : begun_of_several;
-    const auto known = std::ranges::find(kept, std::pair(before_passes, micro_batches), &Kept::first);
-    if (known != kept.end()) return known->second;
+    const std::pair key(before_passes, micro_batches);
+    const auto has_programs = [&](const Begun& of) {
+      return of.of == key && (of.programs.contains(turns_of(inner)) || !of.before.program.graph.nodes().empty());
+    };
+    const auto known = std::ranges::find_if(begun, has_programs);
+    if (known != begun.end()) return *known;
     const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
     BeforeCrews out = before_crews(step_of(inner, micro_batches, job), options);
     const auto made = static_cast<int64_t>(out.whole.timetable->crews.size());
     invariant(made == crews(), "a job of {} parts has {} crews", crews(), made);
     out.whole.partitioned = Program();  // nothing after this reads them
     out.whole.strategy = Strategy();
-    // Those of several data parallel ranks are compiled without what is computed again: with the state here or there.
-    const size_t most_kept = is_alone ? 16 : 2;
-    if (kept.size() == most_kept) kept.pop_front();
-    return kept.emplace_back(std::pair(before_passes, micro_batches), std::move(out)).second;
+    if (begun.size() == kMostBegun) begun.pop_front();
+    return begun.emplace_back(key, std::move(out));
+  }
+
+  const std::vector<Program>& programs_of(Begun& from, const InnerWay& inner, const CompileOptions& options,
+                                          const std::vector<size_t>& wanted) const {
+    std::vector<Program>& programs = from.programs[turns_of(inner)];
+    if (programs.empty()) programs = programs_of_crews(from.before, options, wanted);
+    const bool is_alone = inner.dp == 1 && inner.zero == 0;
+    if (!is_alone) from.before.program = Program();  // their sums alone are asked for, in one order of work
+    return programs;
   }
 
   // The step of so many samples is the same however it is cut, but for the loss of a cut vocabulary.
@@ -285,10 +305,10 @@ struct PartPricer::Impl {
   int threads;
   JobConfig reduced;
   nn::Cuttable of_model;
-  std::vector<int64_t> copies;                                    // of each part, in the whole model
-  int64_t batch = 1;                                              // of the whole job
-  using Kept = std::pair<std::pair<InnerWay, int>, BeforeCrews>;  // by the way before passes, and micro-batches
-  std::deque<Kept> begun, begun_of_several;
+  std::vector<int64_t> copies;  // of each part, in the whole model
+  int64_t batch = 1;            // of the whole job
+  static constexpr size_t kMostBegun = 1024;
+  std::deque<Begun> begun;
   using StepKey =
       std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
   std::deque<std::pair<StepKey, Graph>> steps;
@@ -306,7 +326,7 @@ bool PartPricer::has_joined_micro_batches(const JobConfig& job, const ModelParts
     if (batch % count != 0 || (model.expert_groups > 1 && model.expert_groups % count != 0)) continue;
     Impl pricer(job, parts, {}, 1);
     const InnerWay inner{.rows = batch / count};
-    return pricer.is_joined(pricer.before_crews_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)));
+    return pricer.is_joined(pricer.begun_of(inner, kMicroBatches, pricer.reduced_job(inner, kMicroBatches)).before);
   }
   return batch > 1;  // a group is of several micro-batches, whatever they are
 }
@@ -376,13 +396,9 @@ const std::optional<PartPrices>& PartPricer::compiled_once(const InnerWay& way) 
     ++tables_reused_;
     return compiled_.emplace(way, known->prices).first->second;
   }
-  for (const InnerWay& each : asked_together_with(way)) {
-    if (compiled_.contains(each)) continue;
-    PricedTable out = made(each);  // which may add others
-    if (impl_->tables != nullptr) impl_->tables->insert_or_assign(each, out);
-    compiled_.emplace(each, std::move(out.prices));
-  }
-  return compiled_.at(way);
+  PricedTable out = made(way);  // which may add others
+  if (impl_->tables != nullptr) impl_->tables->insert_or_assign(way, out);
+  return compiled_.emplace(way, std::move(out.prices)).first->second;
 }
 
 const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {

@@ -310,19 +310,18 @@ std::vector<CompiledCrew> all_compiled(std::vector<Program> programs, const Crew
 
 }  // namespace
 
-std::vector<CompiledCrew> compile_some_crews(const BeforeCrews& from, const CompileOptions& options,
-                                             std::span<const size_t> crews) {
+std::vector<Program> programs_of_crews(const BeforeCrews& from, const CompileOptions& options,
+                                       std::span<const size_t> crews) {
+  if (!from.whole.timetable) return {from.program};
+  return in_crews(from.program, timetable_for(from.whole.graph, options.parallel, from.program.micro_batches), crews);
+}
+
+std::vector<CompiledCrew> compile_some_crews(const Compiled& whole, std::vector<Program> programs,
+                                             std::span<const size_t> crews, const CompileOptions& options) {
   std::vector<std::pair<size_t, Program>> some;
-  size_t count = 1;
-  if (from.whole.timetable) {
-    const Timetable timetable = timetable_for(from.whole.graph, options.parallel, from.program.micro_batches);
-    std::vector<Program> programs = in_crews(from.program, timetable, crews);
-    for (size_t i = 0; i < crews.size(); ++i) some.emplace_back(crews[i], std::move(programs[i]));
-    count = timetable.crews.size();
-  } else {
-    some.emplace_back(0, from.program);
-  }
-  return compiled_crews(std::move(some), static_cast<int>(count), {}, options, pass_options(from.whole, options));
+  for (size_t i = 0; i < crews.size(); ++i) some.emplace_back(crews[i], std::move(programs[i]));
+  const size_t count = whole.timetable ? whole.timetable->crews.size() : 1;
+  return compiled_crews(std::move(some), static_cast<int>(count), {}, options, pass_options(whole, options));
 }
 
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options) {

@@ -119,9 +119,12 @@ struct CrewPrograms {
 CrewPrograms unrolled(Compiled whole, const CompileOptions& options, bool may_repeat);
 // What it goes on with: passes, memory, kernels, and the check of all ranks' communication.
 Compiled compile_crews(CrewPrograms from, const CompileOptions& options);
-// These crews alone, in the options' order of work, and without the check, for prices of what they do.
-std::vector<CompiledCrew> compile_some_crews(const BeforeCrews& from, const CompileOptions& options,
-                                             std::span<const size_t> crews);
+// The programs of these crews alone, in the options' order of work.
+std::vector<Program> programs_of_crews(const BeforeCrews& from, const CompileOptions& options,
+                                       std::span<const size_t> crews);
+// These crews compiled, without the check, for prices of what they do. `whole`: of BeforeCrews.
+std::vector<CompiledCrew> compile_some_crews(const Compiled& whole, std::vector<Program> programs,
+                                             std::span<const size_t> crews, const CompileOptions& options);
 
 // Of all ranks, which the crews share equally, by the ops' cost functions.
 double flops_per_step(const Compiled& compiled, int64_t ranks);
