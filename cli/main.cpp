@@ -14,7 +14,6 @@
 #include <string_view>
 
 #include "cli/commands.h"
-#include "cli/freed_blocks.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
@@ -191,14 +190,7 @@ void add_commands(CLI::App& app, std::string_view first_word, Action& chosen) {
   for (const Command& command : kCommands) command.add(app, chosen);
 }
 
-// What makes plans, and runs none.
-bool only_plans(std::string_view command) {
-  return command == "plan" || command == "explain" || command == "simulate";
-}
-
 int run(int argc, char** argv) {
-  const std::string_view first_word = argc > 1 ? argv[1] : "";
-  if (only_plans(first_word)) keep_freed_blocks();
   CLI::App app("Trains on many devices a model written for one.", "trireme");
   app.formatter(std::make_shared<Help>());  // before commands are added, which take it over
   app.set_version_flag("--version,-V", version_text());
@@ -209,7 +201,7 @@ int run(int argc, char** argv) {
   app.allow_extras();
   app.require_subcommand(0, 1);
   Action chosen;
-  add_commands(app, first_word, chosen);
+  add_commands(app, argc > 1 ? argv[1] : "", chosen);
   let_the_last_win(app);
   refuse_other_numbers(app);
   try {
