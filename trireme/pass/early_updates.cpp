@@ -7,7 +7,8 @@
 // An update waits until nobody else reads the parameter, which it overwrites. The result of a collective counts as
 // ready when another collective has begun. What runs beside the ops, a sum over ranks above all, may be under way for
 // long, and counts as ready when a collective begins after its end in the modelled step (step_times.h). Over a slow
-// link most updates stand at the end: the backward pass waits for none.
+// link most updates stand at the end: the backward pass waits for none. Nor does that of another crew of a pipeline:
+// updates come after the last gradients that are sent, and what they are made by is sent before them.
 #include <algorithm>
 #include <limits>
 
@@ -32,6 +33,7 @@ class EarlyUpdates {
     ends_ = starts_;
     for (const BesideTime& time : times.beside) ends_[static_cast<size_t>(time.node)] = time.end_s;
     mark_updates();
+    find_last_send();
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       if (is_update(id)) count_waits(id);
     }
@@ -44,10 +46,13 @@ class EarlyUpdates {
       if (is_update(id) && is_of_schedule(graph_.node(id))) add_once(id);
     }
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
-      if (!is_update(id))
+      if (is_update(id)) {
+        if (waits_for_[static_cast<size_t>(id)] == 0) add_once(id);  // what it reads was there from the start
+      } else if (is_communication(def_of(graph_.node(id)))) {
         add(id);
-      else if (waits_for_[static_cast<size_t>(id)] == 0)
-        add_once(id);  // what it reads was there from the start
+      } else {
+        id = add_with_sends(id);
+      }
     }
     while (!on_their_way_.empty()) arrive(std::numeric_limits<double>::infinity());
     return std::move(order_);
@@ -107,8 +112,15 @@ class EarlyUpdates {
     }
   }
 
+  void find_last_send() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
+      if (is_send(id) && graph_.node(id).phase == Phase::kBackward) last_send_ = id;
+    }
+  }
+
   // What the update must see done: the nodes that make its operands, and all others that read the inputs it overwrites.
   void count_waits(NodeId id) {
+    if (last_send_ >= 0) wait(id, last_send_);
     for (const ValueId operand : graph_.node(id).inputs) {
       const NodeId producer = graph_.value(operand).producer;
       if (producer >= 0) {
@@ -124,6 +136,17 @@ class EarlyUpdates {
     ++waits_for_[static_cast<size_t>(id)];
     waited_by_[static_cast<size_t>(for_node)].push_back(id);
   }
+
+  // An op, and what is sent to other crews right after it: they wait for that, not for the updates that it makes ready.
+  // Returns the last one.
+  NodeId add_with_sends(NodeId id) {
+    order_.push_back(id);
+    NodeId last = id;
+    while (last + 1 < static_cast<NodeId>(graph_.nodes().size()) && is_send(last + 1)) add(++last);
+    done(id);
+    return last;
+  }
+  bool is_send(NodeId id) const { return def_of(graph_.node(id)).traits.message && graph_.node(id).outputs.empty(); }
 
   void add(NodeId id) {
     order_.push_back(id);
@@ -161,6 +184,7 @@ class EarlyUpdates {
   std::vector<Few<NodeId, 2>> waited_by_;  // per node: updates
   Readers readers_;
   std::vector<NodeId> on_their_way_;
+  NodeId last_send_ = -1;  // of gradients, which updates come after
 };
 
 // Nothing moves where all gradients must be known first.

@@ -40,8 +40,11 @@ struct CertifiedPart {
   int64_t adding = 0, sums = 0;
   // Of what stands before the blocks, where a stage has all parts: what it takes for each micro-batch instead of once a
   // step (of `sync`), as a weight that it shares with others has its gradients summed in slices; and bytes of
-  // `gradients` in all parts that are not needed, as there is one sum of these.
-  int64_t tied = 0, tied_sums = 0;
+  // `gradients` in all parts that are not needed, as there is one sum of these; and of `update` what it takes less.
+  int64_t tied = 0, tied_sums = 0, tied_adding = 0;
+  // Of what stands after the blocks: of `moving_forward` and `moving_backward`, what a stage of all parts does without,
+  // as it gathers that weight for all of them.
+  int64_t tied_forward = 0, tied_backward = 0;
   friend bool operator==(const CertifiedPart&, const CertifiedPart&) = default;
 };
 

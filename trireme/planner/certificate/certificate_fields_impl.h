@@ -18,15 +18,16 @@ inline constexpr int64_t kCertifiedKinds = 8;  // of blocks
 
 inline constexpr size_t kCertifiedPassFields = 8;  // times of a micro-batch
 inline constexpr std::array kCertifiedPartFields{
-    &CertifiedPart::forward,   &CertifiedPart::input_grad,     &CertifiedPart::weight_grad,
-    &CertifiedPart::again,     &CertifiedPart::moving_forward, &CertifiedPart::moving_backward,
-    &CertifiedPart::leaving,   &CertifiedPart::returning,      &CertifiedPart::update,
-    &CertifiedPart::sync,      &CertifiedPart::persistent,     &CertifiedPart::held,
-    &CertifiedPart::gradients, &CertifiedPart::kept,           &CertifiedPart::work,
-    &CertifiedPart::waiting,   &CertifiedPart::coming,         &CertifiedPart::going,
-    &CertifiedPart::host,      &CertifiedPart::disk,           &CertifiedPart::updating,
-    &CertifiedPart::kept_host, &CertifiedPart::kept_disk,      &CertifiedPart::adding,
-    &CertifiedPart::sums,      &CertifiedPart::tied,           &CertifiedPart::tied_sums};
+    &CertifiedPart::forward,     &CertifiedPart::input_grad,     &CertifiedPart::weight_grad,
+    &CertifiedPart::again,       &CertifiedPart::moving_forward, &CertifiedPart::moving_backward,
+    &CertifiedPart::leaving,     &CertifiedPart::returning,      &CertifiedPart::update,
+    &CertifiedPart::sync,        &CertifiedPart::persistent,     &CertifiedPart::held,
+    &CertifiedPart::gradients,   &CertifiedPart::kept,           &CertifiedPart::work,
+    &CertifiedPart::waiting,     &CertifiedPart::coming,         &CertifiedPart::going,
+    &CertifiedPart::host,        &CertifiedPart::disk,           &CertifiedPart::updating,
+    &CertifiedPart::kept_host,   &CertifiedPart::kept_disk,      &CertifiedPart::adding,
+    &CertifiedPart::sums,        &CertifiedPart::tied,           &CertifiedPart::tied_sums,
+    &CertifiedPart::tied_adding, &CertifiedPart::tied_forward,   &CertifiedPart::tied_backward};
 
 template <class Struct, size_t n>
 using CertifiedNames = std::array<std::pair<std::string_view, int64_t Struct::*>, n>;

@@ -169,7 +169,9 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
     for (size_t i = 0; i < kCertifiedPartFields.size(); ++i) {
       const auto field = kCertifiedPartFields[i];
       if (field == &CertifiedPart::adding || field == &CertifiedPart::sums) continue;  // of others
-      if (field == &CertifiedPart::tied) continue;
+      if (field == &CertifiedPart::tied || field == &CertifiedPart::tied_adding ||
+          field == &CertifiedPart::tied_forward || field == &CertifiedPart::tied_backward)
+        continue;
       if (field == &CertifiedPart::tied_sums) {  // what others need is no more than all but these
         out.parts[part].tied_sums = cut.zero <= 1 ? alone.parts[part].tied_sums : 0;
         continue;
@@ -186,7 +188,7 @@ CertifiedTable certified_least(const CertifiedTable& alone, const CertifiedCut& 
         on_device = least_of_persistent(of_alone, cut, model);
       } else if (is_whole && (cut.place.state == Tier::kDevice || field == &CertifiedPart::sync ||
                               (field == &CertifiedPart::update && cut.place.update == Tier::kDevice))) {
-        to = of_alone;
+        to = field == &CertifiedPart::update ? of_alone - alone.parts[part].tied_adding : of_alone;
       } else if (field == &CertifiedPart::gradients && cut.zero <= 1) {
         to = alone.parts[part].sums;  // which are whole
       }

@@ -34,9 +34,18 @@ int64_t certified_once_of(const CertifiedPart& part) {
   return exact_sum(exact_sum(part.update, part.sync), certified_moves_of(part));
 }
 
+CertifiedTable certified_without_tied(CertifiedTable table) {
+  if (table.parts.empty()) return table;
+  CertifiedPart &first = table.parts.front(), &last = table.parts.back();
+  first.update -= first.tied_adding;
+  last.moving_forward -= last.tied_forward;
+  last.moving_backward -= last.tied_backward;
+  return table;
+}
+
 std::optional<CertifiedTable> certified_of_one_stage(const CertifiedWay& way, const CertifiedTable& table) {
   if (way.pp > 1 || table.parts.empty()) return std::nullopt;
-  CertifiedTable out = table;
+  CertifiedTable out = certified_without_tied(table);
   CertifiedPart &first = out.parts.front(), &last = out.parts.back();
   const int64_t before = certified_backward_of(first);
   first.moving_backward = exact_sum(first.moving_backward, first.tied);

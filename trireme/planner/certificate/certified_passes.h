@@ -18,7 +18,10 @@ int64_t certified_moves_of(const CertifiedPart& part);
 int64_t certified_once_of(const CertifiedPart& part);
 
 // The table of a way whose one stage has all parts: it takes `tied` for each micro-batch, as far as moves of what is
-// kept do not hide it, where parts take it once, and does without `tied_sums`. Nothing for ways of several stages.
+// kept do not hide it, where parts take it once, and does without `tied_sums`, `tied_adding`, `tied_forward` and
+// `tied_backward`. Nothing for ways of several stages.
 std::optional<CertifiedTable> certified_of_one_stage(const CertifiedWay& way, const CertifiedTable& table);
+// Only without the last three, which take time.
+CertifiedTable certified_without_tied(CertifiedTable table);
 
 }  // namespace trireme

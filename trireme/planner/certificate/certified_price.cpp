@@ -121,7 +121,9 @@ int64_t CertifiedPrice::idle(int64_t weight_grads) const {
   return std::max<int64_t>(0, exact_product(sum, way_.pp - 1)) / exact_product(way_.pp, way_.virtual_stages);
 }
 
-int64_t CertifiedPrice::fill() const {
+// 1F1B waits for the slowest crew alone: all crews take what they take once, and it the rest.
+int64_t CertifiedPrice::fill(int64_t slowest) const {
+  if (way_.schedule == WaySchedule::k1F1B) return std::max<int64_t>(0, of_all(certified_pass_of) - slowest);
   return idle(of_all([](const CertifiedPart& part) { return part.weight_grad; }));
 }
 
@@ -150,7 +152,7 @@ int64_t CertifiedPrice::crossings() const {
 }
 
 int64_t CertifiedPrice::step_of(int64_t slowest, int64_t once) const {
-  return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), fill()), exact_sum(crossings(), once));
+  return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), fill(slowest)), exact_sum(crossings(), once));
 }
 
 // Of the parts before each, and of all.
@@ -280,10 +282,10 @@ int64_t CertifiedPrice::share_of_passes() const {
 // least pp micro-batches, and fills (pp - 1) * d / pp.
 bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
   const int64_t others = exact_sum(of_all(certified_forward_of), of_all(certified_backward_of));
-  const int64_t beside = exact_sum(crossings(), share_of_crew(certified_once_of, more)), filled = fill();
+  const int64_t beside = exact_sum(crossings(), share_of_crew(certified_once_of, more));
   return every_slowest_exceeds(limit, [&](int64_t slowest) {
     const bool fills = way_.schedule == WaySchedule::kZbH1;
-    const int64_t waits = fills ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : filled;
+    const int64_t waits = fills ? idle(exact_sum(exact_product(slowest, way_.pp), -others)) : fill(slowest);
     return exact_sum(exact_sum(exact_product(slowest, way_.micro_batches), waits), beside);
   });
 }
@@ -442,7 +444,8 @@ std::optional<int64_t> CertifiedPrice::least_below(int64_t limit) const {
   int64_t least = limit;
   const int64_t beside = step_of(0, 0);
   if (beside >= limit) return std::nullopt;
-  const int64_t most_pass = (limit - 1 - beside) / way_.micro_batches;
+  const int64_t of_slowest = way_.micro_batches - (way_.schedule == WaySchedule::k1F1B ? 1 : 0);
+  const int64_t most_pass = of_slowest == 0 ? limit : (limit - 1 - beside) / of_slowest;
   struct OnceRange {
     size_t low, high;
     int64_t at_high;

@@ -84,7 +84,7 @@ class CertifiedPrice {
   bool some_crew_takes_more(int64_t pass) const;
 
   int64_t idle(int64_t weight_grads) const;
-  int64_t fill() const;
+  int64_t fill(int64_t slowest) const;
   int64_t crossings() const;
   int64_t step_of(int64_t slowest, int64_t once) const;
   std::vector<std::vector<int64_t>> even_cuts_of_parts() const;

@@ -42,8 +42,11 @@ inline constexpr std::pair<int64_t CertifiedPart::*, int64_t PartPrice::*> kFiel
     {&CertifiedPart::adding, &PartPrice::adding},
     {&CertifiedPart::sums, &PartPrice::sums},
     {&CertifiedPart::tied, &PartPrice::tied},
-    {&CertifiedPart::tied_sums, &PartPrice::tied_sums}};
-inline constexpr size_t kBeside = 23;    // of the fields above; the last four are of others
+    {&CertifiedPart::tied_sums, &PartPrice::tied_sums},
+    {&CertifiedPart::tied_adding, &PartPrice::tied_adding},
+    {&CertifiedPart::tied_forward, &PartPrice::tied_forward},
+    {&CertifiedPart::tied_backward, &PartPrice::tied_backward}};
+inline constexpr size_t kBeside = 23;    // of the fields above; the last seven are of others
 inline constexpr size_t kOnDevice = 16;  // of the fields above; the others are of what lies elsewhere
 inline constexpr size_t kPasses = 8;     // of the fields above
 inline PartPrice as_price(const CertifiedPart& part) {
@@ -195,6 +198,32 @@ inline void raise_exchanged_of(CertifiedTable& table, const CertifiedTable& alon
     part.sync = least.sync;
     part.moving_backward = least.moving_backward;
   }
+}
+inline void raise_blocks(const CertifiedTable& least, CertifiedTable& table) {
+  for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
+    for (size_t i = 0; i < kPasses; ++i) {
+      int64_t& value = table.parts[block].*kFields[i].first;
+      value = std::max(value, least.parts[block].*kFields[i].first);
+    }
+  }
+}
+// Its blocks are those of the vocabulary whole, whose table it needs.
+inline void raise_by_whole(const CertifiedTable& whole, CertifiedTable& table) {
+  if (whole.is_refused) table = {.cut = table.cut, .is_refused = true};
+  if (table.is_refused) return;
+  table.crossing = std::max(table.crossing, whole.crossing);
+  raise_blocks(whole, table);
+}
+// What one stage has left of its last part is no less than of this.
+inline void raise_last_of_one_stage(CertifiedPart& last, const CertifiedTable& by) {
+  const CertifiedPart& part = by.parts.back();
+  last.moving_forward = std::max(last.moving_forward, part.moving_forward - part.tied_forward);
+  last.moving_backward = std::max(last.moving_backward, part.moving_backward - part.tied_backward);
+}
+inline std::vector<CertifiedCut> without_slices_of(const CertifiedCut& cut) {
+  const CertifiedCut own = unsliced(cut);
+  if (!is_more_than_few(own)) return {own};
+  return {few_of(own), own};
 }
 
 }  // namespace trireme::verify_certificate_test

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/planner/certificate/certified_passes.h"
 #include "trireme/planner/certificate/random_prices_for_tests.h"
 #include "trireme/planner/outer/outer_search.h"
 #include "trireme/version.h"
@@ -89,7 +90,7 @@ class RandomModel : public RandomPrices {
       asked_prices.emplace(few.cut, few);
       if (few.is_refused) return {};
       CertifiedTable least = least_of(alone(own_of(cut)), cut);
-      raise_moved_of(least, few);
+      raise_moved_of(least, ways[i].pp == 1 ? certified_without_tied(few) : few);
       return {.bound_ps = bound_with_moves(ways[i], as_problem(ways[i], least, runs_, room_))};
     };
     enum class Sums : uint8_t { kNone, kOfFew, kOfAll };

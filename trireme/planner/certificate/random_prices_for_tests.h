@@ -103,6 +103,7 @@ class RandomPrices : public RandomSpace {
       out.parts[part].adding = number(0, out.parts[part].weight_grad);
       out.parts[part].sums = number(is_bounded ? least->parts[part].gradients : 0, out.parts[part].gradients);
     }
+    out.parts[0].tied_adding = number(0, out.parts[0].update);
     out.parts[0].tied = std::max(number(0, out.parts[0].sync), is_bounded ? least->parts[0].tied : 0);
     out.parts[0].tied_sums = number(0, is_bounded && cut.zero <= 1 ? least->parts[0].tied_sums : 12);
     return out;
@@ -115,32 +116,9 @@ class RandomPrices : public RandomSpace {
     return alone_.emplace(cut, std::move(made)).first->second;
   }
 
-  // Its blocks are those of the vocabulary whole, whose table it needs.
-  static void raise_by_whole(const CertifiedTable& whole, CertifiedTable& table) {
-    if (whole.is_refused) table = {.cut = table.cut, .is_refused = true};
-    if (table.is_refused) return;
-    table.crossing = std::max(table.crossing, whole.crossing);
-    raise_blocks(whole, table);
-  }
-
   void raise_by_fewer(const CertifiedTable& fewer, CertifiedTable& table) const {
     if (!fewer.is_refused && !table.is_refused) raise_blocks(least_of_fewer(fewer, table.cut), table);
   }
-  static void raise_blocks(const CertifiedTable& least, CertifiedTable& table) {
-    for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
-      for (size_t i = 0; i < kPasses; ++i) {
-        int64_t& value = table.parts[block].*kFields[i].first;
-        value = std::max(value, least.parts[block].*kFields[i].first);
-      }
-    }
-  }
-
-  static std::vector<CertifiedCut> without_slices_of(const CertifiedCut& cut) {
-    const CertifiedCut own = unsliced(cut);
-    if (!is_more_than_few(own)) return {own};
-    return {few_of(own), own};
-  }
-
   void add_tables(const CertifiedCut& cut) {
     if (prices_.count(cut) != 0) return;
     if (cut.vocabulary) add_tables(certified_whole_vocabulary(cut));
@@ -162,9 +140,13 @@ class RandomPrices : public RandomSpace {
     }
     const CertifiedTable& alone = own == most ? again : add_alone(own, &of_rows, kBeside);
     CertifiedTable least = alone.is_refused ? nothing : least_of(alone, cut);
+    CertifiedPart last = least.parts.back();  // the least of it in a stage of all parts
     if (is_more_than_few(cut)) {
       add_tables(few_of(cut));
-      if (!prices(few_of(cut)).is_refused) raise_moved_of(least, prices(few_of(cut)));
+      if (!prices(few_of(cut)).is_refused) {
+        raise_moved_of(least, prices(few_of(cut)));
+        raise_last_of_one_stage(last, prices(few_of(cut)));
+      }
     }
     if (cut.zero > 0) {
       for (const CertifiedCut& each : without_slices_of(cut)) {
@@ -187,12 +169,21 @@ class RandomPrices : public RandomSpace {
       if (less == cut) continue;
       add_tables(less);
       is_refused = is_refused || prices(less).is_refused;
-      if (!is_refused) raise_times_of(least, prices(less));
+      if (!is_refused) {
+        raise_times_of(least, prices(less));
+        raise_last_of_one_stage(last, prices(less));
+      }
       least.crossing = std::max(least.crossing, prices(less).crossing);
     }
     prices_.emplace(cut,
                     is_refused ? CertifiedTable{.cut = cut, .is_refused = true} : table_above(cut, &least, kBeside));
-    if (CertifiedTable& priced = prices_.at(cut); !priced.is_refused) priced.is_joined = alone.is_joined;
+    CertifiedTable& priced = prices_.at(cut);
+    if (priced.is_refused) return;
+    priced.is_joined = alone.is_joined;
+    CertifiedPart &first = priced.parts.front(), &part = priced.parts.back();
+    first.tied_adding = number(0, first.update - least.parts.front().update);
+    part.tied_forward = number(0, part.moving_forward - last.moving_forward);
+    part.tied_backward = number(0, part.moving_backward - last.moving_backward);
   }
 
   // What crews compute on average, and idle for that.

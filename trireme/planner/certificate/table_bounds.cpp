@@ -35,7 +35,10 @@ class TableBounds {
       if (c_.model.joined == 1) continue;  // nothing follows from others than its variants
       check_bound(table, cut, certified_alone(cut));
       const CertifiedTable* const few = table_if_any(prices_, certified_few_ranks(cut));
-      if (few != nullptr && !table.is_refused) check_no_less(table, with_moved(nothing_of(table), *few));
+      if (few != nullptr && !table.is_refused) {
+        check_no_less(table, with_moved(nothing_of(table), *few));
+        check_no_less(certified_without_tied(table), with_moved(nothing_of(table), certified_without_tied(*few)));
+      }
       check_sums(table);
     }
     for (const auto& [cut, known] : alone_) {
@@ -104,8 +107,14 @@ class TableBounds {
   static void check_tied(const CertifiedTable& table) {
     for (size_t i = 0; i < table.parts.size(); ++i) {
       const CertifiedPart& part = table.parts[i];
-      if (part.tied > (i == 0 ? part.sync : 0) || (i > 0 && part.tied_sums > 0))
+      if (part.tied > (i == 0 ? part.sync : 0) || (i > 0 && part.tied_sums > 0) ||
+          part.tied_adding > (i == 0 ? part.update : 0))
         not_proven("sums of a tied weight's gradients are more than all sums of {}",
+                   certified_way_text({.cut = table.cut}));
+      const bool is_last = i + 1 == table.parts.size();
+      if (part.tied_forward > (is_last ? part.moving_forward : 0) ||
+          part.tied_backward > (is_last ? part.moving_backward : 0))
+        not_proven("gathers of a tied weight take more than all collectives of {}",
                    certified_way_text({.cut = table.cut}));
     }
   }
@@ -117,7 +126,7 @@ class TableBounds {
       if (cut.zero <= 1 && table.parts.front().tied_sums > alone.parts.front().tied_sums)
         not_proven("one stage of {} does without more sums of gradients than with one data parallel rank",
                    certified_way_text({.cut = cut}));
-      return check_no_less(table, certified_least(alone, cut, c_.model));
+      return check_no_less(certified_without_tied(table), certified_least(alone, cut, c_.model));
     }
     if (of == certified_alone(cut))
       not_proven("{} has prices, but the same cut with one data parallel rank is refused",
@@ -138,7 +147,9 @@ class TableBounds {
           cut.place = place;
           if (cut == table.cut || !is_no_slower_in_group(cut, table.cut)) continue;
           const CertifiedTable* const of = table_if_any(prices_, cut);
-          if (of != nullptr) check_less_of(table, *of);
+          if (of == nullptr) continue;
+          check_less_of(table, *of);
+          check_less_of(certified_without_tied(table), certified_without_tied(*of));
         }
       }
     }

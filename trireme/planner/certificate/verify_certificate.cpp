@@ -13,6 +13,7 @@
 
 #include "trireme/planner/certificate/certificate_fields_impl.h"
 #include "trireme/planner/certificate/certified_least.h"
+#include "trireme/planner/certificate/certified_passes.h"
 #include "trireme/planner/certificate/certified_price.h"
 #include "trireme/planner/certificate/certified_space.h"
 #include "trireme/planner/certificate/exact_numbers_impl.h"
@@ -262,7 +263,8 @@ class CertificateVerifier {
     if (!cut) return false;
     const CertifiedTable& few = table_of(prices_, *cut, way);
     if (few.is_refused) return false;
-    const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model), few);
+    const CertifiedTable least = with_moved(certified_least(table_of(alone_, own, way), way.cut, c_.model),
+                                            way.pp == 1 ? certified_without_tied(few) : few);
     return is_slower_by(way, least);
   }
   // By a table of one data parallel rank, or its blocks where it has the vocabulary whole that the way cuts; with what

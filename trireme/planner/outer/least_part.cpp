@@ -58,7 +58,7 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
       const bool is_time = field == &PartPrice::update || field == &PartPrice::sync;
       if (is_time || !of.state_elsewhere) out.*field = alone.*field;
     }
-    if (of.update_elsewhere) out.update = 0;
+    out.update = of.update_elsewhere ? 0 : out.update - alone.tied_adding;
   }
   if (of.zero <= 1) {
     out.gradients = std::max(out.gradients, alone.sums);
@@ -84,6 +84,15 @@ void raise_exchanged(PartPrice& part, const ExchangedBy& by) {
     const int64_t scattered = std::max<int64_t>(0, by.summed.sync - by.unsummed.sync) / 32 * 15;
     part.moving_backward = std::max(part.moving_backward, by.alone.moving_backward + scattered);
   }
+}
+
+void limit_tied(std::vector<PartPrice>& parts, const std::vector<PartPrice>& least) {
+  PartPrice &first = parts.front(), &last = parts.back();
+  const PartPrice &least_first = least.front(), &least_last = least.back();
+  const int64_t more = std::min(first.update - least_first.update, first.once() - least_first.once());
+  first.tied_adding = std::min(first.tied_adding, more);
+  last.tied_forward = std::min(last.tied_forward, last.moving_forward - least_last.moving_forward);
+  last.tied_backward = std::min(last.tied_backward, last.moving_backward - least_last.moving_backward);
 }
 
 void raise_passes(PartPrice& part, const PartPrice& least) {

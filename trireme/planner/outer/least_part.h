@@ -4,6 +4,7 @@
 #pragma once
 
 #include <compare>
+#include <vector>
 
 #include "trireme/planner/outer/stage_problem.h"
 
@@ -30,7 +31,8 @@ struct LeastPartOf {
 // everything else is no less either; if state lies elsewhere, this holds for times, except those of updates on the
 // host. With these, parameters are on the device while a step lasts, in a narrower type, unless only the state is in
 // slices (zero 1 and 2). Sums of gradients are whole with zero 1 as well, whatever the rows and wherever the state
-// lies; and so are those that one stage does without (tied_sums), which are no more than here.
+// lies; and so are those that one stage does without (tied_sums), which are no more than here. Updates are those of one
+// stage (tied_adding).
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
 // The least that a block takes if cp cuts it as well, and ep if `more_ep`, given what `uncut` takes. Collectives move
@@ -47,6 +49,10 @@ struct ExchangedBy {
   int64_t zero = 1;
 };
 void raise_exchanged(PartPrice& part, const ExchangedBy& by);
+
+// Lowers tied_adding, tied_forward and tied_backward, so that what is left without them (take_off_tied) is no less than
+// this, which the parts are not below.
+void limit_tied(std::vector<PartPrice>& parts, const std::vector<PartPrice>& least);
 
 // Raises figures to these where they are lower.
 void raise_part(PartPrice& part, const PartPrice& least);

@@ -131,6 +131,7 @@ TEST(StageProblem, the_slowest_crew_of_the_best_cut_is_known_without_looking_at_
     }
     PipelineShape& shape = problem.shape;
     shape.idle_forward = shape.idle_input = shape.idle_weight = shape.transfers = shape.more_transfers = 0;
+    shape.waits_for_slowest = false;
     problem.micro_batches = 1;
     problem.memory = problem.host = problem.disk = int64_t{1} << 40;
     ASSERT_EQ(least_slowest(chain, shape.crews(), shape.chunks), std::max<int64_t>(0, least_of_all_cuts(problem))) << i;

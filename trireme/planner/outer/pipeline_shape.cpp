@@ -202,6 +202,8 @@ PipelineShape shape_of_schedule(const PipelineSchedule& schedule, int64_t crews,
   out.idle_forward = forward - idle;
   out.idle_input = input - idle;
   out.idle_weight = weight - idle;
+  out.waits_for_slowest =
+      chunks == 1 && std::min(out.idle_forward, out.idle_input) == crews - 1 && out.idle_weight == crews - 1;
   out.more_transfers = more_transfer - more - (transfer - idle);
   out.transfers = transfer - idle - fewest / crews * out.more_transfers;
   return out;

@@ -46,11 +46,13 @@ class RandomTables {
     const int64_t parts = number(1, 7), crews = number(1, 4);
     for (int64_t i = 0; i < parts; ++i) out.parts.push_back(number(0, 2) > 0 && i > 0 ? out.parts.back() : part());
     out.shape = {.idle_forward = number(0, 4), .idle_input = number(0, 4), .idle_weight = number(-4, 4)};
+    if (number(0, 2) == 0) out.shape = {.idle_weight = 1, .waits_for_slowest = true};
     out.shape.transfers = crews > 1 ? number(0, 6) : 0;
     out.shape.more_transfers = crews > 1 ? number(0, 6) : 0;
     if (crews > 1 && number(0, 3) == 0) {
       out.shape.chunks = number(2, 3);
       out.shape.idle_weight = number(0, 4);
+      out.shape.waits_for_slowest = false;
     }
     for (int64_t crew = 0; crew < crews; ++crew) out.shape.held.push_back(moments(out.shape.chunks));
     return out;
@@ -133,8 +135,14 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
     const auto all_crews = static_cast<int64_t>(crews);
     const int64_t transfers =
         problem.shape.transfers * all_crews + problem.shape.more_transfers * problem.micro_batches;
-    const int64_t total = problem.micro_batches * std::ranges::max(pass) + std::max<int64_t>(fill, 0) / stages +
-                          problem.crossing * transfers / (2 * all_crews) + std::ranges::max(once);
+    const int64_t slowest = std::ranges::max(pass);
+    int64_t filled = std::max<int64_t>(fill, 0) / stages;
+    if (problem.shape.waits_for_slowest) {
+      filled = -slowest;
+      for (const int64_t each : pass) filled += each;
+    }
+    const int64_t total = problem.micro_batches * slowest + filled + problem.crossing * transfers / (2 * all_crews) +
+                          std::ranges::max(once);
     if (fits && (least < 0 || total < least)) least = total;
   }
   return least;

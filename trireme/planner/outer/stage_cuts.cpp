@@ -24,8 +24,9 @@ PartTotals totals_of(const StageProblem& problem) {
   return out;
 }
 
-// It does not depend on the cut.
-int64_t fill_of(const PartTotals& totals, const PipelineShape& shape) {
+// It depends on the cut by its slowest crew at most.
+int64_t fill_of(const PartTotals& totals, const PipelineShape& shape, int64_t slowest) {
+  if (shape.waits_for_slowest) return std::max<int64_t>(0, totals.pass() - slowest);
   const int64_t sum = shape.idle_forward * totals.forward_pass + shape.idle_input * totals.input_pass +
                       shape.idle_weight * totals.weight_grad;
   return std::max<int64_t>(0, sum) / shape.stages();
@@ -166,7 +167,15 @@ void PartTotals::add(const PartPrice& part, int64_t count) {
   chain.push_back({part.pass(), count});
 }
 
+void take_off_tied(std::vector<PartPrice>& parts) {
+  PartPrice &first = parts.front(), &last = parts.back();
+  first.update -= first.tied_adding;
+  last.moving_forward -= last.tied_forward;
+  last.moving_backward -= last.tied_backward;
+}
+
 void in_one_stage(std::vector<PartPrice>& parts) {
+  take_off_tied(parts);
   PartPrice &first = parts.front(), &last = parts.back();
   const int64_t before = first.input_pass();
   first.moving_backward += first.tied;
@@ -226,8 +235,7 @@ void check_range(const StageProblem& problem) {
 }
 
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  CutPrice out{.fill = fill_of(totals_of(problem), problem.shape),
-               .crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing)};
+  CutPrice out{.crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing)};
   const StageSums sums(problem.parts);
   const auto crews = static_cast<size_t>(problem.shape.crews());
   CrewStages stages(sums, begins, crews);
@@ -240,6 +248,7 @@ CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& b
     out.slowest = std::max(out.slowest, pass);
     out.once = std::max(out.once, once);
   }
+  out.fill = fill_of(totals_of(problem), problem.shape, out.slowest);
   out.total = problem.micro_batches * out.slowest + out.fill + out.crossings + out.once;
   return out;
 }
@@ -284,7 +293,8 @@ std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
 int64_t bound_of_cuts(const StageProblem& problem) {
   const PartTotals totals = totals_of(problem);
   const PipelineShape& shape = problem.shape;
-  return problem.micro_batches * least_pass_of_a_crew(totals, shape) + fill_of(totals, shape) +
+  const int64_t slowest = least_pass_of_a_crew(totals, shape);
+  return problem.micro_batches * slowest + fill_of(totals, shape, slowest) +
          crossings_of(shape, problem.micro_batches, problem.crossing) + least_once_of_a_crew(totals, shape);
 }
 
@@ -296,7 +306,7 @@ int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& sha
   require_range(static_cast<double>(totals.pass()), static_cast<double>(totals.once), 0, shape, micro_batches,
                 crossing);
   const int64_t slowest = least_pass_of_a_crew(totals, shape);
-  int64_t fill = fill_of(totals, shape);
+  int64_t fill = fill_of(totals, shape, slowest);
   if (shape.idle_weight < 0) {
     const int64_t others = totals.forward_pass + totals.input_pass;
     const int64_t idle = shape.idle_forward * totals.forward_pass + shape.idle_input * totals.input_pass +
@@ -368,6 +378,7 @@ std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem) {
   const CutsWithin within(sums, problem.shape, room);
   const std::vector<int64_t> passes = sums_of_runs(sums, &StageSum::pass);
   const std::vector<int64_t> onces = sums_of_runs(sums, &StageSum::once);
+  const int64_t of_slowest = problem.micro_batches - (problem.shape.waits_for_slowest ? 1 : 0);
   std::optional<std::vector<int64_t>> best;
   int64_t best_sum = 0;
   size_t low = 0;  // of passes: below it nothing fits whatever `once` is
@@ -386,11 +397,11 @@ std::optional<std::vector<int64_t>> best_cut(const StageProblem& problem) {
     }
     if (first == passes.size()) break;
     low = first;
-    const int64_t least = problem.micro_batches * passes[first] + onces.front();
+    const int64_t least = of_slowest * passes[first] + onces.front();
     if (best && least >= best_sum) break;
     const std::vector<int64_t> cut = *fits(first);
     const CutPrice price = price_of_cut(problem, cut);
-    const int64_t sum = problem.micro_batches * price.slowest + price.once;
+    const int64_t sum = of_slowest * price.slowest + price.once;
     if (!best || sum < best_sum) {
       best = cut;
       best_sum = sum;

@@ -38,6 +38,12 @@ struct PartPrice {
   // gradients, ranks scatter the sum of a micro-batch's, which crews send to each other once a step. And of the bytes
   // of `gradients` in all parts, those that it does not need, as it has one sum where they have one each.
   int64_t tied = 0, tied_sums = 0;
+  // And of `update` what it takes less: of a step's gradients of the weight in another part the first is added to
+  // nothing.
+  int64_t tied_adding = 0;
+  // Of the last part, which gathers that weight from its slices for each pass: of `moving_forward` and
+  // `moving_backward`, what a stage of all parts does without, as the first part's gather serves both.
+  int64_t tied_forward = 0, tied_backward = 0;
 
   // What leaves and returns is moved beside the pass, which then takes the longer of both; and one part in
   // kLeastExposed of the moves is not hidden, as they come in bursts.
@@ -76,6 +82,9 @@ using HeldMoment = std::vector<HeldMicroBatches>;  // of each of a crew's stages
 // its input gradients and its weight gradients.
 struct PipelineShape {
   int64_t idle_forward = 0, idle_input = 0, idle_weight = 0;
+  // Stages that take unequally long wait for the slowest one alone: a step takes this for each micro-batch but one, and
+  // all stages once. (Of stages that are alike it is what the multiples above say.)
+  bool waits_for_slowest = false;
   // Messages between crews that are waited for: so many, plus `more_transfers` for every `crews()` micro-batches. The
   // others arrive before they are needed.
   int64_t transfers = 0, more_transfers = 0;
@@ -112,9 +121,10 @@ struct CutPrice {
   int64_t total = 0;
 };
 
-// Makes of the parts by themselves those of one stage that has them all: PartPrice::tied and tied_sums. The step takes
-// no less by that.
+// Makes of the parts by themselves those of one stage that has them all: PartPrice::tied and those after it.
 void in_one_stage(std::vector<PartPrice>& parts);
+// Of that only what takes less time: the last part's gathers, and adding.
+void take_off_tied(std::vector<PartPrice>& parts);
 
 // Throws kInvalidArgument where a step may take 2^61 ps (26 days) or more, or a stage so many bytes.
 void check_range(const StageProblem& problem);

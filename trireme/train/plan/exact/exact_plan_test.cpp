@@ -350,8 +350,7 @@ struct Off {
   double time = 0, bytes = 0;
 };
 
-Off off_by(const ExactPlan& plan, const ExactWay& way, int64_t ranks) {
-  JobConfig job = gpt_of_four_layers();
+Off off_by(JobConfig job, const ExactPlan& plan, const ExactWay& way, int64_t ranks) {
   set_keys(job, way.keys(plan.parts));
   const auto model = make_model(job);
   const Assembly assembly = assembly_of(job, *model, ranks);
@@ -364,13 +363,15 @@ Off off_by(const ExactPlan& plan, const ExactWay& way, int64_t ranks) {
 }
 
 // Against virtual time and the arena of the whole job, compiled by the plan's keys. The tables count collectives as if
-// nothing hid them, and a pipeline's stages as if each waited for the slowest one. Here nearly all parameters are the
-// table that the head reads, too: with ZeRO 3 the parts gather it twice, where one stage does once.
+// nothing hid them: what is left is that, above all where ZeRO 2 scatters the gradients of each micro-batch, and in
+// pipelines with several stages a crew that these are unequal. Here nearly all parameters are the table that the head
+// reads, too.
 TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
   int of_several = 0;  // micro-batches, of which each scatters its gradients
   for (const int64_t ranks : {2, 4}) {
     const ExactPlan plan = exact(ranks, 150);
     std::vector<std::string> kinds;
+    double sum = 0;
     for (const ExactWay& way : plan.best) {
       const InnerWay& inner = way.outer.inner;
       const bool is_one = way.outer.micro_batches == 1;
@@ -380,9 +381,15 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       if (std::ranges::find(kinds, kind) != kinds.end()) continue;
       kinds.push_back(kind);
       of_several += !is_one && inner.zero >= 2 ? 1 : 0;
-      const Off off = off_by(plan, way, ranks);
+      const Off off = off_by(gpt_of_four_layers(), plan, way, ranks);
+      sum += off.time;
+      const bool scatters_each = inner.zero == 2 && !is_one;
       EXPECT_GT(off.time, 0) << kind;
-      EXPECT_LT(off.time, inner.zero == 3 ? 0.33 : 0.22) << kind;
+      EXPECT_LT(off.time, scatters_each                  ? 0.13
+                          : way.outer.virtual_stages > 1 ? 0.10
+                          : way.outer.pp > 1             ? 0.06
+                                                         : 0.031)
+          << kind;
       EXPECT_GT(off.bytes, -0.01) << kind;
       EXPECT_LT(off.bytes, 0.6) << kind;  // the most with one micro-batch and ZeRO 3
       if (way.outer.pp == 1 && (inner.zero == 0 || (inner.zero >= 2 && !is_one))) {
@@ -391,8 +398,28 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       RecordProperty(kind, fmt::format("time {:.3f} bytes {:.3f}", off.time, off.bytes));
     }
     EXPECT_GE(kinds.size(), 3U);
+    EXPECT_LT(sum, 0.035 * static_cast<double>(kinds.size()));
   }
   EXPECT_GE(of_several, 2);
+}
+
+// Where stages take about equally long, and updates much of a step. By a few hundredths they are below: crews compute
+// their parts of the norm one after the other, and the sum of a shared table's gradients is on its way.
+TEST(ExactPlan, the_tables_are_near_what_pipelines_take) {
+  for (const char* const clip : {"train.clip=1", "train.clip=0"}) {
+    JobConfig job = gpt_of_four_layers();
+    set_keys(job, {"model.layers=2", "model.width=128", "model.vocabulary=256", clip});
+    const ExactPlan plan = plan_exact({.job = job, .ranks = 2, .memory_bytes = int64_t{1} << 34, .top = 5'000});
+    int pipelines = 0;
+    for (const ExactWay& way : plan.best) {
+      if (way.outer.pp == 1) continue;
+      ++pipelines;
+      const Off off = off_by(job, plan, way, 2);
+      EXPECT_GT(off.time, -0.03) << clip << " " << way_text(way);
+      EXPECT_LT(off.time, 0.05) << clip << " " << way_text(way);
+    }
+    EXPECT_GT(pipelines, 20);
+  }
 }
 
 TEST(ExactPlan, the_ways_that_are_shown_can_be_compiled_and_then_fit_or_do_not) {

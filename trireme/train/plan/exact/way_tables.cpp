@@ -118,8 +118,9 @@ OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
   const InnerWay own = alone_of(way.inner);
   const std::optional<PartPrices>&moved = prices(*few), &of_own = alone(own);
   if (!moved || !of_own) return {};
-  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures);
-  raise_moved(least, *moved);
+  PartPrices least = least_of(*of_own, own, way.inner, setting_.figures), of_few = *moved;
+  if (way.pp == 1) take_off_tied(of_few.parts);
+  raise_moved(least, of_few);
   return {.bound_ps = bound_of_longer_parts(way, least)};
 }
 

@@ -39,6 +39,9 @@ constexpr std::array kFieldsOfPart{
     FieldOfPart{&PartPrice::sums, &CertifiedPart::sums},
     FieldOfPart{&PartPrice::tied, &CertifiedPart::tied},
     FieldOfPart{&PartPrice::tied_sums, &CertifiedPart::tied_sums},
+    FieldOfPart{&PartPrice::tied_adding, &CertifiedPart::tied_adding},
+    FieldOfPart{&PartPrice::tied_forward, &CertifiedPart::tied_forward},
+    FieldOfPart{&PartPrice::tied_backward, &CertifiedPart::tied_backward},
 };
 
 CertifiedPart certified_part(const PartPrice& part) {

@@ -14,19 +14,21 @@
 #include "trireme/op/move.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
+#include "trireme/train/plan/parts/tied_weights.h"
 
 namespace trireme {
 namespace {
 
 using PartField = int64_t PartPrice::*;
 
-// Whether a message to another crew needs the node: what crosses back are gradients of what came.
+// Whether a message of a micro-batch to another crew needs the node: what crosses back are gradients of what came. (The
+// sum of a weight's gradients that is sent once a step is waited for by no pass.)
 std::vector<char> input_grads_of(const Graph& graph) {
   std::vector<char> needed(graph.nodes().size(), 0);
   for (size_t i = needed.size(); i-- > 0;) {
     const Node& node = graph.nodes()[i];
     if (node.phase != Phase::kBackward) continue;
-    if (is_message(def_of(node)) && !node.inputs.empty()) needed[i] = 1;
+    if (is_message(def_of(node)) && !node.inputs.empty() && node.micro_batch >= 0) needed[i] = 1;
     if (needed[i] == 0) continue;
     for (const ValueId id : node.inputs) {
       const NodeId producer = graph.value(id).producer;
@@ -104,41 +106,6 @@ class AddedGradients {
   std::set<NodeId> looked_at_, sums_;
 };
 
-// Gradients of weights that another crew reads too: it sends its sum once a step, and this crew adds it to its own.
-class TiedGradients {
- public:
-  TiedGradients(const Graph& graph, const std::vector<int64_t>& prices) : graph_(graph), prices_(prices) {
-    for (const Update& update : graph.updates()) has_part_of_others(update.gradient);
-  }
-  int64_t came() const { return came_; }                // bytes of others' sums
-  int64_t scatters_ps() const { return scatters_ps_; }  // of what both make, once a step
-
- private:
-  bool has_part_of_others(ValueId value) {
-    const NodeId id = graph_.value(value).producer;
-    if (id < 0) return false;
-    if (const auto known = known_.find(id); known != known_.end()) return known->second;
-    const Node& node = graph_.node(id);
-    bool out = is_message(def_of(node));
-    if (out) {
-      came_ += graph_.type(value).bytes();
-    } else if (node.micro_batch < 0) {
-      for (const ValueId input : node.inputs) {  // of gradients, not of what scales them
-        if (graph_.type(input).shape.elements() >= graph_.type(value).shape.elements())
-          out = has_part_of_others(input) || out;
-      }
-      if (out && does(node, ReshardStep::Kind::kReduceScatter)) scatters_ps_ += prices_[static_cast<size_t>(id)];
-    }
-    known_[id] = out;
-    return out;
-  }
-
-  const Graph& graph_;
-  const std::vector<int64_t>& prices_;
-  std::map<NodeId, bool> known_;
-  int64_t came_ = 0, scatters_ps_ = 0;
-};
-
 // Bytes that weight gradients read and something before them makes: what is left of a micro-batch for which only these
 // are to be computed.
 int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) {
@@ -158,6 +125,27 @@ int64_t waiting_bytes(const Graph& graph, const std::vector<char>& input_grads) 
   for (const ValueId id : read) out += graph.type(id).bytes();
   return out;
 }
+
+// Whether it gathers a weight for both micro-batches. In the timetable of parts they lie side by side; in others
+// something else is between them, and each gathers it.
+class GathersForBoth {
+ public:
+  explicit GathersForBoth(const Graph& graph) : graph_(graph), read_by_(graph.values().size(), 0) {
+    for (const Node& node : graph.nodes()) {
+      if (node.micro_batch < 0) continue;
+      for (const ValueId id : node.inputs) read_by_[static_cast<size_t>(id)] |= is_of_last(node) ? 2 : 1;
+    }
+  }
+  bool has(const Node& node) const {
+    return node.micro_batch >= 0 && does(node, ReshardStep::Kind::kAllGather) &&
+           std::ranges::all_of(node.inputs, [&](ValueId id) { return is_as_stored(graph_, id); }) &&
+           std::ranges::any_of(node.outputs, [&](ValueId id) { return read_by_[static_cast<size_t>(id)] == 3; });
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<char> read_by_;  // by value: 1: the first micro-batch; 2: the last; 3: both
+};
 
 // Whose micro-batch a buffer is; -1: of none, or of several.
 std::vector<int> micro_batches_of_buffers(const CompiledCrew& crew) {
@@ -390,12 +378,16 @@ void add_kept_elsewhere(const CompiledCrew& crew, const std::vector<int64_t>& pr
 
 // What a stage that has the other readers as well takes otherwise. It has one sum for two of them; where each
 // micro-batch's is scattered, it needs as much for those that are made and packed.
-void add_tied(const TiedGradients& tied, bool scatters_each, CrewSums& out) {
-  if (scatters_each && tied.scatters_ps() > 0) {
-    out.last.tied = tied.scatters_ps();
+void add_tied(const Graph& graph, const std::vector<int64_t>& prices, bool scatters_each, CrewSums& out) {
+  const TiedGradients gradients = tied_gradients(graph, prices);
+  if (scatters_each && gradients.scatters_ps > 0) {
+    out.last.tied = gradients.scatters_ps;
   } else {
-    out.last.tied_sums = tied.came();
+    out.last.tied_sums = gradients.came_bytes;
   }
+  const TiedGathers gathers = tied_gathers(graph, prices, kMicroBatches - 1);
+  out.last.tied_forward = gathers.forward_ps;
+  out.last.tied_backward = gathers.backward_ps;
 }
 
 }  // namespace
@@ -411,6 +403,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, const PartWa
     return is_single ? node.phase != Phase::kUpdate : is_of_last(node) || adds_up(graph, node);
   };
   const AddedGradients added(graph);
+  const GathersForBoth for_both(graph);
   const std::set<NodeId> comes = moves_of_inputs(graph);
   const std::vector<char> read_by_updates = that_updates_read(graph);
   const KeptMoves kept = keep == Tier::kDevice ? KeptMoves() : moves_of_kept(graph);
@@ -426,8 +419,9 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, const PartWa
     if (of_kept.contains(static_cast<NodeId>(i))) continue;
     const bool comes_once = comes.contains(static_cast<NodeId>(i));
     const PartField field = field_of(node, input_grads[i] != 0, is_move_of_step(node, comes_once, read_by_updates));
-    out.all.*field += prices[i];
-    if (is_each(node)) out.last.*field += prices[i];
+    const bool is_for_both = way.gathers_each && !is_single && for_both.has(node);
+    out.all.*field += is_for_both ? 2 * prices[i] : prices[i];
+    if (is_each(node) || is_for_both) out.last.*field += prices[i];
     if (field == &PartPrice::weight_grad && added.has(static_cast<NodeId>(i))) out.last.adding += prices[i];
   }
   out.last.kept = is_single ? 0 : kept_bytes(crew, buffers_of_moves(crew, kept));
@@ -440,7 +434,7 @@ CrewSums sums_of_crew(const CompiledCrew& crew, const Rates& rates, const PartWa
   out.all.host = crew.plan.arena(Tier::kHost).bytes;
   out.all.disk = crew.plan.arena(Tier::kDisk).bytes;
   out.all.work = crew.plan.arena().bytes;
-  if (!is_single) add_tied(TiedGradients(graph, prices), way.scatters_each, out);
+  if (!is_single) add_tied(graph, prices, way.scatters_each, out);
   if (keep != Tier::kDevice) add_kept_elsewhere(crew, prices, kept, keep, out);
   return out;
 }

@@ -23,6 +23,7 @@ struct CrewSums {
 struct PartWay {
   Tier keep = Tier::kDevice;   // where what is kept lies; if that is elsewhere, a crew may run one after the other
   bool scatters_each = false;  // ranks scatter the sums of each micro-batch's gradients, and keep slices of them
+  bool gathers_each = false;   // and gather weights from slices in each pass of each micro-batch
 };
 
 // The sums for a crew of a job with kMicroBatches, which do not depend on each other and all go forward first. For a

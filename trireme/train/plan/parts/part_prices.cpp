@@ -8,6 +8,8 @@
 #include <deque>
 #include <numeric>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -60,7 +62,8 @@ void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
   for (const PartField field :
        {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::held, &PartPrice::gradients,
         &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming, &PartPrice::going,
-        &PartPrice::host, &PartPrice::disk, &PartPrice::updating, &PartPrice::tied, &PartPrice::tied_sums})
+        &PartPrice::host, &PartPrice::disk, &PartPrice::updating, &PartPrice::tied, &PartPrice::tied_sums,
+        &PartPrice::tied_adding, &PartPrice::tied_forward, &PartPrice::tied_backward})
     to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
 }
 
@@ -87,11 +90,15 @@ void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates
     for (const PartField field : {&PartPrice::update, &PartPrice::coming, &PartPrice::going, &PartPrice::updating})
       part.*field = std::max(part.*field, least.*field);
   }
+  std::vector<PartPrice> left = nearer.parts;
+  take_off_tied(left);
+  if (of_other_updates) left.front().updating = left.front().moves() + std::exchange(left.front().update, 0);
+  limit_tied(to.parts, left);
 }
 
 // Sums of a tied weight's gradients are some of all sums; and where gradients are whole no more of them are needless
 // than with one data parallel rank.
-void limit_tied(PartPrice& part, const PartPrice& of_alone, int64_t zero) {
+void limit_sums(PartPrice& part, const PartPrice& of_alone, int64_t zero) {
   part.tied = std::min(part.tied, part.sync);
   if (zero <= 1) part.tied_sums = std::min(part.tied_sums, of_alone.tied_sums);
 }
@@ -210,8 +217,10 @@ struct PartPricer::Impl {
     const std::vector<Program>& programs = programs_of(from, inner, options, wanted);
     const std::vector<CompiledCrew> compiled = compile_some_crews(from.before.whole, programs, wanted, options);
     const bool scatters_each = inner.zero >= 2 && options.parallel.communication.shard_accumulation;
+    const bool gathers_each = inner.zero == 3 && !options.passes.recompute.keeps_gathered();
     for (const CompiledCrew& crew : compiled)
-      out.crews.push_back(sums_of_crew(crew, of_crew, {.keep = inner.keep, .scatters_each = scatters_each}));
+      out.crews.push_back(sums_of_crew(
+          crew, of_crew, {.keep = inner.keep, .scatters_each = scatters_each, .gathers_each = gathers_each}));
     if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
       for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
     }
@@ -380,6 +389,9 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
   out.parts.resize(static_cast<size_t>(crews));
   for (size_t i = 0; i < wanted.size(); ++i)
     out.parts[wanted[i]] = with_rest(made.crews[i].last, made.crews[i].all, kMicroBatches, made.crews[i].in_flight);
+  // A product adds to the micro-batches' before, but that of the first; in the last part the rest of the step has only
+  // this difference where its weight is another part's.
+  out.parts.front().tied_adding = std::max<int64_t>(0, -out.parts.back().update);
   if (!way.vocabulary) {
     out.messages = made.crews[1].messages;  // of the first block
     out.message_bytes = made.crews[1].message_bytes;
@@ -411,13 +423,14 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
     for (PartPrice& part : out->parts) {
       part.update = std::max<int64_t>(0, part.update);
       part.sync = std::max<int64_t>(0, part.sync);
+      part.tied_adding = std::min(part.tied_adding, part.update);
     }
   }
   const InnerWay without = all_kept(most);
   if (out && key != most) {
     if (const auto& least = alone(most)) {
       raise_prices(*out, least_of(*least, most, key, impl_->figures));
-      limit_tied(out->parts.front(), least->parts.front(), 0);
+      limit_sums(out->parts.front(), least->parts.front(), 0);
       for (size_t i = 0; i < out->parts.size(); ++i)
         out->parts[i].sums = std::max(out->parts[i].sums, least->parts[i].sums);
     }
@@ -476,12 +489,20 @@ const std::optional<PartPrices>& PartPricer::prices(const InnerWay& way) {
     const auto& with = compiled_once(sliced);
     if (!without || !with) return prices_.emplace(way, std::nullopt).first->second;
     for (size_t i = 0; i < out->parts.size(); ++i) add_difference(out->parts[i], with->parts[i], without->parts[i]);
-    raise_prices(*out, least_of(*least, alone_of(way), way, impl_->figures));
+    const PartPrices of_alone = least_of(*least, alone_of(way), way, impl_->figures);
+    raise_prices(*out, of_alone);
+    limit_tied(out->parts, of_alone.parts);
     if (const auto few = with_few_ranks(way)) {
-      if (const auto& moved = prices(*few)) raise_moved(*out, *moved);
+      if (const auto& moved = prices(*few)) {
+        raise_moved(*out, *moved);
+        std::vector<PartPrice> left = moved->parts;
+        take_off_tied(left);
+        left.front() = {};
+        limit_tied(out->parts, left);
+      }
     }
     raise_by_sums(way, *least, *out);
-    limit_tied(out->parts.front(), least->parts.front(), way.zero);
+    limit_sums(out->parts.front(), least->parts.front(), way.zero);
     raise_by_variants(way, *out);
     // The links may be others.
     out->crossing = std::max(out->crossing, impl_->crossing(way.ranks(), out->messages, out->message_bytes));

@@ -24,7 +24,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kTablesLine = "trireme tables 2";
+constexpr std::string_view kTablesLine = "trireme tables 3";
 constexpr std::string_view kProgram = "program", kKey = "key", kTable = "table", kRefused = "refused";
 
 // Figures beyond this are not kept: what is computed with them stays far from the end of the numbers.

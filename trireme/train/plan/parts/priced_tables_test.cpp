@@ -61,7 +61,7 @@ TEST(PricedTables, of_another_program_are_none) {
 
 TEST(PricedTables, that_were_changed_or_cut_off_are_refused) {
   const std::string text = to_string(some_tables());
-  EXPECT_THAT(error_of_text(""), HasSubstr("'' is not 'trireme tables 2'"));
+  EXPECT_THAT(error_of_text(""), HasSubstr("'' is not 'trireme tables 3'"));
   EXPECT_THAT(error_of_text("trireme tables 1\n"), HasSubstr("this is no file of tables, or one of another version"));
   EXPECT_THAT(error_of_text(text.substr(0, text.size() - 1)), HasSubstr("part of it is missing"));
   std::string changed = text;
@@ -77,7 +77,7 @@ TEST(PricedTables, of_lines_that_say_something_else_are_refused_with_their_numbe
   EXPECT_THAT(refused("key b", "key a"), HasSubstr("line 7: the keys are not in ascending order"));
   EXPECT_THAT(refused("table tp=4", "table tp=1"), HasSubstr("line 5: the tables of a key are not in ascending order"));
   EXPECT_THAT(refused("joined=0", "joined=2"), HasSubstr("line 4: joined=2; it must be 0 to 1"));
-  EXPECT_THAT(refused("before=5,", "before=5,5,"), HasSubstr("line 4: before has 28 numbers, not 27"));
+  EXPECT_THAT(refused("before=5,", "before=5,5,"), HasSubstr("line 4: before has 31 numbers, not 30"));
   EXPECT_THAT(refused("before=5,", "before=2000000000000000,"), HasSubstr("before has a figure beyond"));
   EXPECT_THAT(refused("before=5,", "before=-2000000000000000,"), HasSubstr("'-2000000000000000' is no whole number"));
   EXPECT_THAT(refused(" after=", " behind="), HasSubstr("should be after=..."));
