@@ -1,7 +1,14 @@
 #include "trireme/exec/memory/place.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
 #include <map>
+#include <span>
+#include <vector>
 
 #include "trireme/exec/memory/byte_ranges_impl.h"
 #include "trireme/exec/memory/bytes_in_use_impl.h"
@@ -24,42 +31,80 @@ std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64
 // Buffers that have a place, in the order of their bytes.
 class Placed {
  public:
-  explicit Placed(size_t most) : found_(most) {
-    for (std::vector<int>* times : {&first_, &last_}) times->reserve(most);
-    ranges_.reserve(most);
+  explicit Placed(size_t most)
+      : first_(most + kAtATime, std::numeric_limits<int>::max()), last_(most + kAtATime), ranges_(most) {
     beside_.reserve(most);
   }
 
   // The bytes that are in use at any moment of the buffer's time, as ranges apart from each other in their order.
   std::span<const ByteRange> beside(const Lifetime& buffer) {
-    size_t count = 0;
-    for (size_t i = 0; i < ranges_.size(); ++i) {  // without a branch, which nobody could foresee
-      found_[count] = i;
-      count += static_cast<size_t>(first_[i] <= buffer.last) & static_cast<size_t>(buffer.first <= last_[i]);
-    }
     beside_.clear();
-    for (size_t k = 0; k < count; ++k) {
-      const ByteRange& range = ranges_[found_[k]];
+    each_beside(buffer, [&](const ByteRange& range) {
       if (!beside_.empty() && range.begin <= beside_.back().end) {
         beside_.back().end = std::max(beside_.back().end, range.end);
       } else {
         beside_.push_back(range);
       }
-    }
+    });
     return beside_;
   }
 
+  // Where the smallest gap between these begins that holds so many bytes, of which there is one at least.
+  int64_t smallest_gap(const Lifetime& buffer, int64_t bytes) const {
+    int64_t best = -1, best_gap = std::numeric_limits<int64_t>::max(), free_from = 0;
+    each_beside(buffer, [&](const ByteRange& range) {
+      const int64_t gap = range.begin - free_from;
+      const bool is_better = gap >= bytes && gap < best_gap;
+      best = is_better ? free_from : best;
+      best_gap = is_better ? gap : best_gap;
+      free_from = std::max(free_from, range.end);
+    });
+    return best >= 0 ? best : free_from;
+  }
+
   void add(const Lifetime& buffer, ByteRange range) {
-    const auto at = std::ranges::upper_bound(ranges_, range.begin, {}, &ByteRange::begin) - ranges_.begin();
-    ranges_.insert(ranges_.begin() + at, range);
-    first_.insert(first_.begin() + at, buffer.first);
-    last_.insert(last_.begin() + at, buffer.last);
+    const auto placed = std::span(ranges_).first(size_);
+    const auto at =
+        static_cast<size_t>(std::ranges::upper_bound(placed, range.begin, {}, &ByteRange::begin) - placed.begin());
+    insert(ranges_, at, range);
+    insert(first_, at, buffer.first);
+    insert(last_, at, buffer.last);
+    ++size_;
   }
 
  private:
+  static constexpr size_t kAtATime = 16;
+
+  template <class T>
+  void insert(std::vector<T>& all, size_t at, const T& one) const {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
+    std::move_backward(begin, all.begin() + static_cast<std::ptrdiff_t>(size_),
+                       all.begin() + static_cast<std::ptrdiff_t>(size_ + 1));
+    *begin = one;
+  }
+
+  // Those whose time has a moment of the buffer's. Many are compared at a time, and without a branch for each, which
+  // nobody could foresee.
+  template <class Do>
+  void each_beside(const Lifetime& buffer, Do&& with) const {
+    for (size_t at = 0; at < size_; at += kAtATime) {
+      std::array<uint8_t, kAtATime> is_beside;
+      for (size_t k = 0; k < kAtATime; ++k) {
+        const bool is_begun = first_[at + k] <= buffer.last, is_left = buffer.first <= last_[at + k];
+        is_beside[k] = static_cast<uint8_t>(is_begun & is_left);
+      }
+      std::array<uint64_t, 2> halves;
+      std::memcpy(halves.data(), is_beside.data(), sizeof halves);
+      for (size_t half = 0; half < 2; ++half) {
+        for (uint64_t left = halves[half]; left != 0; left &= left - 1)
+          with(ranges_[at + 8 * half + static_cast<size_t>(std::countr_zero(left)) / 8]);
+      }
+    }
+  }
+
+  std::vector<int> first_, last_;  // of each, its time; after the last one there are some that never begin
   std::vector<ByteRange> ranges_;
-  std::vector<int> first_, last_;  // of each, its time
-  std::vector<size_t> found_;      // numbers of ranges that the search met
+  size_t size_ = 0;
   std::vector<ByteRange> beside_;
 };
 
@@ -122,16 +167,16 @@ MemoryPlan place_by_looking(std::span<const Lifetime> buffers, const std::vector
   for (const size_t id : order) {
     const Lifetime& buffer = buffers[id];
     const int64_t bytes = align_buffer(buffer.bytes, how.alignment);
-    const std::span<const ByteRange> in_use = placed.beside(buffer);
     int64_t& offset = plan.offsets[id];
     if (how.slots_first) {
+      const std::span<const ByteRange> in_use = placed.beside(buffer);
       std::vector<int64_t>& places = places_of.of(bytes);
       const auto found = std::ranges::find_if(places, [&](int64_t at) { return is_free(in_use, {at, at + bytes}); });
       offset = found == places.end() ? smallest_gap(in_use, bytes) : *found;
       if (found != places.end()) places.erase(found);
       places.push_back(offset);
     } else {
-      offset = smallest_gap(in_use, bytes);
+      offset = placed.smallest_gap(buffer, bytes);
     }
     plan.bytes = std::max(plan.bytes, offset + bytes);
     if (plan.bytes >= how.most) return plan;
