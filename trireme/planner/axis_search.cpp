@@ -82,11 +82,16 @@ SearchResult AxisSearch::over(const Strategy& base, const std::vector<AxisGroup>
           "parameters, state and what the backward pass reads. Use more devices, devices with more memory, or "
           "smaller batches",
           graph_.name(), to_string(mesh_), bytes, found->choice.price.bytes);
-  SearchResult out{.strategy = all.strategy(smaller.restored(found->choice)),
-                   .price = found->choice.price,
+  const solver::Choice choice = smaller.restored(found->choice);
+  SearchResult out{.strategy = all.strategy(choice),
+                   .price = choice.price,
                    .bound_ps = found->bound_ps * all.time_unit_ps(),
                    .notes = {}};
-  if (all.time_unit_ps() > 1) out.price.time_ps = exact_ps(out.strategy);
+  if (all.time_unit_ps() > 1) {
+    out.price.time_ps = exact_ps(out.strategy);
+  } else {
+    out.moved_ps = out.price.time_ps - all.computed_ps(choice);
+  }
   return out;
 }
 

@@ -17,7 +17,11 @@ SearchResult dynamic_programming(AxisSearch& search) {
     SearchResult out = search.over(search.base(), few ? prime_axes(mesh) : named_axes(mesh));
     if (!search.is_limited()) return out;
     const SearchResult other = recursive_programming(search);  // may be better where choices were left out
-    if (other.price.time_ps < out.price.time_ps) out.strategy = other.strategy, out.price = other.price;
+    if (other.price.time_ps < out.price.time_ps) {
+      out.strategy = other.strategy;
+      out.price = other.price;
+      out.moved_ps = other.moved_ps;
+    }
     out.bound_ps = 0;
     out.notes.push_back("values that many ops read are brought to few layouts, so that better strategies may exist");
     return out;

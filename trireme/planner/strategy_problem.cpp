@@ -198,6 +198,15 @@ void StrategyProblem::add_readers() {
   }
 }
 
+int64_t StrategyProblem::computed_ps(const solver::Choice& choice) const {
+  int64_t out = 0;
+  for (size_t unit = 0; unit < ways_.size(); ++unit) {
+    const int32_t way = choice.labels[static_cast<size_t>(variables_[unit])];
+    out = sum_ps(out, ways_[unit]->ps[static_cast<size_t>(way)]);
+  }
+  return out;
+}
+
 Strategy StrategyProblem::strategy(const solver::Choice& choice) const {
   Strategy out;
   out.mesh = model_.mesh();

@@ -53,6 +53,8 @@ class StrategyProblem {
   // Whether values with many readers were limited to few layouts, so that not all strategies are among the choices.
   bool is_limited() const { return is_limited_; }
   Strategy strategy(const solver::Choice& choice) const;
+  // Of the time of its price: what is computed. The rest moves values between ranks.
+  int64_t computed_ps(const solver::Choice& choice) const;
 
  private:
   // The ways to cut a unit; alike units have the same.

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/memo.h"
 
 namespace trireme::solver {
 namespace {
@@ -46,13 +46,18 @@ void check_plain(const Problem& problem, const std::string& prefix) {
   for (size_t v = 0; v < problem.labels.size(); ++v) {
     require(problem.labels[v] >= 1, "{}variable {} has {} labels; it needs one or more", prefix, v, problem.labels[v]);
   }
-  std::set<std::pair<const Rows*, std::vector<int>>> checked;  // and the labels that their variables have
+  Memo<bool> checked;  // by rows, and the numbers of labels that their variables have
+  MemoKey key;
   for (size_t t = 0; t < problem.tables.size(); ++t) {
     const Table& table = problem.tables[t];
     check_variables(problem, table, prefix, t);
-    std::vector<int> counts;
-    for (const int variable : table.variables) counts.push_back(problem.labels[static_cast<size_t>(variable)]);
-    if (checked.emplace(table.all.get(), std::move(counts)).second) check_rows(problem, table, prefix, t);
+    key.assign({memo_number(table.all.get())});
+    for (const int variable : table.variables)
+      key.push_back(static_cast<uint64_t>(problem.labels[static_cast<size_t>(variable)]));
+    checked.of(key, [&] {
+      check_rows(problem, table, prefix, t);
+      return true;
+    });
   }
 }
 

@@ -77,8 +77,11 @@ Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, C
   if (!found) return strategy;
   // Prices are of the ranks alone, by what was found for them.
   const Strategy& priced = micro_batches(strategy.mesh) > 1 ? found->strategy : strategy;
-  const SearchConditions conditions = search_conditions(options, out.graph, priced.mesh, out.rates);
-  const StepPrice price = price_of(out.graph, priced, conditions);
+  const bool is_as_found = &priced == &found->strategy || (parallel.optimizer.level == 0 && options.stored == nullptr);
+  const StepPrice price =
+      is_as_found && found->moved_ps
+          ? StepPrice{found->price, *found->moved_ps}
+          : price_of(out.graph, priced, search_conditions(options, out.graph, priced.mesh, out.rates));
   out.search = search_text(out.graph, strategy, price, *found, options.parallel.pipeline.crews, parallel.search.kind);
   return strategy;
 }
