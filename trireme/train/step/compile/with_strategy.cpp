@@ -55,7 +55,7 @@ Strategy searched_by(const Parallel& parallel, const CompileOptions& options, Se
     conditions.asks = asks;
     found = search_strategy(graph, mesh, parallel.search, conditions);
     TRIREME_LOG(kInfo, "plan", "searched graph '{}' over mesh '{}' by {} for {:.2f} s", graph.name(), to_string(mesh),
-                to_string(parallel.search.kind), found->seconds);
+                to_string(parallel.search), found->seconds);
     return found->strategy;
   };
   return semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
@@ -79,7 +79,7 @@ Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, C
   const Strategy& priced = micro_batches(strategy.mesh) > 1 ? found->strategy : strategy;
   const SearchConditions conditions = search_conditions(options, out.graph, priced.mesh, out.rates);
   const StepPrice price = price_of(out.graph, priced, conditions);
-  out.search = search_text(out.graph, strategy, price, *found, options.parallel.pipeline.crews, parallel.search.kind);
+  out.search = search_text(out.graph, strategy, price, *found, options.parallel.pipeline.crews, parallel.search);
   return strategy;
 }
 
