@@ -441,11 +441,12 @@ void add_plan(CLI::App& app, Action& chosen) {
                   "Memory of a rank, like 80GB, or a number of MiB; by default that of the machine");
   command->add_option("--top", args->top, "Number of ways to show")->check(CLI::Range(1, 1000))->capture_default_str();
   command
-      ->add_option("--most-jobs", args->most_jobs,
-                   "For the exact search: how many jobs of one block it compiles before it stops; it stops at once if "
-                   "so many would not price each way to cut a stage. Then it prices the ways that are likely the "
-                   "fastest, and shows the best of them with what is proven so far. 0: it goes on until everything is "
-                   "proven. With --advise this applies to each of its searches")
+      ->add_option(
+          "--most-jobs", args->most_jobs,
+          "For the exact search: how many jobs of one block it compiles before it stops; it stops at once if "
+          "so many would not price each way to cut a stage. Then it prices the ways that are likely the "
+          "fastest, and shows the best of them with what is proven so far. 0: it goes on until everything is "
+          "proven. It applies to each search of --advise, and once more to that for what would fit where nothing does")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   add_questions(*command, *args);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "tests/equivalence/case.h"
 #include "tests/equivalence/run.h"
@@ -13,26 +14,27 @@ namespace trireme::equivalence::search_test {
 namespace {
 
 // The graph of a random case over 2 to 4 ranks, cut by search.
-Case searched(uint32_t seed, SearchKind kind, SearchResult& found) {
+Case searched(uint32_t seed, const SearchOptions& search, SearchResult& found) {
   const Case drawn = random_case(seed);
   Case test{.graph = drawn.graph, .seed = seed, .steps = drawn.steps};
-  const Mesh mesh = parse_mesh(kind == SearchKind::kDynamicProgramming ? "tp=2" : seed % 2 == 0 ? "dp=2,tp=2" : "dp=3");
+  const Mesh mesh = parse_mesh(search.kind == SearchKind::kDynamicProgramming ? "tp=2"
+                               : seed % 2 == 0                                ? "dp=2,tp=2"
+                                                                              : "dp=3");
   test.strategy.mesh = mesh;
   const Rates rates{partition_options(test, test.graph, mesh).costs, machine_of(test)};
-  found = search_strategy(test.graph, mesh, {.kind = kind}, {partition_options(test, test.graph, mesh), rates});
+  found = search_strategy(test.graph, mesh, search, {partition_options(test, test.graph, mesh), rates});
   test.strategy = found.strategy;
   return test;
 }
 
-TEST(Search, of_random_graphs_finds_strategies_that_compute_the_same) {
+void expect_the_same(const std::function<SearchOptions(uint32_t seed)>& search_of) {
   int cut = 0, refused = 0;
   for (uint32_t seed = 1; seed <= 60; ++seed) {
     if (random_case(seed).by_hand) continue;
-    const SearchKind kind = seed % 3 == 0 ? SearchKind::kDynamicProgramming : SearchKind::kRecursiveProgramming;
     SearchResult found;
     Case test;
     try {
-      test = searched(seed, kind, found);
+      test = searched(seed, search_of(seed), found);
     } catch (const Error& error) {
       ASSERT_EQ(error.kind(), ErrorKind::kUnsupported) << error.what();
       ++refused;
@@ -51,6 +53,18 @@ TEST(Search, of_random_graphs_finds_strategies_that_compute_the_same) {
   }
   EXPECT_GT(cut, 3);
   EXPECT_EQ(refused, 0);
+}
+
+TEST(Search, of_random_graphs_finds_strategies_that_compute_the_same) {
+  expect_the_same([](uint32_t seed) -> SearchOptions {
+    return {.kind = seed % 3 == 0 ? SearchKind::kDynamicProgramming : SearchKind::kRecursiveProgramming};
+  });
+}
+
+TEST(Search, by_communication_of_random_graphs_finds_strategies_that_compute_the_same) {
+  expect_the_same([](uint32_t) -> SearchOptions {
+    return {.kind = SearchKind::kRecursiveProgramming, .cost = SearchCost::kCommunication};
+  });
 }
 
 }  // namespace

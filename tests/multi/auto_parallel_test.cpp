@@ -109,7 +109,7 @@ Machine fast_links() {
 
 struct SearchCase {
   std::string model;
-  SearchKind kind = SearchKind::kRecursiveProgramming;
+  SearchOptions search;
 };
 
 class AutoParallel : public testing::TestWithParam<SearchCase> {};
@@ -119,8 +119,8 @@ TEST_P(AutoParallel, trains_to_the_bit_as_one_device) {
   const Trained whole = train(graph, {}, Numerics::kInvariant, nullptr);
   for (const int ranks : {2, 4}) {
     for (const bool is_fast : {false, true}) {
-      Parallel parallel{.search = {.kind = GetParam().kind}};
-      if (ranks == 4 && GetParam().kind != SearchKind::kShardingPropagation) parallel.mesh = "dp=2,tp=2";
+      Parallel parallel{.search = GetParam().search};
+      if (ranks == 4 && !goes_on_from_batch(GetParam().search)) parallel.mesh = "dp=2,tp=2";
       if (is_fast) parallel.communication.machine = fast_links();
 
       for (const Trained& rank : train_on(ranks, graph, parallel, Numerics::kInvariant)) {
@@ -138,7 +138,7 @@ TEST_P(AutoParallel, trains_in_micro_batches_and_stages_to_the_bit_as_one_device
   const Graph graph = step_of(GetParam().model, Numerics::kInvariant);
   const Trained whole = train(graph, {}, Numerics::kInvariant, nullptr);
   for (const int64_t crews : {1, 2}) {
-    Parallel parallel{.accumulation = 4, .optimizer = {.level = 1, .threshold_kb = 0}, .search = {GetParam().kind}};
+    Parallel parallel{.accumulation = 4, .optimizer = {.level = 1, .threshold_kb = 0}, .search = GetParam().search};
     // Experts that take tokens of the whole batch want all micro-batches at once.
     parallel.pipeline = {.crews = crews, .schedule = GetParam().model == "moe" ? "gpipe" : "1f1b"};
     parallel.communication.machine = fast_links();
@@ -153,13 +153,16 @@ TEST_P(AutoParallel, trains_in_micro_batches_and_stages_to_the_bit_as_one_device
 std::vector<SearchCase> search_cases() {
   std::vector<SearchCase> out;
   for (const char* model : {"mlp", "gpt", "moe", "llama", "resnet"}) {
-    for (const auto& [name, kind] : kStrategySearches) out.push_back({model, kind});
+    for (const auto& [name, kind] : kStrategySearches) out.push_back({model, {.kind = kind}});
+    out.push_back({model, {.kind = SearchKind::kRecursiveProgramming, .cost = SearchCost::kCommunication}});
   }
   return out;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AutoParallel, testing::ValuesIn(search_cases()), [](const auto& each) {
-  return each.param.model + "_" + std::string(to_string(each.param.kind));
+  std::string name = each.param.model + "_" + to_string(each.param.search);
+  std::ranges::replace(name, ' ', '_');
+  return name;
 });
 
 // Three choices of each token depend on each other in more ways than tables hold.
@@ -222,13 +225,15 @@ TEST(AutoParallel, contracts_7_5_3_a_hundred_layers_over_128_ranks_move_no_more_
                     AdamW{}, {.name = "deep"});
   const SearchConditions conditions;
 
-  const SearchResult found =
-      search_strategy(graph, parse_mesh("dp=128"), {.kind = SearchKind::kRecursiveProgramming}, conditions);
-
-  const StepPrice price = price_of(graph, found.strategy, conditions);
   const StepPrice data = price_of(graph, data_parallel(graph, 128), conditions);
-  EXPECT_LE(price.moved_ps, data.moved_ps);
-  EXPECT_LT(price.price.time_ps, data.price.time_ps);
+  for (const auto& [name, cost] : kSearchCosts) {
+    const SearchResult found = search_strategy(graph, parse_mesh("dp=128"),
+                                               {.kind = SearchKind::kRecursiveProgramming, .cost = cost}, conditions);
+
+    const StepPrice price = price_of(graph, found.strategy, conditions);
+    EXPECT_LE(price.moved_ps, data.moved_ps) << name;
+    EXPECT_LT(price.price.time_ps, data.price.time_ps) << name;
+  }
 }
 
 Graph mlp_of(int64_t batch, int64_t in, int64_t hidden, int64_t out) {

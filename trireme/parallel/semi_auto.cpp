@@ -130,11 +130,8 @@ class SemiAuto {
     }
   }
 
-  // How a batch lies of which nobody says it. A search that goes on from what is asked begins with a batch as it
-  // usually lies.
-  bool is_found_by_search() const {
-    return options_.decide && parallel_.search.kind != SearchKind::kShardingPropagation;
-  }
+  // How a batch lies of which nobody says it.
+  bool is_found_by_search() const { return options_.decide && !goes_on_from_batch(parallel_.search); }
 
   // What was decided stays, but for the updates.
   void keep_decided(const Strategy& plain) {

@@ -73,16 +73,6 @@ bool uses_all(const FactorCuts& cuts, const std::vector<AxisGroup>& axes) {
   });
 }
 
-// Whether the op sums over a factor of two operands, in each of which it is linear.
-bool is_product(const ShardingRule& rule) {
-  if (rule.linear.size() < 2) return false;
-  for (size_t f = 0; f < rule.factors.size(); ++f) {
-    const auto has = [&](const DimFactors& tensor) { return stands_in(tensor, static_cast<int>(f)); };
-    if (std::ranges::count_if(rule.in, has) >= 2 && std::ranges::none_of(rule.out, has)) return true;
-  }
-  return false;
-}
-
 // Whether the pieces of what a product reads and makes end at multiples of `align` elements.
 bool is_aligned(const Graph& graph, const Node& node, const ShardingRule& rule, const FactorCuts& cuts,
                 const Mesh& mesh, int64_t align) {
@@ -118,6 +108,15 @@ FactorCuts uncut(const ShardingRule& rule) {
   FactorCuts cuts;
   cuts.axes.resize(rule.factors.size());
   return cuts;
+}
+
+bool is_product(const ShardingRule& rule) {
+  if (rule.linear.size() < 2) return false;
+  for (size_t f = 0; f < rule.factors.size(); ++f) {
+    const auto has = [&](const DimFactors& tensor) { return stands_in(tensor, static_cast<int>(f)); };
+    if (std::ranges::count_if(rule.in, has) >= 2 && std::ranges::none_of(rule.out, has)) return true;
+  }
+  return false;
 }
 
 std::vector<FactorCuts> candidates(const Graph& graph, NodeId id, const ShardingRule& rule, const FactorCuts& cuts,

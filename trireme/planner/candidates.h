@@ -58,4 +58,7 @@ std::vector<AxisGroup> named_axes(const Mesh& mesh);
 // An op that is cut by nothing.
 FactorCuts uncut(const ShardingRule& rule);
 
+// Whether the op sums over a factor of two operands, in each of which it is linear.
+bool is_product(const ShardingRule& rule);
+
 }  // namespace trireme

@@ -5,6 +5,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/planner/dynamic_programming.h"
+#include "trireme/planner/least_communication.h"
 #include "trireme/planner/recursive_programming.h"
 #include "trireme/planner/sharding_propagation.h"
 #include "trireme/planner/strategy_problem.h"
@@ -12,16 +13,19 @@
 namespace trireme {
 namespace {
 
+// What propagation completes.
 SearchResult by_propagation(const Graph& graph, const Mesh& mesh, const SearchOptions& options,
                             const SearchConditions& conditions) {
-  SearchResult out{.strategy = sharding_propagation(graph, mesh, options, conditions)};
+  SearchResult out{.strategy = options.kind == SearchKind::kShardingPropagation
+                                   ? sharding_propagation(graph, mesh, options, conditions)
+                                   : least_communication(graph, mesh, options, conditions)};
   out.price = price_of(graph, out.strategy, conditions).price;
   require(
       conditions.memory_bytes == 0 || out.price.bytes <= conditions.memory_bytes,
-      "the strategy that sharding_propagation finds for graph '{}' over mesh '{}' needs {} bytes on each device for "
-      "parameters, state and what the backward pass reads, and there are {}. Ask for other cuts, or use the search "
-      "dynamic_programming, which looks for one that fits",
-      graph.name(), to_string(mesh), out.price.bytes, conditions.memory_bytes);
+      "the strategy that {} finds for graph '{}' over mesh '{}' needs {} bytes on each device for parameters, state "
+      "and what the backward pass reads, and there are {}. Ask for other cuts, or use the search dynamic_programming, "
+      "which looks for one that fits",
+      to_string(options), graph.name(), to_string(mesh), out.price.bytes, conditions.memory_bytes);
   return out;
 }
 
@@ -64,9 +68,8 @@ SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const SearchO
   require(conditions.memory_bytes >= 0, "{} bytes of memory on each device; it must be 0 (no limit) or more",
           conditions.memory_bytes);
   const double start = now_s();
-  SearchResult out = options.kind == SearchKind::kShardingPropagation
-                         ? by_propagation(graph, mesh, options, conditions)
-                         : by_programming(graph, mesh, options, conditions);
+  SearchResult out = goes_on_from_batch(options) ? by_propagation(graph, mesh, options, conditions)
+                                                 : by_programming(graph, mesh, options, conditions);
   out.seconds = now_s() - start;
   return out;
 }

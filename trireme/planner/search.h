@@ -1,5 +1,5 @@
 // Searches for a strategy: they find all cuts that the user does not ask for. They minimise the price of the step
-// (cost/price.h) on a given mesh.
+// (cost/price.h) on a given mesh, unless they are asked to go by communication alone (SearchCost).
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <tuple>
@@ -143,6 +144,50 @@ TEST(Search, of_a_value_that_many_ops_read_is_found) {
   bool limited = false;
 
   EXPECT_GT(least_ps(many_readers(20), parse_mesh("tp=2"), 1 << 16, limited), 0);
+}
+
+// Three pairs of products that have nothing but x in common, made in this order.
+Graph branches(const std::vector<size_t>& order) {
+  constexpr int64_t kRows[] = {12, 48, 96};
+  Graph graph("branches");
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {96, 24}}, Role::kData));
+  for (const size_t i : order) {
+    const auto weight = [&](const char* name, Shape shape) {
+      return Tensor(graph,
+                    graph.add_input(fmt::format("{}{}", name, i), {DType::kF32, std::move(shape)}, Role::kParameter));
+    };
+    const Tensor first = weight("first", {24, kRows[i]}), second = weight("second", {kRows[i], 36});
+    graph.add_output(fmt::format("y{}", i), matmul(relu(matmul(x, first)), second).id());
+  }
+  return graph;
+}
+
+SearchResult by_all_axes(const Graph& graph, const Mesh& mesh, const Rates& by) {
+  return search_strategy(graph, mesh, {.kind = SearchKind::kDynamicProgramming}, {{.costs = by.links}, by});
+}
+
+TEST(Search, finds_the_same_for_ops_in_another_order) {
+  const Mesh mesh = parse_mesh("dp=2,tp=3");
+  std::vector<size_t> order{0, 1, 2};
+  const int64_t first = by_all_axes(branches(order), mesh, rates(mesh)).price.time_ps;
+  while (std::ranges::next_permutation(order).found)
+    EXPECT_EQ(by_all_axes(branches(order), mesh, rates(mesh)).price.time_ps, first);
+}
+
+// The order of axes is another matter: a dimension that several cut is cut by them in the mesh's order.
+TEST(Search, finds_the_same_for_axes_of_other_names) {
+  for (const auto& [rows, inner, columns] :
+       {std::tuple{96, 96, 96}, std::tuple{6, 384, 768}, std::tuple{768, 12, 48}, std::tuple{24, 24, 480}}) {
+    const Graph graph = two_products(rows, inner, columns);
+    const Mesh mesh = parse_mesh("dp=2,tp=3");
+    const SearchResult found = by_all_axes(graph, mesh, rates(mesh));
+    EXPECT_GT(found.price.time_ps, 0);
+    for (const char* named : {"tp=2,dp=3", "z=2,a=3", "a=2,z=3"}) {
+      const SearchResult other = by_all_axes(graph, parse_mesh(named), rates(mesh));
+      EXPECT_EQ(other.price.time_ps, found.price.time_ps) << named;
+      EXPECT_EQ(other.strategy.inputs, found.strategy.inputs) << named;
+    }
+  }
 }
 
 // Of one row nothing but the weights can be cut: columns, then rows, and one sum.

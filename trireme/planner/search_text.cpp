@@ -70,9 +70,9 @@ std::vector<CutLine> cut_lines(const Graph& graph, const Strategy& strategy) {
 }  // namespace
 
 std::string search_text(const Graph& graph, const Strategy& strategy, const StepPrice& price, const SearchResult& found,
-                        int64_t crews, SearchKind kind) {
+                        int64_t crews, const SearchOptions& search) {
   const auto ms = [](int64_t ps) { return static_cast<double>(ps) * 1e-9; };
-  std::string out = fmt::format("auto_parallel by {} over mesh '{}'\n", to_string(kind), to_string(strategy.mesh));
+  std::string out = fmt::format("auto_parallel by {} over mesh '{}'\n", to_string(search), to_string(strategy.mesh));
   out += fmt::format(
       "  {} predicted to take {:.4g} ms before fusion and overlap (explain --stage time: after them): "
       "{:.4g} computing, {:.4g} moving values between ranks\n",
@@ -80,7 +80,7 @@ std::string search_text(const Graph& graph, const Strategy& strategy, const Step
       ms(price.price.time_ps - price.moved_ps), ms(price.moved_ps));
   if (found.bound_ps > 0 && price.price == found.price) {
     out += fmt::format("  no other of the ways to give {} to the ops takes less than {:.4g} ms\n",
-                       kind == SearchKind::kRecursiveProgramming ? "the mesh's last axis" : "the mesh's axes",
+                       search.kind == SearchKind::kRecursiveProgramming ? "the mesh's last axis" : "the mesh's axes",
                        ms(found.bound_ps));
   }
   out +=

@@ -12,6 +12,6 @@ namespace trireme {
 // `price` is that of `strategy`, which is what was found or was made of it; with micro-batches, of what was found.
 // `crews`: of a pipeline, by each of which all stages are priced.
 std::string search_text(const Graph& graph, const Strategy& strategy, const StepPrice& price, const SearchResult& found,
-                        int64_t crews, SearchKind kind);
+                        int64_t crews, const SearchOptions& search);
 
 }  // namespace trireme

@@ -102,7 +102,7 @@ class Spread {
   FactorCuts cheapest(NodeId id) {
     const ShardingRule& rule = *rules_[static_cast<size_t>(id)];
     std::vector<FactorCuts> all = candidates(graph_, id, rule, uncut(rule), axes_, mesh_, limits_);
-    if (limits_.allows) std::erase_if(all, [&](const FactorCuts& cuts) { return !gradient_is_allowed(id, cuts); });
+    std::erase_if(all, [&](const FactorCuts& cuts) { return !units_.allow(unit_of_.at(id), cuts, mesh_, limits_); });
     std::vector<int64_t> work;
     for (const FactorCuts& cuts : all) work.push_back(pricer_.node(id, cuts).ps);
     // What moves as much: the one that leaves a rank the least to do.
@@ -115,15 +115,6 @@ class Spread {
     }
     invariant(best.has_value(), "no way to cut {} goes with its neighbours", graph_.node(id).op->name);
     return all[std::get<2>(*best)];
-  }
-
-  bool gradient_is_allowed(NodeId id, const FactorCuts& first) const {
-    const size_t unit = unit_of_.at(id);
-    const std::vector<FactorCuts> cuts = units_.cuts(unit, first, mesh_, limits_.sums_flow);
-    for (size_t n = 0; n < cuts.size(); ++n) {
-      if (!limits_.allows(graph_, graph_.node(units_.nodes(unit)[n]), cuts[n], mesh_)) return false;
-    }
-    return true;
   }
 
   std::optional<int64_t> moved_ps(NodeId id, const FactorCuts& cuts) {

@@ -82,6 +82,15 @@ std::vector<FactorCuts> Units::cuts(size_t unit, const FactorCuts& first, const 
   return out;
 }
 
+bool Units::allow(size_t unit, const FactorCuts& first, const Mesh& mesh, const CandidateOptions& options) const {
+  if (!options.allows) return true;
+  const std::vector<FactorCuts> all = cuts(unit, first, mesh, options.sums_flow);
+  for (size_t n = 0; n < all.size(); ++n) {
+    if (!options.allows(graph_, graph_.node(nodes_[unit][n]), all[n], mesh)) return false;
+  }
+  return true;
+}
+
 std::vector<uint64_t> Units::kind(size_t unit) const {
   std::vector<uint64_t> out;
   for (const NodeId id : nodes_[unit]) {

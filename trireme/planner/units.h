@@ -9,6 +9,7 @@
 #include "trireme/ir/graph.h"
 #include "trireme/op/computed_rule.h"
 #include "trireme/op/sharding_rule.h"
+#include "trireme/planner/candidates.h"
 
 namespace trireme {
 
@@ -24,6 +25,9 @@ class Units {
   // The cuts of the unit's nodes if the first is cut as `first` says, which must be legal. `sums_flow`: whether partial
   // sums may flow through linear ops.
   std::vector<FactorCuts> cuts(size_t unit, const FactorCuts& first, const Mesh& mesh, bool sums_flow) const;
+
+  // Whether the options allow these cuts of all of the unit's nodes.
+  bool allow(size_t unit, const FactorCuts& first, const Mesh& mesh, const CandidateOptions& options) const;
 
   // Numbers that say what the unit does: two units that have the same ones have the same cuts and do the same work.
   std::vector<uint64_t> kind(size_t unit) const;

@@ -12,8 +12,23 @@ void check_epsilon(const std::string& name, const KeyTarget& target) {
 
 }  // namespace
 
+bool goes_on_from_batch(const SearchOptions& options) {
+  return options.kind == SearchKind::kShardingPropagation ||
+         (options.kind == SearchKind::kRecursiveProgramming && options.cost == SearchCost::kCommunication);
+}
+
+std::string to_string(const SearchOptions& options) {
+  const bool by_cost = options.kind == SearchKind::kRecursiveProgramming && options.cost != SearchCost::kTime;
+  return std::string(to_string(options.kind)) + (by_cost ? " by communication" : "");
+}
+
 std::vector<Key> keys_of(SearchOptions& options) {
   return {
+      {.name = "search_cost",
+       .target = one_of(&options.cost, kSearchCosts),
+       .doc = "what search = 'recursive_programming' makes least: time (of a step, on the machine) or communication "
+              "(elements that ranks exchange, as MindSpore's recursive_programming counts them)",
+       .of_ranks = true},
       {.name = "fully_use_devices",
        .target = &options.fully_use_devices,
        .doc = "auto_parallel: true: an op is cut only in ways that give every rank a part of its own, where it has any",

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,9 +37,19 @@ inline std::string_view to_string(SearchKind kind) {
   return kind == SearchKind::kNone ? "none" : name_of(kind, kSearchKinds);
 }
 
+// What recursive_programming makes least.
+enum class SearchCost {
+  kTime,           // of a step, by the rates of the machine
+  kCommunication,  // elements that ranks exchange, as MindSpore counts them (planner/least_communication.h)
+};
+
+inline constexpr NameOf<SearchCost> kSearchCosts[] = {{"time", SearchCost::kTime},
+                                                      {"communication", SearchCost::kCommunication}};
+
 // The candidates that an op has, limited as MindSpore's set_algo_parameters does.
 struct SearchOptions {
   SearchKind kind = SearchKind::kNone;
+  SearchCost cost = SearchCost::kTime;
   bool fully_use_devices = false;   // only those in which every rank has a part of its own, where there are any
   bool elementwise_follow = false;  // an elementwise op takes its largest operand as that is made
   bool approximate = false;         // the 1 / epsilon cheapest
@@ -46,6 +57,12 @@ struct SearchOptions {
   bool align_slices = false;  // of a product: the last dimension of a piece is a multiple of slice_align
   int64_t slice_align = 16;
 };
+// Whether the search goes on from what is asked, and from a batch that lies as it usually does. Others find also how
+// the batch lies.
+bool goes_on_from_batch(const SearchOptions& options);
+// "recursive_programming", or "recursive_programming by communication".
+std::string to_string(const SearchOptions& options);
+
 // The section [parallel], but for the kind.
 std::vector<Key> keys_of(SearchOptions& options);
 

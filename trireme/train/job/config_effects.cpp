@@ -119,6 +119,8 @@ Reasons keys_without_effect(const JobConfig& c, int64_t ranks = 0) {
     const std::string mode = fmt::format("parallel.mode = '{}'", to_string(c.parallel.mode));
     all["parallel.search"] = mode;
     for (const Key& key : keys_of(options)) all[fmt::format("parallel.{}", key.name)] = mode;
+  } else if (c.parallel.search.kind != SearchKind::kRecursiveProgramming) {
+    all["parallel.search_cost"] = fmt::format("parallel.search = '{}'", to_string(c.parallel.search.kind));
   }
   if (!c.parallel.strategy.empty()) {
     all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model

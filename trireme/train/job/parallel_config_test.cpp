@@ -131,6 +131,16 @@ TEST(ParallelConfig, what_is_asked_of_several_ranks_is_said_of_one_in_one_line) 
               HasSubstr("has no effect with parallel.pp = 2, by which each part has one rank"));
 }
 
+TEST(ParallelConfig, the_cost_of_a_search_is_that_of_recursive_programming) {
+  const std::string line = "mode = \"auto_parallel\"\nsearch_cost = \"communication\"\n";
+  EXPECT_EQ(remark_of("search_cost", line), "");
+  EXPECT_EQ(to_string(parallel_of(with(line), 2).search), "recursive_programming by communication");
+  EXPECT_THAT(remark_of("search_cost", line + "search = \"sharding_propagation\"\n"),
+              HasSubstr("has no effect with parallel.search = 'sharding_propagation'"));
+  EXPECT_THAT(error_of([] { with("search_cost = \"bytes\"\n"); }),
+              HasSubstr("parallel.search_cost = 'bytes'; it must be one of 'time' or 'communication'"));
+}
+
 TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
   const JobConfig config = with("", {"train.batch = 3", "parallel.home = [\"* = host\", \"*/state = disk\"]"});
   EXPECT_EQ(config.train.fit.batch, 3);

@@ -31,7 +31,9 @@ struct PlanRequest {
   int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
   size_t top = 3;            // how many ways are kept
   size_t other_cuts = 0;  // of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them
-  int64_t most_jobs = 0;  // of a block that the exact search compiles before it is stopped; 0: until all is proven
+  // Of a block that the exact search compiles before it is stopped, and again, where nothing fits, to find what would;
+  // 0: until all is proven.
+  int64_t most_jobs = 0;
   PricedTables* tables = nullptr;  // of the exact search: what is known before, which gets what it compiles
   std::function<bool(const Way&)> is_asked = {};              // of all ways only these; empty: all
   std::function<void(size_t number, size_t of)> on_way = {};  // before each of them; empty: nobody is told

@@ -86,7 +86,7 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.asked = tables.asked();  // before others are
   if (!out.best.empty() && out.is_proven) out.others = best_of_other_cuts(tables, ways, out.best, request);
   if (out.best.empty() && out.is_proven)
-    out.nearest = nearest_fit(tables, setting, ways, request.ranks, request.on_exact);
+    out.nearest = nearest_fit(tables, setting, ways, request.ranks, request.on_exact, request.most_jobs);
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.tables_reused = tables.pricer().tables_reused();
   out.setting = std::move(setting);

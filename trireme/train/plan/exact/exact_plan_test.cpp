@@ -217,6 +217,23 @@ TEST(ExactPlan, says_that_nothing_fits) {
   EXPECT_THAT(exact_text(found, 2, 16 * 32, "tokens"), testing::HasSubstr("not with more ranks, up to 2048"));
 }
 
+// The jobs that say what would fit are counted by themselves, and so are those that say with which changes.
+TEST(ExactPlan, that_fits_nowhere_is_stopped_while_it_looks_for_what_would_fit) {
+  PlanRequest request{.job = gpt_of_four_layers(), .ranks = 2, .memory_bytes = 1000, .top = 1};
+  const ExactPlan whole = plan_exact(request);
+  ASSERT_GT(whole.jobs_compiled, 40);
+  constexpr int64_t kOfAQuestion = 4;  // a way's tables, of which the last one that is asked for may need as many
+  for (const int64_t most : {1, 4, 16, 40}) {
+    request.most_jobs = most;
+    const ExactPlan stopped = plan_exact(request);
+    ASSERT_TRUE(stopped.nearest) << most;
+    EXPECT_LT(stopped.jobs_compiled, most + kOfAQuestion) << most;
+    EXPECT_FALSE(stopped.nearest->knows_batch && stopped.nearest->knows_ranks) << most;
+    EXPECT_TRUE(stopped.nearest->bytes == 0 || stopped.nearest->bytes == whole.nearest->bytes) << most;
+    EXPECT_THAT(exact_text(stopped, 2, 16 * 32, "tokens"), testing::HasSubstr("--most-jobs")) << most;
+  }
+}
+
 // Each change that is named makes a plan, and of memory a byte less makes none.
 TEST(ExactPlan, names_changes_with_which_something_fits) {
   PlanRequest request{.job = gpt_of_four_layers(), .ranks = 2, .memory_bytes = 1000, .top = 1};

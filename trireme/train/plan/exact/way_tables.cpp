@@ -259,8 +259,8 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
 
 // Best first, as the search for time: by parameters and state alone, by the table of one data parallel rank, by its
 // own.
-std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit,
-                                                         const OnProgress& tell) {
+WayTables::Fewest WayTables::fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit, const OnProgress& tell,
+                                          int64_t last_job) {
   enum class Known : uint8_t { kLeast, kAlone, kAll };
   using Open = std::tuple<int64_t, size_t, Known>;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open;
@@ -272,7 +272,8 @@ std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, 
     if (tell) tell({ways.count(), static_cast<int64_t>(open.size()), 0, pricer_.jobs_compiled(), true});
     const auto [bytes, i, known] = open.top();
     open.pop();
-    if (known == Known::kAll) return Fewest{i, bytes};
+    if (known == Known::kAll) return {.way = i, .bytes = bytes};
+    if (pricer_.jobs_compiled() >= last_job) return {.way = {}, .is_stopped = true};
     const OuterWay way = ways.at(i);
     std::optional<StageProblem> problem;
     const bool by_own = known == Known::kAlone || setting_.figures.is_joined;
@@ -284,7 +285,7 @@ std::optional<WayTables::Fewest> WayTables::fewest_bytes(const OuterWays& ways, 
     const auto fewest = problem ? fewest_bytes_of_cuts(*problem) : std::nullopt;
     if (fewest) open.emplace(std::max(bytes, *fewest), i, by_own ? Known::kAll : Known::kAlone);
   }
-  return std::nullopt;
+  return {};
 }
 
 CertifiedTables WayTables::asked() {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -33,10 +35,12 @@ class WayTables {
   // if none takes `limit` or less. Where micro-batches depend on each other, no table bounds another: then of each cut
   // only the way is looked at that recomputes and slices the most.
   struct Fewest {
-    size_t way = 0;
+    std::optional<size_t> way;
     int64_t bytes = 0;
+    bool is_stopped = false;  // before anything was found, as `last_job` jobs had been compiled, all searches together
   };
-  std::optional<Fewest> fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit, const OnProgress& tell = {});
+  Fewest fewest_bytes(const OuterWays& ways, int64_t ranks, int64_t limit, const OnProgress& tell = {},
+                      int64_t last_job = std::numeric_limits<int64_t>::max());
 
   // All that searches asked for.
   CertifiedTables asked();

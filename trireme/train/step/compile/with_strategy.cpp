@@ -56,7 +56,7 @@ Strategy searched_by(const Parallel& parallel, const CompileOptions& options, Se
     conditions.asks = asks;
     found = search_strategy(graph, mesh, parallel.search, conditions);
     TRIREME_LOG(kInfo, "plan", "searched graph '{}' over mesh '{}' by {} for {:.2f} s", graph.name(), to_string(mesh),
-                to_string(parallel.search.kind), found->seconds);
+                to_string(parallel.search), found->seconds);
     return found->strategy;
   };
   return semi_auto(out.graph, ranks_of_crew(parallel.pipeline, options.ranks), parallel, asked);
@@ -83,7 +83,7 @@ Strategy searched(const CompileOptions& options, const SemiAutoOptions& asked, C
       is_as_found && found->moved_ps
           ? StepPrice{found->price, *found->moved_ps}
           : price_of(out.graph, priced, search_conditions(options, out.graph, priced.mesh, out.rates));
-  out.search = search_text(out.graph, strategy, price, *found, options.parallel.pipeline.crews, parallel.search.kind);
+  out.search = search_text(out.graph, strategy, price, *found, options.parallel.pipeline.crews, parallel.search);
   return strategy;
 }
 
