@@ -120,7 +120,6 @@ class EarlyUpdates {
 
   // What the update must see done: the nodes that make its operands, and all others that read the inputs it overwrites.
   void count_waits(NodeId id) {
-    if (last_send_ >= 0) wait(id, last_send_);
     for (const ValueId operand : graph_.node(id).inputs) {
       const NodeId producer = graph_.value(operand).producer;
       if (producer >= 0) {
@@ -131,6 +130,13 @@ class EarlyUpdates {
         if (!is_update(reader)) wait(id, reader);
       }
     }
+    if (last_send_ >= 0 && reads_gradient(id)) wait(id, last_send_);
+  }
+  bool reads_gradient(NodeId id) const {
+    return std::ranges::any_of(graph_.node(id).inputs, [&](ValueId operand) {
+      const NodeId producer = graph_.value(operand).producer;
+      return producer >= 0 && !is_update(producer) && graph_.node(producer).phase != Phase::kForward;
+    });
   }
   void wait(NodeId id, NodeId for_node) {
     ++waits_for_[static_cast<size_t>(id)];
