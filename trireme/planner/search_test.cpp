@@ -90,6 +90,9 @@ TEST(Search, over_all_axes_finds_the_cheapest_of_all_programs) {
 
     EXPECT_EQ(found.price.time_ps, brute_force_ps(graph, mesh, options)) << rows << " " << inner << " " << columns;
     EXPECT_EQ(found.bound_ps, found.price.time_ps);
+    const StepPrice priced = price_of(graph, found.strategy, {options, rates(mesh)});
+    EXPECT_EQ(found.price, priced.price);
+    EXPECT_EQ(found.moved_ps, priced.moved_ps);
     const Program program = partition(graph, found.strategy, options);
     EXPECT_EQ(price_ps(program, CostModel(mesh, rates(mesh))), found.price.time_ps);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -126,6 +127,29 @@ class OuterSearch {
     Heap heap_;
   };
 
+  // Of a candidate's variants: for how many each waits, and which wait for none.
+  struct Waits {
+    std::vector<uint8_t> of_variants;
+    std::vector<size_t> first;
+    int64_t needless = 0;  // so far: those that wait
+  };
+  // The same of all candidates that have these variants.
+  const Waits& waits_for(uint32_t variants) {
+    for (const auto& [known, waits] : known_waits_) {
+      if (known == variants) return waits;
+    }
+    const auto has = [variants](size_t variant) { return (variants >> variant & 1) != 0; };
+    Waits out{.of_variants = std::vector<uint8_t>(variants_.count(), 0)};
+    for (size_t v = 0; v < variants_.count(); ++v) {
+      if (!has(v)) continue;
+      const auto before = std::ranges::count_if(variants_.after[v], has);
+      out.of_variants[v] = static_cast<uint8_t>(before);
+      if (before == 0) out.first.push_back(v);
+      out.needless += before > 0 ? 1 : 0;
+    }
+    return known_waits_.emplace_back(variants, std::move(out)).second;
+  }
+
   // Every way that is after none.
   void begin() {
     waits_.assign(candidates_.size() * variants_.count(), 0);
@@ -137,13 +161,10 @@ class OuterSearch {
         out_.ledger.do_not_divide += ways;
         continue;
       }
-      for (size_t v = 0; v < variants_.count(); ++v) {
-        if (!has(c, v)) continue;
-        uint8_t& waits = waits_[c * variants_.count() + v];
-        for (const size_t before : variants_.after[v]) waits += has(c, before) ? 1 : 0;
-        out_.ledger.needless += waits > 0 ? 1 : 0;  // so far
-        if (waits == 0) first.push_back(c * variants_.count() + v);
-      }
+      const Waits& waits = waits_for(candidates_[c].variants);
+      std::ranges::copy(waits.of_variants, waits_.begin() + static_cast<std::ptrdiff_t>(c * variants_.count()));
+      out_.ledger.needless += waits.needless;
+      for (const size_t v : waits.first) first.push_back(c * variants_.count() + v);
     }
     for (const size_t way : first) admit(0, way);  // which frees others
   }
@@ -301,6 +322,7 @@ class OuterSearch {
   int64_t memory_;
   size_t top_;
   const OuterQuestions& ask_;
+  std::deque<std::pair<uint32_t, Waits>> known_waits_;  // by variants
   std::vector<uint8_t> waits_;  // of each way: for how many that it is after, which are not known to be too large
   Queue open_;
   OuterResult out_;
