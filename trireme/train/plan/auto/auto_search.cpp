@@ -127,7 +127,12 @@ struct ChosenWay {
 ChosenWay chosen_of(const ExactPlan& plan, const PlanRequest& request) {
   if (request.ranks > kMostRanksOfBestCompiled) return {};
   ChosenWay out{.compiled = compile_best(plan, request)};
-  out.which = fastest_that_fits(plan, out.compiled);
+  try {
+    out.which = fastest_that_fits(plan, out.compiled);
+  } catch (Error& error) {
+    error.note("these are flags of `trireme plan`, and `trireme train --plan` trains by what it writes");
+    throw;
+  }
   return out;
 }
 
