@@ -33,7 +33,8 @@ class Order {
         has_(graph_.values().size(), 0),
         done_(graph_.nodes().size(), 0),
         missing_(graph_.nodes().size(), 0),
-        is_waited_for_(graph_.values().size(), 0) {
+        is_waited_for_(graph_.values().size(), 0),
+        waits_for_others_(graph_.nodes().size(), 0) {
     find_nodes();
   }
 
@@ -53,7 +54,11 @@ class Order {
       add_ready();
     }
     at_ = static_cast<int>(units_.size());
-    for (const NodeId id : of_no_unit_) add(id);
+    for (const bool waits : {false, true}) {
+      for (const NodeId id : of_no_unit_) {
+        if ((waits_for_others_[static_cast<size_t>(id)] != 0) == waits) add(id);
+      }
+    }
     for (const Output& output : graph_.outputs()) {
       if (output.updates == kNoValue || is_ours(output.updates)) need(output.value, -1);
     }
@@ -97,6 +102,10 @@ class Order {
       return;
     }
     of_no_unit_.push_back(id);
+    waits_for_others_[static_cast<size_t>(id)] = std::ranges::any_of(node.inputs, [&](ValueId in) {
+      const NodeId producer = graph_.value(in).producer;
+      return is_elsewhere(in) || (producer >= 0 && waits_for_others_[static_cast<size_t>(producer)] != 0);
+    });
     if (!early) return;
     for (const ValueId in : node.inputs) {
       const NodeId producer = graph_.value(in).producer;
@@ -204,7 +213,8 @@ class Order {
   std::vector<std::vector<NodeId>> of_unit_;    // by unit
   std::vector<std::vector<ValueId>> incoming_;  // by unit
   std::vector<NodeId> of_no_unit_;
-  std::vector<NodeId> sent_first_;  // what depends on parameters alone, and is read by other crews
+  std::vector<char> waits_for_others_;  // by node of no unit: it, or what it reads, reads what another crew makes
+  std::vector<NodeId> sent_first_;      // what depends on parameters alone, and is read by other crews
   std::set<NodeId> ready_;
   std::unordered_set<NodeId> led_to_;  // nodes of other crews that have what they wait for
   std::vector<Step> steps_;

@@ -6,7 +6,7 @@
 //   what depends on parameters or the batch alone stands where it is first read,
 //   sums over micro-batches after the unit that has the last term,
 //   the rest, updates among them, after all units, or before the first unit that depends on it, by way of this crew or
-//   of others.
+//   of others; first what waits for no other crew, such as squares for a norm that is summed from crew to crew.
 // A message is sent as soon as its value is made, and asked for one unit before that of its first reader. A parameter
 // that another crew reads, too, is sent once a step. What a step reports (outputs that update nothing) all crews have.
 //

@@ -420,8 +420,8 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
   EXPECT_GE(of_several, 2);
 }
 
-// Where stages take about equally long, and updates much of a step. By a few hundredths they are below: crews compute
-// their parts of the norm one after the other, and the sum of a shared table's gradients is on its way.
+// Where stages take about equally long, and updates much of a step. By a hundredth they are below: the sum of a shared
+// table's gradients is on its way when all else is done.
 TEST(ExactPlan, the_tables_are_near_what_pipelines_take) {
   for (const char* const clip : {"train.clip=1", "train.clip=0"}) {
     JobConfig job = gpt_of_four_layers();
@@ -432,7 +432,7 @@ TEST(ExactPlan, the_tables_are_near_what_pipelines_take) {
       if (way.outer.pp == 1) continue;
       ++pipelines;
       const Off off = off_by(job, plan, way, 2);
-      EXPECT_GT(off.time, -0.03) << clip << " " << way_text(way);
+      EXPECT_GT(off.time, -0.015) << clip << " " << way_text(way);
       EXPECT_LT(off.time, 0.05) << clip << " " << way_text(way);
     }
     EXPECT_GT(pipelines, 20);
