@@ -32,7 +32,7 @@ inline int64_t smallest_gap(std::span<const ByteRange> ranges, int64_t bytes) {
   return best >= 0 ? best : free_from;
 }
 
-inline constexpr size_t kUsual = 8;  // ranges of a cover, for which there is room from the first on
+inline constexpr size_t kUsualRanges = 8;  // ranges of a cover, for which there is room from the first on
 
 // What ranges cover together, as ranges apart from each other in their order.
 class Cover {
@@ -47,7 +47,7 @@ class Cover {
     }
     if (first == last) {
       const std::ptrdiff_t at = first - ranges_.begin();
-      if (ranges_.empty()) ranges_.reserve(kUsual);
+      if (ranges_.empty()) ranges_.reserve(kUsualRanges);
       ranges_.insert(ranges_.begin() + at, range);
     } else {
       *first = range;
