@@ -56,7 +56,7 @@ constexpr std::array<std::string_view, 40> kStandard{
     "unordered_map: initializer_list pmr::unordered_map size unordered_map unordered_multimap",
     "unordered_set: initializer_list pmr::unordered_set size unordered_multiset unordered_set",
     "utility: exchange forward initializer_list move pair swap",
-    "variant: variant",
+    "variant: get_if variant",
     "vector: initializer_list move pair pmr::vector size vector"};
 // Traits have names of one kind.
 constexpr std::array<std::string_view, 4> kTraits{"is_", "remove_", "type_identity", "conditional"};
