@@ -27,33 +27,8 @@ JobConfig gpt_of_four_layers() {
   return job;
 }
 
-Graph step_of(const JobConfig& job) {
-  const auto model = make_model(job);
-  return graphs_of(assembly_of(job, *model, 1), 1).step;
-}
-
 ExactPlan exact(int64_t ranks, size_t top = 3, int64_t memory_bytes = int64_t{1} << 34) {
   return plan_exact({.job = gpt_of_four_layers(), .ranks = ranks, .memory_bytes = memory_bytes, .top = top});
-}
-
-TEST(ModelParts, are_what_stands_before_the_blocks_the_blocks_and_what_stands_after) {
-  const ModelParts parts = parts_of(step_of(gpt_of_four_layers()));
-
-  EXPECT_EQ(parts.blocks, "h");
-  EXPECT_EQ(parts.kinds, (std::vector<int64_t>{0, 0, 0, 0}));
-  EXPECT_EQ(parts.chain(), (std::vector<int64_t>{0, 1, 1, 1, 1, 2}));
-  EXPECT_THAT(parts.before, testing::IsSupersetOf({"wte", "wpe"}));
-  EXPECT_THAT(parts.after, testing::Contains("ln_f"));
-  EXPECT_EQ(parts.stages_key({0}), "parallel.stages=[]");
-  const std::string key = parts.stages_key({0, 3});
-  EXPECT_THAT(key, testing::HasSubstr("\"h.0..1 = 0\", \"h.2..3 = 1\""));
-  EXPECT_THAT(key, testing::HasSubstr("\"ln_f = 1\""));
-}
-
-TEST(ModelParts, of_models_with_dropout_are_alike_whatever_stream_they_draw_from) {
-  JobConfig job = gpt_of_four_layers();
-  set_keys(job, {"model.dropout=0.1"});
-  EXPECT_EQ(parts_of(step_of(job)).kinds, (std::vector<int64_t>{0, 0, 0, 0}));
 }
 
 // Two blocks with an MLP, then three with experts.
@@ -65,25 +40,6 @@ JobConfig deepseek_of_five_layers() {
                  "model.experts=4", "model.shared_experts=1", "model.expert_width=32", "model.top_k=2",
                  "model.vocabulary=128", "data.seq=32", "train.batch=16", "data.validation=0"});
   return job;
-}
-
-TEST(ModelParts, of_models_with_several_kinds_of_blocks_say_which_is_which) {
-  const ModelParts parts = parts_of(step_of(deepseek_of_five_layers()));
-  EXPECT_EQ(parts.kinds, (std::vector<int64_t>{0, 0, 1, 1, 1}));
-  EXPECT_EQ(parts.kind_count(), 2);
-  EXPECT_EQ(parts.chain(), (std::vector<int64_t>{0, 1, 1, 2, 2, 2, 3}));
-}
-
-TEST(ModelParts, of_models_whose_blocks_are_unlike_are_refused_with_the_cure) {
-  JobConfig job;
-  set_published_model(job, "resnet50");
-  try {
-    parts_of(step_of(job));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUnsupported);
-    EXPECT_THAT(error.what(), testing::HasSubstr("use --search compiled"));
-  }
 }
 
 // Its layers are numbered modules, but not by a key of how many there are.

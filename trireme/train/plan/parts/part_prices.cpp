@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <deque>
 #include <numeric>
@@ -22,98 +21,15 @@
 #include "trireme/train/plan/parts/crew_sums.h"
 #include "trireme/train/plan/parts/joined_prices.h"
 #include "trireme/train/plan/parts/priced_tables.h"
+#include "trireme/train/plan/parts/raise_prices.h"
 
 namespace trireme {
 namespace {
-
-using PartField = int64_t PartPrice::*;
-constexpr std::array kPartPasses{&PartPrice::forward, &PartPrice::input_grad,     &PartPrice::weight_grad,
-                                 &PartPrice::again,   &PartPrice::moving_forward, &PartPrice::moving_backward,
-                                 &PartPrice::leaving, &PartPrice::returning};
-
-// What is of the step, however many micro-batches it has.
-constexpr std::array kPartOfStep{&PartPrice::persistent, &PartPrice::held, &PartPrice::gradients, &PartPrice::coming,
-                                 &PartPrice::going,      &PartPrice::host, &PartPrice::disk,      &PartPrice::updating};
-
-// What a micro-batch takes, beside what the step takes once: of a step of `count` that takes so much in all, and keeps
-// `in_flight` of them at once.
-PartPrice with_rest(PartPrice each, const PartPrice& all, int64_t count, int64_t in_flight) {
-  const auto rest = [&](PartField field) { return all.*field - count * (each.*field); };
-  each.update = rest(&PartPrice::forward) + rest(&PartPrice::input_grad) + rest(&PartPrice::weight_grad) +
-                rest(&PartPrice::again);
-  each.sync = rest(&PartPrice::moving_forward) + rest(&PartPrice::moving_backward);
-  for (const PartField field : kPartOfStep) each.*field = all.*field;
-  each.work = std::max<int64_t>(0, all.work - each.persistent - each.held - each.gradients - in_flight * each.kept);
-  return each;
-}
 
 struct JobSums {
   std::vector<CrewSums> crews;  // those that were asked for
   bool is_joined = false;       // micro-batches depend on each other
 };
-
-// What other ranks add to a pass is never less than nothing: bounds rest on it.
-// Where slices hide what a micro-batch keeps it is in `work`, as often as there are micro-batches.
-void add_difference(PartPrice& to, PartPrice with, const PartPrice& without) {
-  const int64_t hidden = std::max<int64_t>(0, without.kept - with.kept);
-  with.work = std::max<int64_t>(0, with.work - kMicroBatches * hidden);
-  with.kept += hidden;
-  for (const PartField field : kPartPasses) to.*field += std::max<int64_t>(0, with.*field - without.*field);
-  for (const PartField field :
-       {&PartPrice::update, &PartPrice::sync, &PartPrice::persistent, &PartPrice::held, &PartPrice::gradients,
-        &PartPrice::kept, &PartPrice::waiting, &PartPrice::work, &PartPrice::coming, &PartPrice::going,
-        &PartPrice::host, &PartPrice::disk, &PartPrice::updating, &PartPrice::tied, &PartPrice::tied_sums,
-        &PartPrice::tied_adding, &PartPrice::tied_forward, &PartPrice::tied_backward})
-    to.*field = std::max<int64_t>(0, to.*field + with.*field - without.*field);
-}
-
-// Nor is what is computed again.
-void raise_passes(PartPrices& to, const PartPrices& least) {
-  to.crossing = std::max(to.crossing, least.crossing);
-  for (size_t i = 0; i < to.parts.size(); ++i) raise_passes(to.parts[i], least.parts[i]);
-}
-
-// Of less that lies elsewhere or in slices no time is longer. An update on the host is none on the device: what a part
-// does once is no shorter.
-void raise_times(PartPrices& to, const PartPrices& nearer, bool of_other_updates) {
-  raise_passes(to, nearer);
-  for (size_t i = 0; i < to.parts.size(); ++i) {
-    PartPrice& part = to.parts[i];
-    const PartPrice& least = nearer.parts[i];
-    part.sync = std::max(part.sync, least.sync);
-    part.tied = std::max(part.tied, least.tied);
-    if (of_other_updates) {
-      const int64_t missing = least.once() - part.once();
-      if (missing > 0) part.updating = part.moves() + missing;
-      continue;
-    }
-    for (const PartField field : {&PartPrice::update, &PartPrice::coming, &PartPrice::going, &PartPrice::updating})
-      part.*field = std::max(part.*field, least.*field);
-  }
-  std::vector<PartPrice> left = nearer.parts;
-  take_off_tied(left);
-  if (of_other_updates) left.front().updating = left.front().moves() + std::exchange(left.front().update, 0);
-  limit_tied(to.parts, left);
-}
-
-// Sums of a tied weight's gradients are some of all sums; and where gradients are whole no more of them are needless
-// than with one data parallel rank.
-void limit_sums(PartPrice& part, const PartPrice& of_alone, int64_t zero) {
-  part.tied = std::min(part.tied, part.sync);
-  if (zero <= 1) part.tied_sums = std::min(part.tied_sums, of_alone.tied_sums);
-}
-
-// What all parts move, in so many copies of each.
-void raise_moves(PartPrices& to, const std::vector<int64_t>& copies, int64_t least) {
-  int64_t moved = 0;
-  for (size_t i = 0; i < to.parts.size(); ++i) moved += copies[i] * to.parts[i].moves();
-  if (moved < least) to.parts.front().coming = to.parts.front().moves() + least - moved;
-}
-
-void raise_prices(PartPrices& to, const PartPrices& least) {
-  to.crossing = std::max(to.crossing, least.crossing);
-  for (size_t i = 0; i < to.parts.size(); ++i) raise_part(to.parts[i], least.parts[i]);
-}
 
 }  // namespace
 
