@@ -67,6 +67,9 @@ struct Case {
 // few is repeated; one in eight runs on guarded, and one in twelve lingers.
 Case random_case(uint32_t seed);
 
+// Whether the case's numerics accept its cuts: kInvariant refuses some, for the step or its evaluation.
+bool is_accepted(const Case& test);
+
 // Cuts nothing: the graph is what each rank runs.
 Strategy as_by_hand(const Graph& graph, const Mesh& mesh);
 
