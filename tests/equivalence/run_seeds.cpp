@@ -20,9 +20,8 @@ std::string report(const Case& test, const Verdict& verdict, bool shrink) {
   // A gradient belongs to its whole graph.
   if (verdict.kind == Verdict::Kind::kSlope) return what + to_string(test);
   const Case small = shrunk(test, [&](const Case& smaller) {
-    if (!is_accepted(smaller)) return false;
     const Verdict now = run_cases({&smaller, 1}).front();
-    if (now.kind != verdict.kind) return false;
+    if (now.kind != verdict.kind || !is_accepted(smaller)) return false;
     return now.kind == Verdict::Kind::kDiffers || beginning(now.text) == beginning(verdict.text);
   });
   const std::string program = program_text(small);
