@@ -333,12 +333,12 @@ bool is_accepted(const Case& test) {
   if (test.numerics != Numerics::kInvariant) return true;
   try {
     require_invariant(test.graph, test.strategy, cpu_device());
-    require_invariant(partitioned(test), cpu_device());
+    require_invariant(partitioned(test), cpu_device(), axes_within_micro_batches(test.strategy));
     if (!test.evaluates) return true;
     const Graph evaluation = evaluation_of(test);
     const Strategy strategy = evaluation_strategy(test, evaluation);
     require_invariant(evaluation, strategy, cpu_device());
-    require_invariant(partitioned(test, evaluation, strategy), cpu_device());
+    require_invariant(partitioned(test, evaluation, strategy), cpu_device(), axes_within_micro_batches(strategy));
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::kUnsupported) throw;
     return false;
