@@ -1,5 +1,5 @@
 // What a user says about how to search for a strategy (planner/search.h; each search has a file of its name there), or
-// for a plan of the whole job (train/plan/exact).
+// for a plan of the whole job (train/plan/auto).
 #pragma once
 
 #include <cstdint>
