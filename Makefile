@@ -32,7 +32,7 @@ run: build
 	@tools/run_main_job $(if $(TEXT),"$(TEXT)")
 
 bench: build
-	@tools/install_deps fio
+	@tools/install_deps fio libtcmalloc-minimal4 libjemalloc2
 	bench/run
 
 fuzz: deps
