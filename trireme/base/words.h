@@ -17,16 +17,24 @@ constexpr std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Whether the pattern names it; `*` stands for any characters.
+// Whether the pattern names it; `*` stands for any characters. Of several stars only the last one that was reached is
+// tried with more characters: what an earlier one could take is of no more use to what follows.
 constexpr bool matches(std::string_view pattern, std::string_view name) {
-  const size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (size_t from = star; from <= name.size(); ++from) {
-    if (matches(rest, name.substr(from))) return true;
+  size_t at = 0, star = std::string_view::npos, taken = 0;  // in the pattern; the last star, and where in the name it ends
+  for (size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      taken = i;
+    } else if (at < pattern.size() && pattern[at] == name[i]) {
+      ++at, ++i;
+    } else if (star != std::string_view::npos) {
+      at = star + 1;
+      i = ++taken;
+    } else {
+      return false;
+    }
   }
-  return false;
+  return pattern.find_first_not_of('*', at) == std::string_view::npos;
 }
 
 }  // namespace trireme
