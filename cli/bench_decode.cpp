@@ -51,7 +51,7 @@ int decode(const DecodeArgs& args) {
   const JobConfig config = config_of(args.model, 1, "bench decode");
   const nn::ModelSpec& spec = model_of(config);
   require(spec.can_decode(),
-          "bench decode: {} is not decoded token by token; gpt, llama and deepseek without experts are",
+          "bench decode: {} is not decoded token by token; models with causal attention and without experts are",
           spec.describe());
   const Job job({.threads = args.threads});
   const Parameters parameters = starting_values(config);

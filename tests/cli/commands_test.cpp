@@ -128,10 +128,9 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
 // A flag for a key of models says what it is for every kind that has it, and what it is where it is not given.
 TEST_F(CommandTest, BenchSaysTheModelsDefaults) {
   const std::string help = run({"bench", "step", "--help"}).out;
-  EXPECT_THAT(help, HasSubstr("gpt, llama, deepseek, bert, bert_classifier, t5, vit: blocks (default 4)"));
-  EXPECT_THAT(help, HasSubstr("gpt, llama, deepseek, bert, bert_classifier, t5, vit: width of the residual stream "
-                              "(default 256); wide_deep: size of the "
-                              "vector"));
+  EXPECT_THAT(help, testing::ContainsRegex("gpt, llama, [a-z0-9_, ]*: blocks [(]default 4[)]"));
+  EXPECT_THAT(help, testing::ContainsRegex("gpt, llama, [a-z0-9_, ]*: width of the residual stream [(]default 256[)]; "
+                                           "wide_deep: size of the vector"));
   EXPECT_THAT(help, HasSubstr("sizes of the hidden layers (default mlp ["));
 }
 

@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool write_outputs = false;
-
 const std::string kSource = TRIREME_SOURCE_DIR;
 const std::string kBuild = TRIREME_BUILD_DIR;
 
@@ -78,7 +76,7 @@ class DocumentTest : public trireme::cli::CliTest {
     // From the last to the first, lines that are written change no place of a block that is still to come.
     std::vector<std::pair<Block, Lines>> changes;
     for (const Block& block : blocks) test(block, changes);
-    if (changes.empty() || !write_outputs) return;
+    if (changes.empty() || !writes_documents) return;
     for (auto change = changes.rbegin(); change != changes.rend(); ++change) put(change->first, change->second);
     std::ofstream(kSource + "/" + document_, std::ios::binary) << joined(lines_);
   }
@@ -192,7 +190,7 @@ class DocumentTest : public trireme::cli::CliTest {
     if (agree(shown, printed, block.numbers_vary, block.some_lines)) return;
     std::vector<int> places;
     const bool has_gaps = block.some_lines || std::ranges::count(shown, "...") > 0;
-    if (write_outputs &&
+    if (writes_documents &&
         (agree(shown, printed, true, block.some_lines, &places) || (has_gaps && nearest(shown, printed, places)))) {
       Lines now;
       for (size_t i = 0; i < shown.size(); ++i) {
@@ -201,7 +199,7 @@ class DocumentTest : public trireme::cli::CliTest {
       changes.emplace_back(output, now);
       return;
     }
-    if (write_outputs && !has_gaps) {
+    if (writes_documents && !has_gaps) {
       changes.emplace_back(output, printed);
       return;
     }
@@ -216,7 +214,7 @@ class DocumentTest : public trireme::cli::CliTest {
                          [](const std::string& line) { return line.starts_with("|"); });
     const Lines now = filled_table(block.lines, printed);
     if (now == block.lines) return;
-    if (write_outputs && !printed.empty()) {
+    if (writes_documents && !printed.empty()) {
       changes.emplace_back(block, now);
       return;
     }
@@ -320,7 +318,7 @@ TEST(Outputs, agree_line_by_line_but_for_what_is_said_to_vary) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   for (int i = 1; i < argc; ++i)
-    docs::docs_test::write_outputs = docs::docs_test::write_outputs || std::string_view(argv[i]) == "--write";
+    docs::writes_documents = docs::writes_documents || std::string_view(argv[i]) == "--write";
   for (const std::string& document : docs::docs_test::tested_documents()) {
     testing::RegisterTest(
         "Document", docs::docs_test::name_of(document).c_str(), nullptr, nullptr, __FILE__, __LINE__,

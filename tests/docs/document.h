@@ -30,6 +30,8 @@
 
 namespace docs {
 
+inline bool writes_documents = false;  // `docs_test --write`: tests write into documents what should stand there
+
 using Lines = std::vector<std::string>;
 
 struct Block {

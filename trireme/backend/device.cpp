@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-#define DEVICE(name) std::shared_ptr<Device> make_##name(std::string_view told);
+#define DEVICE(name, doc) std::shared_ptr<Device> make_##name(std::string_view told);
 #include "trireme/backend/devices.def"
 #undef DEVICE
 
@@ -14,11 +14,12 @@ namespace {
 
 struct DeviceKind {
   std::string_view name;
+  std::string_view doc;
   std::shared_ptr<Device> (*make)(std::string_view told);
 };
 
 constexpr DeviceKind kDevices[] = {
-#define DEVICE(name) {#name, make_##name},
+#define DEVICE(name, doc) {#name, doc, make_##name},
 #include "trireme/backend/devices.def"
 #undef DEVICE
 };
@@ -39,6 +40,12 @@ std::shared_ptr<Device> make_device(std::string_view description) {
 std::vector<std::string> device_names() {
   std::vector<std::string> out;
   for (const DeviceKind& kind : kDevices) out.emplace_back(kind.name);
+  return out;
+}
+
+std::vector<std::string> device_docs() {
+  std::vector<std::string> out;
+  for (const DeviceKind& kind : kDevices) out.emplace_back(kind.doc);
   return out;
 }
 

@@ -122,6 +122,7 @@ class Device {
 // "described:h200.toml"). Throws kNotFound with the names there are, kInvalidArgument for what it cannot be told.
 std::shared_ptr<Device> make_device(std::string_view description);
 std::vector<std::string> device_names();
+std::vector<std::string> device_docs();  // for help, of each: "cuda or cuda:N, a GPU of NVIDIA's"
 
 // Where nothing else is asked for: kernels on the calling thread and its pool, in the host's memory.
 Device& cpu_device();

@@ -25,6 +25,9 @@ enum class Task {
   kClasses,       // the class of each sample: throughput in samples, accuracy
 };
 
+// Whose decoder of tokens a model is, whatever its sizes: norms, positions, biases, activation functions.
+enum class Decoder { kOther, kGpt2, kLlama };
+
 // What parallel.tp, cp, ep, sp and vocabulary ask of a ready-made strategy. The batch is cut over dp*ep.
 struct CutRequest {
   bool sequence = false;    // parallel.sp
@@ -68,6 +71,8 @@ class ModelSpec {
   // Whether the model can be asked for the next token alone, and then keeps what it needs of those before
   // (nn/decoding.h): a token's prediction depends on those before by causal attention and on nothing else.
   virtual bool can_decode() const { return false; }
+  // For plans that are written as flags of other systems, which have names for those two (train/plan/exports).
+  virtual Decoder decoder() const { return Decoder::kOther; }
   virtual std::vector<Key> keys() = 0;
   // Throws kInvalidArgument for values that do not go together; each key by itself has been checked.
   virtual void check() const {}

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/keys.h"
+#include "trireme/base/type_name.h"
 #include "trireme/ir/tensor.h"
 
 namespace trireme::nn {
@@ -55,6 +56,9 @@ class OptimizerSpec {
 
   virtual std::string_view kind() const = 0;   // of train.optimizer, and of checkpoints
   virtual std::string_view title() const = 0;  // for a run's report
+  // The struct that C++ programs give for it, "Sgd", and the spec of one with its defaults.
+  virtual std::string_view struct_name() const = 0;
+  virtual std::unique_ptr<OptimizerSpec> of_struct_defaults() const = 0;
   virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double rate) = 0;
   // Its other numbers: keys of the section [train], except where another setting of that section has the name.
@@ -75,6 +79,8 @@ class OptimizerSpecOf : public OptimizerSpec {
   std::unique_ptr<OptimizerSpec> copy() const override {
     return std::make_unique<Self>(static_cast<const Self&>(*this));
   }
+  std::string_view struct_name() const override { return type_name<Numbers>(); }
+  std::unique_ptr<OptimizerSpec> of_struct_defaults() const override { return std::make_unique<Self>(Numbers{}); }
   double learning_rate() const override { return o_.lr; }
   void set_learning_rate(double rate) override { o_.lr = rate; }
 

@@ -113,6 +113,7 @@ class GptSpec final : public ModelSpecOf<GptSpec> {
   std::string_view doc() const override { return "GPT-2, on tokens"; }
   Task task() const override { return Task::kTokens; }
   bool can_decode() const override { return c_.experts == 0; }
+  Decoder decoder() const override { return Decoder::kGpt2; }
 
   std::vector<Key> keys() override {
     std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},

@@ -132,6 +132,7 @@ class LlamaSpec final : public ModelSpecOf<LlamaSpec> {
   }
   Task task() const override { return Task::kTokens; }
   bool can_decode() const override { return c_.experts == 0; }
+  Decoder decoder() const override { return Decoder::kLlama; }
 
   std::vector<Key> keys() override {
     std::vector<Key> out{{"layers", &c_.layers, "blocks", check_layers},

@@ -2,7 +2,9 @@
 // order in which they are written.
 #include <algorithm>
 
+#include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined_text.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/kinds.h"
 #include "trireme/train/job/rules.h"
@@ -24,13 +26,9 @@ void check_transport(const std::string&, const KeyTarget& target) {
 
 // What the job itself has of [train].
 std::vector<Key> keys_of_run(JobConfig& c) {
+  static const std::string kDoc = fmt::format("where kernels run: {}", joined_text(device_docs(), "; "));
   return {
-      {.name = "device",
-       .target = &c.train.device,
-       .doc = "where kernels run: cpu; cuda or cuda:N, a GPU of NVIDIA's; guarded, which finds mistakes of the "
-              "code around kernels; or described:FILE, a machine's file, for which a job is planned and not run",
-       .flag = "--device",
-       .in_bench = true},
+      {.name = "device", .target = &c.train.device, .doc = kDoc, .flag = "--device", .in_bench = true},
       {.name = "tuning",
        .target = TextOf{.text = [place = &c.train.tuning] { return to_string(*place); },
                         .set =
@@ -158,60 +156,82 @@ std::vector<Key> keys_of_fusion(JobConfig& c) {
            .of_ranks = true}};
 }
 
+// "gpt, llama: ..." of the kinds of model whose ready-made strategy has that, as they are by default.
+std::string for_kinds_that(bool (*has)(const nn::Cuttable&), std::string_view doc) {
+  std::vector<std::string> kinds;
+  for (const std::string& kind : nn::model_kinds()) {
+    if (has(nn::model_spec(kind)->cuttable())) kinds.push_back(kind);
+  }
+  return fmt::format("{}: {}", joined_text(kinds, ", "), doc);
+}
+
+struct ReadyMadeDocs {
+  std::string tp =
+      for_kinds_that([](const nn::Cuttable& cuttable) { return cuttable.weights; },
+                     "ranks that each layer's weights are cut over (tensor parallel); the rest are data parallel");
+  std::string cp = for_kinds_that([](const nn::Cuttable& cuttable) { return cuttable.positions; },
+                                  "ranks that positions are cut over (context parallel)");
+  std::string vocabulary = for_kinds_that([](const nn::Cuttable& cuttable) { return cuttable.vocabulary > 0; },
+                                          "the ranks of tp also cut the embedding, the head and the loss by tokens");
+  std::string sp = for_kinds_that([](const nn::Cuttable& cuttable) { return cuttable.positions; },
+                                  "the ranks of tp also cut the positions between the products (sequence parallel)");
+  std::string ep = for_kinds_that([](const nn::Cuttable& cuttable) { return cuttable.mixture; },
+                                  "data parallel ranks that share the experts of a block (expert parallel)");
+};
+
 // The ready-made strategies (train/job/parallel_settings.h).
 std::vector<Key> keys_of_ready_made(JobConfig& c) {
+  static const ReadyMadeDocs kDocs;
   auto& p = c.parallel;
-  return {
-      {.name = "tp",
-       .target = &p.tp,
-       .doc = "ranks that each layer's weights are cut over (tensor parallel; all kinds but lenet, resnet, wide_deep); "
-              "the rest are data parallel",
-       .check = check_count,
-       .flag = "--tp",
-       .in_bench = true,
-       .implies = kSemiAuto},
-      {.name = "cp",
-       .target = &p.cp,
-       .doc = "gpt, llama, deepseek: ranks that positions are cut over (context parallel)",
-       .check = check_count,
-       .flag = "--cp",
-       .in_bench = true,
-       .implies = kSemiAuto},
-      {.name = "cp_algorithm",
-       .target = one_of(&p.cp_algorithm, kContextAlgorithms),
-       .doc = "attention over cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
-              "hybrid (both), or auto: ulysses where the heads divide, otherwise ring",
-       .flag = "--cp-algorithm",
-       .in_bench = true,
-       .no_effect_with = "cp = 1"},
-      {.name = "ulysses_degree",
-       .target = &p.ulysses_degree,
-       .doc = "with cp_algorithm = 'hybrid': ranks that share the heads, while the others form rings; it must "
-              "divide cp and the heads; 0: the largest number that does",
-       .check = check_not_below_0,
-       .flag = "--ulysses-degree",
-       .in_bench = true},
-      {.name = "vocabulary",
-       .target = &p.vocabulary,
-       .doc = "gpt, llama, deepseek, t5: the ranks of tp also cut the embedding, the head and the loss by tokens",
-       .flag = "--vocab-parallel",
-       .in_bench = true,
-       .no_effect_with = "tp = 1",
-       .implies = kSemiAuto},
-      {.name = "sp",
-       .target = &p.sp,
-       .doc = "gpt, llama, deepseek: the ranks of tp also cut the positions between the products (sequence parallel)",
-       .flag = "--sp",
-       .in_bench = true,
-       .no_effect_with = "tp = 1",
-       .implies = kSemiAuto},
-      {.name = "ep",
-       .target = &p.ep,
-       .doc = "gpt, llama, deepseek: data parallel ranks that share the experts of a block (expert parallel)",
-       .check = check_count,
-       .flag = "--ep",
-       .in_bench = true,
-       .implies = kSemiAuto}};
+  return {{.name = "tp",
+           .target = &p.tp,
+           .doc = kDocs.tp,
+           .check = check_count,
+           .flag = "--tp",
+           .in_bench = true,
+           .implies = kSemiAuto},
+          {.name = "cp",
+           .target = &p.cp,
+           .doc = kDocs.cp,
+           .check = check_count,
+           .flag = "--cp",
+           .in_bench = true,
+           .implies = kSemiAuto},
+          {.name = "cp_algorithm",
+           .target = one_of(&p.cp_algorithm, kContextAlgorithms),
+           .doc = "attention over cp: ulysses (an all-to-all to heads and back), ring (keys and values travel around), "
+                  "hybrid (both), or auto: ulysses where the heads divide, otherwise ring",
+           .flag = "--cp-algorithm",
+           .in_bench = true,
+           .no_effect_with = "cp = 1"},
+          {.name = "ulysses_degree",
+           .target = &p.ulysses_degree,
+           .doc = "with cp_algorithm = 'hybrid': ranks that share the heads, while the others form rings; it must "
+                  "divide cp and the heads; 0: the largest number that does",
+           .check = check_not_below_0,
+           .flag = "--ulysses-degree",
+           .in_bench = true},
+          {.name = "vocabulary",
+           .target = &p.vocabulary,
+           .doc = kDocs.vocabulary,
+           .flag = "--vocab-parallel",
+           .in_bench = true,
+           .no_effect_with = "tp = 1",
+           .implies = kSemiAuto},
+          {.name = "sp",
+           .target = &p.sp,
+           .doc = kDocs.sp,
+           .flag = "--sp",
+           .in_bench = true,
+           .no_effect_with = "tp = 1",
+           .implies = kSemiAuto},
+          {.name = "ep",
+           .target = &p.ep,
+           .doc = kDocs.ep,
+           .check = check_count,
+           .flag = "--ep",
+           .in_bench = true,
+           .implies = kSemiAuto}};
 }
 
 // Stages, who has them when, and what they keep.

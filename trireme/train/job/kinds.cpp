@@ -54,7 +54,7 @@ void check_fit(const JobConfig& c) {
             "configuration: data.kind '{}' {}, and model.kind '{}' {}; use model.kind {}, or data.kind {}", c.data.kind,
             *data_of(c).hides_tokens() ? "hides tokens" : "hides no tokens", c.model.kind,
             *data_of(c).hides_tokens() ? "tells the next one" : "tells hidden ones", quoted_list(others),
-            *data_of(c).hides_tokens() ? "'text'" : "'masked_text'");
+            quoted_list(data_for(model_of(c))));
     return;
   }
   std::erase(others, c.model.kind);

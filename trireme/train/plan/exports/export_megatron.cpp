@@ -43,14 +43,14 @@ void check_megatron_way(const ExportedWay& plan) {
                   "a mixture of experts with --tp needs --sp as well", "plan with --only tp=1 or sp=true");
 }
 
-// A decoder of tokens of which every size is known here; another kind has keys that are not.
+// A decoder that it has flags for, of which every size is known here.
 void check_megatron_model(const ExportedWay& plan) {
   static const std::set<std::string> kKnown = {"layers",     "width", "heads",   "vocabulary", "kv_heads", "mlp_width",
                                                "rope_theta", "tied",  "dropout", "experts",    "top_k"};
   static const std::set<std::string> kOfMixtures = {"capacity_factor", "aux_loss_factor", "expert_groups"};
-  const bool is_decoder = model_of(plan.job).task() == nn::Task::kTokens;
-  require_sayable(is_decoder && plan.sizes.contains("width"), kMegatron,
-                  fmt::format("pretrain_gpt.py trains decoders, and not model.kind = '{}'", plan.job.model.kind),
+  require_sayable(model_of(plan.job).decoder() != nn::Decoder::kOther, kMegatron,
+                  fmt::format("pretrain_gpt.py trains decoders as GPT-2 and Llama are, and not model.kind = '{}'",
+                              plan.job.model.kind),
                   "there are no flags for it");
   for (const auto& [name, value] : plan.sizes) {
     const bool is_known = kKnown.contains(name) || kOfMixtures.contains(name);
@@ -64,7 +64,7 @@ std::string megatron_model(const ExportedWay& plan) {
   const auto size = [&](const char* name) { return size_of(plan, name); };
   std::string out = fmt::format("--num-layers {}\n--hidden-size {}\n--num-attention-heads {}\n", size("layers"),
                                 size("width"), size("heads"));
-  const bool is_rotary = plan.sizes.contains("rope_theta");  // of a Llama
+  const bool is_rotary = model_of(plan.job).decoder() == nn::Decoder::kLlama;
   if (is_rotary) {
     const int64_t given = size("mlp_width");
     const int64_t hidden = given > 0 ? given : (8 * size("width") + 191) / 192 * 64;  // as nn/models/llama.cpp

@@ -106,5 +106,32 @@ TEST(ExportErrors, megatron_refuses_models_that_its_flags_do_not_say) {
               testing::HasSubstr("model.expert_groups"));
 }
 
+// Of the same keys as a GPT, and made in another way.
+class NoGpt final : public nn::ModelSpecOf<NoGpt> {
+ public:
+  std::string_view kind() const override { return "no_gpt"; }
+  std::string_view doc() const override { return ""; }
+  nn::Task task() const override { return nn::Task::kTokens; }
+  std::vector<Key> keys() override {
+    return {{"layers", &layers_, ""}, {"width", &width_, ""}, {"heads", &heads_, ""}, {"vocabulary", &vocabulary_, ""}};
+  }
+  std::vector<FieldNeed> needs() const override { return nn::model_spec("gpt")->needs(); }
+  std::unique_ptr<nn::Module> make(std::span<const FieldSpec>) const override { return nullptr; }
+  double least_parameters(std::span<const FieldSpec>) const override { return 0; }
+  std::string describe() const override { return ""; }
+
+ private:
+  int64_t layers_ = 4, width_ = 256, heads_ = 4, vocabulary_ = 256;
+};
+
+TEST(ExportErrors, megatron_refuses_a_decoder_that_has_a_gpts_keys_and_is_none) {
+  JobConfig job = named("gpt2");
+  job.model.kind = "no_gpt";
+  job.model.spec = std::unique_ptr<nn::ModelSpec>(std::make_unique<NoGpt>());
+  EXPECT_EQ(refused("megatron", job, {}, 2),
+            "export to megatron: pretrain_gpt.py trains decoders as GPT-2 and Llama are, and not model.kind = "
+            "'no_gpt'; there are no flags for it");
+}
+
 }  // namespace
 }  // namespace trireme::export_way_test
