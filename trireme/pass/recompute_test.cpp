@@ -80,7 +80,8 @@ TEST(RecomputeRows, that_exchanging_nothing_again_changes_nothing_is_said_on_sev
     Program program = layers(smooth, 1);
     program.mesh = Mesh({{"dp", ranks}});
     std::vector<PassRemark> remarks;
-    (void)find_pass("recompute").run(program, {.recompute = {.rows = true, .communication = false}, .remarks = &remarks});
+    (void)find_pass("recompute")
+        .run(program, {.recompute = {.rows = true, .communication = false}, .remarks = &remarks});
     return remarks.empty() ? "" : remarks.front().text;
   };
   EXPECT_EQ(said(2),

@@ -21,9 +21,8 @@ void say_what_stays(const Graph& graph, const PassOptions& options, std::span<co
                   "reads no value of 64 KiB or more on a rank, that is not computed again, long after the forward pass",
                   true});
   }
-  const bool asks_for_gradients = std::ranges::any_of(options.homes, [](const HomeRule& rule) {
-    return rule.of == Held::kGradient && rule.home != Tier::kDevice;
-  });
+  const bool asks_for_gradients = std::ranges::any_of(
+      options.homes, [](const HomeRule& rule) { return rule.of == Held::kGradient && rule.home != Tier::kDevice; });
   if (asks_for_gradients && !any_leaves(false)) {
     say(options, {"parallel.home: no gradient leaves the device; each of those named is read by its update, or by a "
                   "sum, soon after it is made",
