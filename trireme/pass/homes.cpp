@@ -26,6 +26,7 @@
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
 #include "trireme/pass/step_times.h"
+#include "trireme/pass/what_stays.h"
 
 namespace trireme {
 namespace {
@@ -56,6 +57,7 @@ class Homes {
     if (options.recompute.keeps_elsewhere()) add_kept();
     if (!trips_.empty()) starts_ = start_times(program, options.rates);
     join_the_close();
+    say_what_stays(graph_, options, trips_);
   }
 
   bool any() const { return !trips_.empty() || !returns_.empty(); }

@@ -104,6 +104,23 @@ TEST(Homes, state_on_the_host_is_read_by_moves_alone) {
   EXPECT_EQ(std::ranges::count(ways, attrs_of({Tier::kDevice, Tier::kHost}).text()), 2 * kWeights);
 }
 
+TEST(Homes, that_nothing_of_what_is_named_leaves_is_said) {
+  const auto said = [](PassOptions options) {
+    const Graph graph = layers_with_state();
+    std::vector<PassRemark> remarks;
+    options.remarks = &remarks;
+    (void)run_passes(partition(graph, data_parallel(graph, 1)), options);
+    return remarks.empty() ? "" : remarks.front().text;
+  };
+  using Keep = Recompute::Rule::Keep;
+  const Recompute::Rule kept{.pattern = "", .keep = Keep::kDisk};
+  EXPECT_THAT(said({.recompute = {.rules = {kept}}}), HasSubstr("parallel.keep: nothing goes to the host or the disk"));
+  EXPECT_EQ(said({.recompute = {.rules = {kept}, .fewest_bytes = 1}}), "");
+  EXPECT_THAT(said({.homes = {parse_home_rule("*/gradient = host")}}),
+              HasSubstr("parallel.home: no gradient leaves the device"));
+  EXPECT_EQ(said({.homes = all_on_host()}), "");
+}
+
 TEST(Homes, the_state_of_an_update_comes_while_the_update_before_it_is_computed) {
   const Program program = program_with(all_on_host());
   int on_device = 0, most = 0, updates = 0;

@@ -61,6 +61,11 @@ class Recomputing {
       if (swapped) ++id;
     }
     if (!made_again_) say_nothing();
+    if (made_again_ && !options_.communication && !keeps_exchanged_ && program_.mesh.devices() > 1) {
+      say(asked_for_, {"recompute_communication = false: ranks exchange nothing inside what is computed again, so "
+                       "nothing is kept that would not be",
+                       true});
+    }
     return rewrite.finish();
   }
 
@@ -104,18 +109,20 @@ class Recomputing {
     }
   }
 
-  bool is_asked(NodeId id) const {
+  bool is_asked(NodeId id) {
     const Node& node = graph_.node(id);
     const RecomputeAsked& asked = asked_[at(id)];
     if (node.phase != Phase::kForward || asked.kept || def_of(node).traits.message) return false;
     const bool of_weight = gathers_weight(graph_, node);
-    if (of_weight ? !asked.optimizer_communication : is_communication(def_of(node)) && !asked.communication)
-      return false;
+    if (of_weight && !asked.optimizer_communication) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
     if (std::ranges::any_of(node.outputs, is_output)) return false;
-    if (asked.by_op) return true;
     const auto crosses = [&](ValueId value) { return crosses_[at(value)] != 0; };
-    return !asked.module.empty() && std::ranges::none_of(node.outputs, crosses);
+    const bool is_inside = !asked.module.empty() && std::ranges::none_of(node.outputs, crosses);
+    if (!asked.by_op && !is_inside) return false;
+    const bool is_kept = !of_weight && is_communication(def_of(node)) && !asked.communication;
+    keeps_exchanged_ = keeps_exchanged_ || is_kept;
+    return !is_kept;
   }
 
   // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
@@ -202,6 +209,7 @@ class Recomputing {
   const PassOptions& asked_for_;
   const Recompute& options_;
   bool made_again_ = false;                 // something
+  bool keeps_exchanged_ = false;            // what ranks exchange, where it is asked not to be made again
   std::vector<char> is_output_;             // of values
   std::vector<char> is_sent_;               // of values: to other ranks
   std::vector<NodeId> last_backward_read_;  // of values: the last node of the backward pass that reads it

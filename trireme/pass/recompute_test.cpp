@@ -75,6 +75,21 @@ TEST(RecomputeRows, that_nothing_is_computed_again_is_said) {
   EXPECT_EQ(said(layers(smooth, 1), {.rules = {{"", Recompute::Rule::Keep::kMemory}}}), "");
 }
 
+TEST(RecomputeRows, that_exchanging_nothing_again_changes_nothing_is_said_on_several_ranks) {
+  const auto said = [](int64_t ranks) {
+    Program program = layers(smooth, 1);
+    program.mesh = Mesh({{"dp", ranks}});
+    std::vector<PassRemark> remarks;
+    (void)find_pass("recompute")
+        .run(program, {.recompute = {.rows = true, .communication = false}, .remarks = &remarks});
+    return remarks.empty() ? "" : remarks.front().text;
+  };
+  EXPECT_EQ(said(2),
+            "recompute_communication = false: ranks exchange nothing inside what is computed again, so nothing is kept "
+            "that would not be");
+  EXPECT_EQ(said(1), "");
+}
+
 TEST(RecomputeBlocks, more_than_there_are_are_refused) {
   const auto refusal = [](const std::vector<std::string>& scopes, int64_t blocks) -> std::string {
     Graph graph("blocks");

@@ -26,6 +26,19 @@ TEST(Stages, rules_match_modules_and_what_is_inside_them) {
   EXPECT_TRUE(ScopePattern("h.0..5").matches("h.5.attn"));
   EXPECT_FALSE(ScopePattern("h.0..5").matches("h.6"));
   EXPECT_FALSE(ScopePattern("h.0..5").matches("h.ln"));
+  EXPECT_TRUE(ScopePattern("h.0..5.mlp").matches("h.4.mlp.c_fc"));
+}
+
+TEST(Stages, a_star_in_rules_stands_for_any_characters) {
+  EXPECT_TRUE(ScopePattern("*.bias").matches("h.0.attn.c_attn.bias"));
+  EXPECT_FALSE(ScopePattern("*.bias").matches("bias"));
+  EXPECT_TRUE(ScopePattern("*ln_*.weight").matches("h.0.ln_1.weight"));
+  EXPECT_TRUE(ScopePattern("*ln_*.weight").matches("ln_f.weight"));
+  EXPECT_FALSE(ScopePattern("*ln_*.weight").matches("ln_f.weights"));
+  EXPECT_TRUE(ScopePattern("*.0..1.mlp").matches("model.layers.1.mlp.up"));
+  EXPECT_FALSE(ScopePattern("*.0..1.mlp").matches("model.layers.11.mlp"));
+  EXPECT_TRUE(ScopePattern("*").matches("wte"));
+  EXPECT_FALSE(ScopePattern("*").matches(""));
 }
 
 // A chain of products, each in a module of its own, of these widths; the last one reads the first's weight, too.

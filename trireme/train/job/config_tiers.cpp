@@ -1,6 +1,7 @@
 // The keys of [parallel] that say what lies elsewhere than in the device's memory, and how it comes and goes
 // (docs/design/tiers.md).
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/train/job/config_impl.h"
 #include "trireme/train/job/rules.h"
 
@@ -13,6 +14,19 @@ constexpr NameOf<Tier> kOffloadTo[] = {{"device", Tier::kDevice}, {"host", Tier:
 void check_ratio(const std::string& name, const KeyTarget& target) {
   const double share = *std::get<double*>(target);
   require(share > 0 && share <= 1, "{} = {}; it must be above 0 and at most 1", name, share);
+}
+
+// What nobody writes is all there is; who writes 0 asks for none of it, which is no size.
+template <class Value>
+TextOf as_size_above_0(Value* value) {
+  TextOf out = as_text(value);
+  out.set = [set = out.set](const std::string& name, const std::string& text) {
+    require(trim(text) != "0" && !text.ends_with(":0"),
+            "configuration: {} = '{}' leaves a rank nothing; give more, or leave the size out for all there is", name,
+            text);
+    set(name, text);
+  };
+  return out;
 }
 
 // What lies and runs where.
@@ -44,7 +58,7 @@ std::vector<Key> keys_of_sizes(JobConfig& c) {
   auto& p = c.parallel;
   return {
       {.name = "device_memory",
-       .target = as_text(&p.tiers.device),
+       .target = as_size_above_0(&p.tiers.device),
        .doc = "the most of the device's memory that a rank may take, like 2GB or 512MiB; none: all",
        .flag = "--device-memory"},
       {.name = "device_ratio",
@@ -53,7 +67,7 @@ std::vector<Key> keys_of_sizes(JobConfig& c) {
        .check = check_ratio,
        .no_effect_with = "device_memory = ''"},
       {.name = "host_memory",
-       .target = as_text(&p.tiers.host),
+       .target = as_size_above_0(&p.tiers.host),
        .doc = "the most of the host's memory that a rank may take beside the device's, for what has its home there "
               "and what is on its way; none: all",
        .flag = "--host-memory"},
@@ -63,7 +77,7 @@ std::vector<Key> keys_of_sizes(JobConfig& c) {
        .check = check_ratio,
        .no_effect_with = "host_memory = ''"},
       {.name = "disk",
-       .target = as_text(&p.tiers.disk),
+       .target = as_size_above_0(&p.tiers.disk),
        .doc = "directory of the file in which a rank has what has its home on the disk, and after a colon how large "
               "that may be, like /scratch:40GB; none: the run's folder, or without one that of temporary files",
        .flag = "--disk"}};

@@ -117,6 +117,12 @@ std::string remark_of(const std::string& key, const std::string& lines,
   return out;
 }
 
+TEST(ParallelConfig, sizes_of_nothing_are_refused) {
+  for (const char* line : {"device_memory = \"0\"\n", "host_memory = \" 0\"\n", "disk = \"/tmp:0\"\n"})
+    EXPECT_THAT(error_of([&] { with(line); }), HasSubstr("leaves a rank nothing; give more, or leave the size out"));
+  EXPECT_NO_THROW(with("device_memory = \"\"\ndisk = \"/tmp\"\nupdate_part = \"0\"\n"));
+}
+
 TEST(ParallelConfig, what_is_asked_of_several_ranks_is_said_of_one_in_one_line) {
   const JobConfig config = with("zero = 1\nzero_threshold_kb = 1\ntransport = \"shm\"\ncollective_reuse = -1\n");
   EXPECT_THAT(

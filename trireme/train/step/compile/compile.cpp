@@ -371,17 +371,15 @@ ScopeStages stages_of_step(const Compiled& step) {
   return out;
 }
 
-// For programs beside those of the crews. Of a parameter that several read, the home is the same.
-std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
-  std::vector<HomeRule> out;
-  std::map<std::string, Tier> home_of;
+// Where each parameter lies, for programs beside those of the crews: what one crew's rules say of the parameters of
+// another is not asked. Of a parameter that several read, the home is the same.
+std::vector<HomeRule> homes_of_parameters(std::span<const CompiledCrew> crews) {
+  std::map<std::string, Tier> homes;
   for (const CompiledCrew& crew : crews) {
-    out.insert(out.end(), crew.homes.begin(), crew.homes.end());
     for (const PlanInput& input : crew.plan.inputs) {
       if (input.role != Role::kParameter) continue;
-      const int buffer = crew.plan.values[static_cast<size_t>(input.value)].buffer;
-      const Tier home = crew.plan.buffers[static_cast<size_t>(buffer)].tier;
-      const auto [known, is_new] = home_of.emplace(input.name, home);
+      const Tier home = home_of(crew.homes, Held::kParameter, input.name);
+      const auto [known, is_new] = homes.emplace(input.name, home);
       if (is_new || known->second == home) continue;
       fail(ErrorKind::kUnsupported,
            "'{}' lies in '{}' on one part of the pipeline and in '{}' on another, by which of their ops run on the "
@@ -389,6 +387,9 @@ std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
            input.name, to_string(known->second), to_string(home));
     }
   }
+  std::vector<HomeRule> out;
+  if (std::ranges::none_of(homes, [](const auto& each) { return each.second != Tier::kDevice; })) return out;
+  for (const auto& [name, home] : homes) out.push_back({name, Held::kParameter, home});
   return out;
 }
 
@@ -397,7 +398,7 @@ std::vector<HomeRule> homes_of_crews(std::span<const CompiledCrew> crews) {
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options) {
   CompileOptions how = options;
   how.external_parameters = true;
-  how.parallel.homes = homes_of_crews(step.crews);
+  how.parallel.homes = homes_of_parameters(step.crews);
   how.measure = {};  // all of a job goes by the same
   how.parallel.communication.measured = step.measured;
   if (how.parallel.search.kind != SearchKind::kNone) {  // what was found for the step holds beside it

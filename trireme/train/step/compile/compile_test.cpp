@@ -1,0 +1,69 @@
+// What a step's programs and those beside it have in common.
+#include "trireme/train/step/compile/compile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/train/job/config.h"
+#include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
+
+namespace trireme::compile_test {
+namespace {
+
+constexpr int64_t kRanks = 2;
+
+// A pipeline of two crews that may take so much of the device's memory, and else the host's and the disk's.
+CompiledJob compiled(int64_t device_bytes) {
+  const std::vector<std::string> keys{"model.layers=4", "model.width=32", "model.heads=2", "model.vocabulary=32",
+                                      "data.seq=16"};
+  JobConfig config = parse_config(
+      "[model]\nkind = 'llama'\n[data]\nkind = 'synthetic'\n[train]\nsteps = 1\nbatch = 32\n[parallel]\npp = 2\n"
+      "gradient_accumulation_steps = 2\nhost_memory = '1MB'\ndisk = '/tmp'\n",
+      "job.toml", keys);
+  config.parallel.tiers.device = MemorySize(device_bytes);
+  const auto model = make_model(config);
+  const Assembly assembly = assembly_of(config, *model, kRanks);
+  JobGraphs graphs = graphs_of(assembly, kRanks);
+  return compile(std::move(graphs.step), std::move(graphs.evaluation),
+                 compile_options(assembly, graphs.parallel, kRanks, 1));
+}
+
+std::map<std::string, Tier> homes_of_parameters(const ExecutionPlan& plan) {
+  std::map<std::string, Tier> out;
+  for (const PlanInput& input : plan.inputs) {
+    const int buffer = plan.values[static_cast<size_t>(input.value)].buffer;
+    if (input.role == Role::kParameter) out[input.name] = plan.buffers[static_cast<size_t>(buffer)].tier;
+  }
+  return out;
+}
+
+int64_t elsewhere(const std::map<std::string, Tier>& homes) {
+  return std::ranges::count_if(homes, [](const auto& each) { return each.second != Tier::kDevice; });
+}
+
+// The rule "model = host", chosen for one crew, names what the other has as well.
+TEST(CompileBeside, an_evaluation_finds_parameters_where_the_step_of_its_crew_has_them) {
+  const CompiledJob whole = compiled(1000000000);
+  std::vector<int64_t> bytes;
+  for (const CompiledCrew& crew : whole.step.crews) bytes.push_back(crew.plan.arena().bytes);
+  ASSERT_GT(bytes[0], bytes[1]);
+
+  const CompiledJob job = compiled(bytes[1]);
+
+  ASSERT_TRUE(job.evaluation);
+  std::vector<int64_t> found;
+  for (size_t crew = 0; crew < 2; ++crew) {
+    const auto of_step = homes_of_parameters(job.step.crews[crew].plan);
+    EXPECT_EQ(homes_of_parameters(job.evaluation->crews[crew].plan), of_step) << "crew " << crew;
+    found.push_back(elsewhere(of_step));
+  }
+  EXPECT_GT(found[0], 0);
+  EXPECT_EQ(found[1], 0);
+}
+
+}  // namespace
+}  // namespace trireme::compile_test
