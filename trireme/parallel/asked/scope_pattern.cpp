@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-bool ScopePattern::Part::matches(std::string_view part) const {
-  if (name == "*" || name == part) return true;
-  const std::optional<int> number = number_of(part);
+bool ScopePattern::Part::matches(std::string_view path) const {
+  if (trireme::matches(name, path)) return true;
+  const std::optional<int> number = number_of(path);
   return number && *number >= first && *number <= last;
 }
 
@@ -32,8 +32,17 @@ ScopePattern ScopePattern::read(std::string_view text) {
 }
 
 bool ScopePattern::matches(std::string_view scope) const {
-  return std::ranges::all_of(parts_,
-                             [&](const Part& part) { return !scope.empty() && part.matches(next_part(scope)); });
+  const auto matches_from = [&](const auto& self, size_t part, std::string_view left) -> bool {
+    if (part == parts_.size()) return true;
+    for (std::string_view rest = left; !rest.empty();) {
+      const std::string_view taken = next_part(rest);
+      const std::string_view path = left.substr(0, static_cast<size_t>(taken.data() + taken.size() - left.data()));
+      if (parts_[part].matches(path) && self(self, part + 1, rest)) return true;
+      if (parts_[part].name.find('*') == std::string::npos) return false;
+    }
+    return false;
+  };
+  return matches_from(matches_from, 0, scope);
 }
 
 }  // namespace trireme

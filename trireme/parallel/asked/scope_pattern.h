@@ -1,5 +1,5 @@
-// ScopePattern: a pattern for scopes of a model and everything inside them: "h.3"; "h.*" for any part of the path;
-// "h.0..5" for a part that is a number from 0 to 5.
+// ScopePattern: a pattern for scopes of a model and everything inside them: "h.3"; "h.*", where `*` stands for any
+// characters, as in base/words.h; "h.0..5" for a part of the path that is a number from 0 to 5.
 #pragma once
 
 #include <string>
@@ -22,11 +22,11 @@ class ScopePattern {
   friend bool operator==(const ScopePattern& a, const ScopePattern& b) { return a.text_ == b.text_; }
 
  private:
-  // A part of a path: any, a name, or a number of a range.
+  // A name, which with `*` may be several parts of a path, or a number of a range.
   struct Part {
-    std::string name;  // "*": any
+    std::string name;
     int first = 0, last = -1;
-    bool matches(std::string_view part) const;
+    bool matches(std::string_view path) const;
   };
   static ScopePattern read(std::string_view text);
 

@@ -26,6 +26,12 @@ TEST(Stages, rules_match_modules_and_what_is_inside_them) {
   EXPECT_TRUE(ScopePattern("h.0..5").matches("h.5.attn"));
   EXPECT_FALSE(ScopePattern("h.0..5").matches("h.6"));
   EXPECT_FALSE(ScopePattern("h.0..5").matches("h.ln"));
+  for (const char* name : {"wte.weight", "h.0.mlp.c_fc.weight"}) EXPECT_TRUE(ScopePattern("*.weight").matches(name));
+  EXPECT_FALSE(ScopePattern("*.weight").matches("h.0.weights"));
+  EXPECT_TRUE(ScopePattern("h.*_fc").matches("h.0.mlp.c_fc.bias"));
+  EXPECT_FALSE(ScopePattern("h.*_fc").matches("h.0.mlp"));
+  EXPECT_TRUE(ScopePattern("*.0..1.mlp").matches("model.layers.1.mlp.up"));
+  EXPECT_FALSE(ScopePattern("*.0..1.mlp").matches("model.layers.2.mlp.up"));
 }
 
 // A chain of products, each in a module of its own, of these widths; the last one reads the first's weight, too.
