@@ -7,6 +7,8 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/job_flags.h"
+#include "cli/parallel_keys.h"
 #include "trireme/base/error.h"
 #include "trireme/base/json_text.h"
 #include "trireme/ckpt/open_tensors.h"
@@ -61,6 +63,7 @@ Evaluated evaluated(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   trained.train.fit.min_improvement = plain.train.fit.min_improvement;
   JobConfig out = parse_config(to_toml(trained), reader.path() + " (configuration)", args.set);
   check_keys(args.set);
+  check_parallel_keys("evaluate", args.set, out, ranks);
   check_same_model(trained, out, reader.path());
   const bool held_out = holds_out_the_same(trained, out, reader.path());
   const bool given = args.batch > 0;
@@ -115,6 +118,7 @@ int evaluate(const EvaluateArgs& args) {
   const JobConfig& config = what.config;
   if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = config.parallel.transport, .threads = args.threads});
+  if (job.rank() == 0) log_remarks(config, job.size());
   const EvaluationResult found = evaluate_checkpoint(reader, config, samples_of(config), job);
   if (job.rank() == 0) print(args, what, reader, found);
   return 0;

@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "cli/job_flags.h"
+#include "cli/parallel_keys.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/checkpoint.h"
@@ -62,8 +64,10 @@ int run(const GenerateArgs& args) {
   const JobConfig config =
       cut_for(parse_config(meta->second, reader.path() + " (configuration)"), args, ranks, reader.path());
   check_cuts_of_one_sequence(config, ranks);  // a mistake is reported before ranks start
+  check_parallel_keys("generate", args.set, config, ranks);
   if (args.ranks > 1 && !worker) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = config.parallel.transport, .threads = args.threads});
+  if (job.rank() == 0) log_remarks(config, job.size());
   bool begun = false;  // the prompt is shown only once nothing is wrong with what was asked
   const auto begin = [&] {
     if (!begun) std::fputs(args.options.prompt.c_str(), stdout);

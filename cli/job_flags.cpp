@@ -82,9 +82,7 @@ RunJob read_as_it_runs(const JobFlags& flags) {
 }
 
 int JobFlags::ranks_in_all() const {
-  if (!nodes.given()) return ranks;
-  const launch::NodeOptions node = nodes.options();
-  return node.world > 0 ? node.world : std::max(node.nodes, 1) * ranks;
+  return nodes.ranks_in_all(ranks);
 }
 
 void add_job_flags(CLI::App& command, JobFlags& flags) {

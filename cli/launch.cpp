@@ -89,7 +89,9 @@ int launch_job(LaunchArgs args) {
   args.flags.check();
   warn_of_range(args.local.ranks, args.local.min_ranks, args.local.restarts);
   launch::LaunchOptions local = args.local;
-  for (const int rank : local.tail) require(rank >= 0, "launch: --tail {}; ranks go from 0", rank);
+  const int last = args.flags.ranks_in_all(local.ranks) - 1;
+  for (const int rank : local.tail)
+    require(rank >= 0 && rank <= last, "launch: --tail {}; this job's ranks go from 0 to {}", rank, last);
   local.echo = [](std::string_view line) {
     std::fwrite(line.data(), 1, line.size(), stdout);
     std::fflush(stdout);

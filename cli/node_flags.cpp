@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -176,6 +177,12 @@ launch::NodeOptions NodeFlags::options() const {
       std::chrono::milliseconds(milliseconds_of(heartbeat_s.value_or(kHeartbeat_s), 0.2, true, "--heartbeat"));
   options.last_call = std::chrono::milliseconds(milliseconds_of(last_call_s, 0.1, true, "--last-call"));
   return options;
+}
+
+int NodeFlags::ranks_in_all(int of_a_node) const {
+  if (!given()) return of_a_node;
+  const launch::NodeOptions asked = options();
+  return asked.world > 0 ? asked.world : std::max(asked.nodes, 1) * of_a_node;
 }
 
 }  // namespace trireme::cli

@@ -38,6 +38,8 @@ struct NodeFlags {
   // Throws kInvalidArgument for a flag of nodes beside which neither is given: it would have no effect.
   void check() const;
   launch::NodeOptions options() const;
+  // Of the whole job, where each node starts so many.
+  int ranks_in_all(int of_a_node) const;
   // What MindSpore's variables say, where no flag does: MS_WORKER_NUM, MS_SCHED_HOST, MS_SCHED_PORT, MS_NODE_ID (or
   // RANK_ID), MS_WORKER_IP, MS_TOPO_TIMEOUT, MS_NODE_TIMEOUT and MS_DISABLE_HEARTBEAT. Nothing without a role; refuses
   // flags of a worker that is to be the scheduler. Warns of those that have no effect here.

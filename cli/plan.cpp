@@ -352,6 +352,7 @@ int run(const PlanArgs& args) {
           "plan: --sensitivities changes the figures of a machine's file; name one with --machine");
   require(args.certificate.empty() || args.only.empty(),
           "plan: a certificate is about all ways, and --only leaves some out; leave out --certificate or --only");
+  refuse_fixed_counts(request.job, request.ranks);
   if (const std::vector<std::string> cuts = cuts_left_out(request.job); !cuts.empty()) {
     TRIREME_LOG(kWarn, "cli",
                 "plan: the job sets {}; a plan chooses these itself and looks at other values as well. To plan only "

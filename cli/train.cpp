@@ -291,6 +291,15 @@ int work(const JobFlags& args) {
   return result.exit_code();
 }
 
+// What the first rank writes beside the run's folder.
+void check_places(const JobConfig& config) {
+  const std::pair<const char*, const std::string&> files[] = {
+      {"train.trace", config.train.trace}, {"parallel.save_strategy", config.parallel.save_strategy}};
+  for (const auto& [key, file] : files) {
+    if (!file.empty()) require_place_for(file, fmt::format("configuration: {}", key));
+  }
+}
+
 int train(JobFlags args) {
   require(!args.out.empty(), "train: --out is empty; name a folder");
   args.nodes.take_mindspore_variables();
@@ -309,8 +318,10 @@ int train(JobFlags args) {
   const JobConfig config = args.read();  // a mistake here is reported before ranks start
   check_memory(config, ranks, args.ranks);
   if (!is_left_to_plan(config)) check_batches_divide(config, ranks);
-  if (!of_nodes)
+  if (!of_nodes) {  // the first rank may be on another node
+    check_places(config);
     RunLock::check(args.out);  // before logs of ranks are written over; of nodes, some may come while others train
+  }
   if (!config.train.fit.init_from.empty()) warm_start_source(config.train.fit.init_from);
   if (args.resume) {
     const ckpt::Listing found = ckpt::list_checkpoints(args.out + "/checkpoints");

@@ -224,6 +224,32 @@ TEST_F(CommandTest, FlagsWithoutEffectAreRefusedOrSaid) {
               HasSubstr("--seed changes nothing with --temperature 0"));
 }
 
+TEST_F(CommandTest, KeysOfTrainingAreRefusedWhereNothingIsTrained) {
+  write_gpt();
+  ASSERT_EQ(run({"train", "gpt.toml", "--out", "run", "--quiet"}).code, 0);
+  for (const Words& command : {Words{"evaluate", "run"}, Words{"generate", "run", "--prompt", "a", "--tokens", "1"}}) {
+    const auto with = [&](const Words& keys) {
+      Words words = command;
+      words.insert(words.end(), {"-n", "2"});
+      for (const std::string& key : keys) words.insert(words.end(), {"--set", key});
+      return words;
+    };
+    for (const auto& [key, of] : {std::pair{"parallel.zero=2", "parallel.zero"},
+                                  {"parallel.save_strategy = s.txt", "parallel.save_strategy"},
+                                  {"parallel.keep=[\"* = again\"]", "parallel.keep"},
+                                  {"parallel.home=[\"*/state = host\"]", "parallel.home '*/state = host'"}}) {
+      expect_error(with({key}), 2,
+                   fmt::format("{}: {} is for training, and nothing is trained here; leave it out", command[0], of));
+    }
+    expect_error(with({"parallel.device_num=4"}), 2,
+                 "configuration: parallel.device_num = 4 but the job has 2 ranks; start 4 ranks, or change the key");
+    EXPECT_THAT(run(with({"parallel.schedule=gpipe"})).err,
+                HasSubstr("parallel.schedule = 'gpipe' has no effect with parallel.pp = 1"));
+  }
+  expect_error({"evaluate", "run", "--set", "parallel.mode=auto_parallel", "--set", "parallel.search=exact"}, 2,
+               HasSubstr("evaluate: parallel.search = 'exact' plans a job that trains, and nothing is trained here"));
+}
+
 TEST_F(CommandTest, GenerateOfAModelThatDoesNotWriteIsRefused) {
   write_mlp();
   ASSERT_EQ(run({"train", "mlp.toml", "--out", "run", "--quiet"}).code, 0);
@@ -354,6 +380,7 @@ TEST_F(CommandTest, LaunchStartsAnyProgramAsRanks) {
   expect_error({"launch", "-n", "0", "true"}, 2,
                "launch: -n 0: it must be a number from 1, or two joined by a colon, as in 2:4");
   expect_error({"launch", "true"}, 2, "launch: -n is required. See `trireme help launch`.");
+  expect_error({"launch", "-n", "2", "--tail", "1,2", "true"}, 2, "launch: --tail 2; this job's ranks go from 0 to 1");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $0 $1", "--", "--b"}).out, "-- --b\n");
   EXPECT_EQ(run({"launch", "-n", "1", "--", "sh", "-c", "echo $#", "sh", "a", "b"}).out, "2\n");
   EXPECT_THAT(left_over(), IsEmpty());

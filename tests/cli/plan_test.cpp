@@ -251,6 +251,21 @@ TEST_F(PlanTest, Advises) {
               HasSubstr("plan: --advise prints advice and no plan, so --out would do nothing"));
 }
 
+TEST_F(PlanTest, KeepsToTheNumberOfRanksThatTheJobSays) {
+  for (const char* search : {"compiled", "exact"}) {
+    const auto with = [&](const char* key) {
+      return plan({"--search", search, "--only", "tp=1 zero=0 recompute=none", "--set", key});
+    };
+    EXPECT_THAT(with("parallel.device_num=4").err,
+                HasSubstr("parallel.device_num = 4 but the job has 2 ranks; start 4 ranks, or change the key"));
+    const Outcome same = with("parallel.device_num=2");
+    EXPECT_EQ(same.code, 0);
+    EXPECT_EQ(same.err, "");
+    EXPECT_THAT(with("parallel.sum_micro_batch_losses=true").err, HasSubstr("and with them the loss; leave it out"));
+    EXPECT_THAT(with("parallel.rates=rates.toml").err, HasSubstr("'rates.toml' are of 2 ranks, but a plan prices"));
+  }
+}
+
 TEST_F(PlanTest, RefusesWhatCannotBeAsked) {
   EXPECT_THAT(run({"plan", "-n", "2"}).err, HasSubstr("plan: config is required"));
   EXPECT_THAT(run({"plan", "gpt22", "-n", "2"}).err, HasSubstr("no model of this name. Did you mean 'gpt2'?"));

@@ -142,6 +142,26 @@ TEST_F(RunsTest, CheckpointsByTheClockAreOfTheSameStepsOnAllRanks) {
 }
 
 // The rate is so large that the loss falls and then rises.
+// A run before may have validated without keeping the best.
+TEST_F(RunsTest, TheBestCheckpointOfARunThatDidNotKeepItIsLinkedIfItIsThere) {
+  write_gpt("eval_every = 1\n");
+  const auto go_on = [&](const char* steps, const Words& more) {
+    Words words{"--out", "run", "--sample-tokens", "0", "--set", std::string("train.steps=") + steps};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = train("gpt.toml", words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome;
+  };
+  go_on("3", {});
+  const Outcome worse = go_on("4", {"--resume", "--keep-best", "--lr", "30"});
+  EXPECT_THAT(worse.out, HasSubstr("Best:       run/checkpoints/best, of step 3: "));
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), 3);
+  std::filesystem::remove_all(path("run/checkpoints/step-000003"));
+  const Outcome anew = go_on("5", {"--resume", "--keep-best"});
+  EXPECT_THAT(anew.err, HasSubstr("the best validation so far was at step 3, of which there is no checkpoint"));
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), 5);
+}
+
 TEST_F(RunsTest, TheBestCheckpointStaysAndARunThatGetsNoBetterEnds) {
   write_gpt("eval_every = 2\nkeep = 1\n");
   const Words more{"--out", "run",   "-n",           "2",     "--keep-best",     "--patience",
@@ -181,6 +201,12 @@ TEST_F(RunsTest, TheBestCheckpointStaysAndARunThatGetsNoBetterEnds) {
   const auto best_of_all = std::ranges::min_element(more_losses, {}, [](const auto& point) { return point.second; });
   EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best_of_all->first)
       << "what was best is known to the run that goes on";
+  const Outcome without = train("gpt.toml", {"--out", "run", "--resume", "--set", "train.lr=0.3", "--set",
+                                             fmt::format("train.steps={}", more_losses.back().first + 4),
+                                             "--sample-tokens", "0", "--save-every", "1"});
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints/best")).step(), best_of_all->first)
+      << "a run that goes on without keeping the best leaves that of the run before";
 }
 
 TEST_F(RunsTest, WhatGoesByValidationsIsRefusedWithoutThem) {

@@ -195,8 +195,17 @@ TEST_F(TrainTest, TracesSomeStepsOfAllRanks) {
   const Outcome short_run = run({"train", "gpt.toml", "--out", "short", "--steps", "1", "--trace", "short.json"});
   EXPECT_THAT(short_run.err, HasSubstr("no trace is written: the run ended before its step 2"));
   EXPECT_THAT(short_run.out, Not(HasSubstr("short.json")));
-  EXPECT_THAT(run({"train", "gpt.toml", "--out", "lost", "--trace", "gone/t.json"}).err,
-              HasSubstr("train.trace: there is no directory 'gone'; name a file in a directory that there is"));
+  for (const auto& [flag, key] : {std::pair{"--trace", "train.trace"}, {"--save-strategy", "parallel.save_strategy"}}) {
+    const auto refused = [&](const char* file) {
+      const Outcome outcome = run({"train", "gpt.toml", "-n", "2", "--out", "lost", flag, file});
+      EXPECT_EQ(outcome.code, 2);
+      return outcome.err;
+    };
+    const std::string where = std::string("error: configuration: ") + key;
+    EXPECT_THAT(refused("gone/t"), HasSubstr(where + ": there is no directory 'gone'; make it, or name a file"));
+    EXPECT_THAT(refused("."), HasSubstr(where + ": '.' is a directory; name a file in it"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("lost")));
   const Outcome modelled = run({"explain", "gpt.toml", "-n", "2", "--pp", "2", "--micro-batches", "2", "--stage",
                                 "time", "--trace", "modelled.json"});
   ASSERT_EQ(modelled.code, 0) << modelled.err;

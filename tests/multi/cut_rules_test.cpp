@@ -273,6 +273,8 @@ TEST(CutRules, what_a_model_that_is_cut_by_hand_cannot_follow_is_refused) {
               HasSubstr("the rule for ops 'layers.0' is for what the compiler cuts"));
   EXPECT_THAT(error({.parameters = {{"layers.0.*", "[dp]"}}}), HasSubstr("the rule for parameters 'layers.0.*'"));
   EXPECT_THAT(error({.communication = {.all_in_f32 = true}}), HasSubstr("force_fp32_communication is for what"));
+  EXPECT_THAT(error({.accumulation = 2, .pipeline = {.crews = 2}}),
+              HasSubstr("a pipeline of 2 parts (pp) is for what"));
   JobConfig config;
   set_keys(config, {"model.kind=mlp"});
   config.parallel.zero.level = 1;

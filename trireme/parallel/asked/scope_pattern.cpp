@@ -5,45 +5,44 @@
 #include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
-namespace {
 
-// "0..5" where a part of a pattern begins, and how many characters it has.
-struct Range {
-  int first = 0, last = -1;
-  size_t size = 0;
-};
-Range range_at(std::string_view pattern) {
-  const size_t dots = pattern.find("..");
-  if (dots == std::string_view::npos) return {};
-  const size_t end = std::min(pattern.find_first_of(".*", dots + 2), pattern.size());
-  const std::optional<int> first = number_of(pattern.substr(0, dots));
-  const std::optional<int> last = number_of(pattern.substr(dots + 2, end - dots - 2));
-  return first && last ? Range{*first, *last, end} : Range();
+bool ScopePattern::Part::matches(std::string_view path) const {
+  if (trireme::matches(name, path)) return true;
+  const std::optional<int> number = number_of(path);
+  return number && *number >= first && *number <= last;
 }
 
-// Whether what is left of a pattern is of what is left of a scope; `begins` where a part of the pattern does.
-bool is_of(std::string_view pattern, std::string_view scope, bool begins) {
-  if (pattern.empty()) return scope.empty() || scope.front() == '.';
-  if (pattern.front() == '*') {
-    for (size_t from = 0; from <= scope.size(); ++from) {
-      if (is_of(pattern.substr(1), scope.substr(from), false)) return true;
+ScopePattern ScopePattern::read(std::string_view text) {
+  ScopePattern out;
+  out.text_ = text;
+  while (!text.empty()) {
+    // The dots of a range part nothing.
+    size_t end = text.find('.');
+    if (end != std::string_view::npos && text.substr(end).starts_with("..")) end = text.find('.', end + 2);
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    Part part{std::string(word)};
+    if (const size_t range = word.find(".."); range != std::string_view::npos) {
+      const std::optional<int> first = number_of(word.substr(0, range)), last = number_of(word.substr(range + 2));
+      if (first && last) part.first = *first, part.last = *last;
     }
-    return false;
+    out.parts_.push_back(std::move(part));
   }
-  if (const Range range = begins ? range_at(pattern) : Range(); range.size > 0) {
-    const std::string_view part = scope.substr(0, scope.find('.'));
-    const std::optional<int> number = number_of(part);
-    return number && *number >= range.first && *number <= range.last &&
-           is_of(pattern.substr(range.size), scope.substr(part.size()), false);
-  }
-  return !scope.empty() && scope.front() == pattern.front() &&
-         is_of(pattern.substr(1), scope.substr(1), pattern.front() == '.');
+  return out;
 }
-
-}  // namespace
 
 bool ScopePattern::matches(std::string_view scope) const {
-  return text_.empty() || (!scope.empty() && is_of(text_, scope, true));
+  const auto matches_from = [&](const auto& self, size_t part, std::string_view left) -> bool {
+    if (part == parts_.size()) return true;
+    for (std::string_view rest = left; !rest.empty();) {
+      const std::string_view taken = next_part(rest);
+      const std::string_view path = left.substr(0, static_cast<size_t>(taken.data() + taken.size() - left.data()));
+      if (parts_[part].matches(path) && self(self, part + 1, rest)) return true;
+      if (parts_[part].name.find('*') == std::string::npos) return false;
+    }
+    return false;
+  };
+  return matches_from(matches_from, 0, scope);
 }
 
 }  // namespace trireme

@@ -39,6 +39,10 @@ TEST(Stages, a_star_in_rules_stands_for_any_characters) {
   EXPECT_FALSE(ScopePattern("*.0..1.mlp").matches("model.layers.11.mlp"));
   EXPECT_TRUE(ScopePattern("*").matches("wte"));
   EXPECT_FALSE(ScopePattern("*").matches(""));
+  EXPECT_FALSE(ScopePattern("*.weight").matches("h.0.weights"));
+  EXPECT_TRUE(ScopePattern("h.*_fc").matches("h.0.mlp.c_fc.bias"));
+  EXPECT_FALSE(ScopePattern("h.*_fc").matches("h.0.mlp"));
+  EXPECT_FALSE(ScopePattern("*.0..1.mlp").matches("model.layers.2.mlp.up"));
 }
 
 // A chain of products, each in a module of its own, of these widths; the last one reads the first's weight, too.

@@ -139,8 +139,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 126> kOtherN
 }};
 
 // Names of settings that other systems have and this one does without, and why.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kWithoutNeed{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kWithoutNeed{{
     {"data_parallel", "data parallel ranks are those that tp, pp and the others leave"},
+    {"dp", "data parallel ranks are those that tp, pp and the others leave"},
     {"global_rank", "the launcher gives each rank its number"},
     {"pipeline_result_broadcast", "all ranks of a pipeline have what a step reports"},
     {"memory_offload",

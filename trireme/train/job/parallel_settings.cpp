@@ -379,7 +379,12 @@ StrategyFile strategy_of(const JobConfig& config) {
   if (text.starts_with('{')) text = strategy_from_json(text, fmt::format("strategy '{}'", path));
   require(!text.empty(), "configuration: parallel.strategy: '{}' is empty; name one that parallel.save_strategy wrote",
           path);
-  return text;
+  try {
+    return text;
+  } catch (Error& e) {
+    e.note(fmt::format("while reading '{}', the parallel.strategy", path));
+    throw;
+  }
 }
 
 Recompute recompute_of(const JobConfig& config) {

@@ -78,6 +78,7 @@ void Run::take_up_progress(const ckpt::Reader& reader) {
   const bool read =
       parse(text(kBest), result_.best) && parse(text(kBestStep), result_.best_step) && parse(text(kStale), stale_);
   if (!read) fail(ErrorKind::kCorrupt, "the checkpoint '{}' has a best validation that is not a number", reader.path());
+  take_up_best();
 }
 
 }  // namespace trireme

@@ -88,6 +88,7 @@ class Run {
   // Renames a checkpoint so that nothing goes on from it; what cannot be renamed is logged.
   void set_aside(const std::string& path, std::string_view why);
   std::vector<int64_t> kept_besides() const;  // steps whose checkpoints stay besides the newest
+  void take_up_best();                        // of the run before
   void prune();
   void link(const std::string& name, const std::string& checkpoint) const;  // for people, beside the checkpoints
   void write_merged() const;

@@ -34,6 +34,7 @@ void Run::start() {
     log_slow_products(session_.device(), options_.step.compute);
     log_ignored_requests();
     log_without_effect();
+    if (!options_.trace.empty()) require_place_for(options_.trace, "train.trace");  // written after some steps
     if (!options_.save_strategy.empty()) write_strategy();
   }
   log_unlike_processors();
@@ -199,6 +200,7 @@ void Run::write_strategy() const {
   const Compiled& made = session_.compiled();
   const std::string text = options_.only_trained_parameters ? trained_parameters_to_string(made.graph, made.strategy)
                                                             : strategy_file(made.graph, made.strategy);
+  require_place_for(options_.save_strategy, "parallel.save_strategy");
   atomic_write(options_.save_strategy, options_.save_strategy.ends_with(".json") ? strategy_to_json(text) : text);
   TRIREME_LOG(kInfo, "train", "wrote the strategy to '{}'", options_.save_strategy);
 }

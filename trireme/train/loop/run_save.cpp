@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -20,6 +21,14 @@ constexpr const char* kMergedName = "model.safetensors";
 // What a run writes into its folder, but for the logs of its ranks, which the launcher opens before any of them starts.
 constexpr const char* kFilesOfRun[] = {"checkpoints", "metrics.jsonl", "tensorboard",
                                        "report.html", "rates.toml",    kMergedName};
+
+constexpr const char* kBestLink = "best";
+
+// "": there is no such link.
+std::string link_target(const std::string& link) {
+  std::error_code code;
+  return std::filesystem::read_symlink(link, code).string();
+}
 
 bool exists(const std::string& path) {
   return is_file(path) || is_directory(path);
@@ -59,9 +68,30 @@ bool Run::parameters_are_finite() {
   return !any_rank(job_.world(), !finite);
 }
 
+// The best so far; where this run keeps none, that of the run it goes on from, whose link would point to nothing.
 std::vector<int64_t> Run::kept_besides() const {
   if (fit_.keep_best && result_.best_step >= 0) return {result_.best_step};
-  return {};
+  const auto linked = ckpt::parse_step_name(link_target(join_path(checkpoints(), kBestLink)));
+  return linked ? std::vector<int64_t>{linked->step} : std::vector<int64_t>{};
+}
+
+// A run before that did not keep the best may have pruned it, or have no link to it.
+void Run::take_up_best() {
+  if (!fit_.keep_best || result_.best_step < 0) return;
+  const ckpt::Listing listing = ckpt::list_checkpoints(checkpoints());
+  const auto found = std::ranges::find(listing.complete, result_.best_step, &ckpt::Found::step);
+  if (found != listing.complete.end()) {
+    if (job_.rank() == 0) link(kBestLink, found->path);
+    return;
+  }
+  if (job_.rank() == 0) {
+    TRIREME_LOG(kWarn, "train",
+                "the best validation so far was at step {}, of which there is no checkpoint: the next one is the best "
+                "to keep",
+                result_.best_step);
+  }
+  result_.best_step = -1;
+  stale_ = 0;
 }
 
 void Run::save() {
@@ -85,7 +115,7 @@ void Run::save() {
   saved_at_s_ = now_s();
   if (job_.rank() == 0 && fit_.merged_save) write_merged();
   if (job_.rank() == 0 && fit_.keep_best && result_.best_step == result_.step) {
-    link("best", result_.checkpoint);
+    link(kBestLink, result_.checkpoint);
   }
   unproven_ = fit_.keep == 1;  // with more, the one before stays anyway
 }

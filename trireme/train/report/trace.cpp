@@ -134,9 +134,7 @@ Tracer::Tracer(const TraceOptions& options, Executor& executor, comm::World* wor
       from_(first_step + options.first - 1),
       to_(from_ + options.steps),
       trace_(rank_of(world)) {
-  if (options.path.empty() || rank_of(world) != 0) return;
-  require_directory(std::string(parent_path(options.path)), "train.trace", "name a file in a directory that there is");
-  require(!is_directory(options.path), "train.trace: '{}' is a directory; name a file in it", options.path);
+  if (!options.path.empty() && rank_of(world) == 0) require_place_for(options.path, "train.trace");
 }
 
 void Tracer::begin(int64_t step) {

@@ -73,22 +73,6 @@ std::string asked_rule(const AutoRequest& request) {
   return joined_text(out, " ");
 }
 
-void check_others(const AutoRequest& request) {
-  const auto& p = request.job.parallel;
-  const std::string_view search = to_string(p.search.kind);
-  require(!p.sum_micro_batch_losses,
-          "plan: parallel.sum_micro_batch_losses = true beside parallel.search = '{}', which chooses the number of "
-          "micro-batches, and with them the loss; leave one of them out",
-          search);
-  require(p.rates.empty(),
-          "plan: parallel.rates = '{}' beside parallel.search = '{}': they are of {}, and the search prices jobs of "
-          "fewer; name a machine's file with parallel.machine instead (trireme calibrate writes one)",
-          p.rates, search, counted(request.ranks, "rank"));
-  require(p.device_num == -1 || p.device_num == request.ranks,
-          "configuration: parallel.device_num = {} but the job has {}; start {}, or change the key", p.device_num,
-          counted(request.ranks, "rank"), counted(p.device_num, "rank"));
-}
-
 struct AskedPlan {
   PlanRequest plan;
   WayRule kept;
@@ -114,7 +98,7 @@ AskedPlan asked_of(const AutoRequest& request) {
           "auto_plan: the job is of the mode {} and the search {}; set parallel.mode = 'auto_parallel' and "
           "parallel.search = 'exact'",
           to_string(request.job.parallel.mode), to_string(request.job.parallel.search.kind));
-  check_others(request);
+  refuse_fixed_counts(request.job, request.ranks);
   AskedPlan out{.plan = {.job = request.job,
                          .ranks = request.ranks,
                          .threads = request.threads,
@@ -122,7 +106,6 @@ AskedPlan asked_of(const AutoRequest& request) {
                          .on_way = request.on_way,
                          .on_exact = request.on_exact},
                 .kept = {}};
-  out.plan.job.parallel.device_num = -1;  // parts of the job have fewer
   if (is_exact(request) && request.ranks <= kMostRanksOfBestCompiled) out.plan.other_cuts = out.plan.top;
   const std::string rule = asked_rule(request);
   if (rule.empty()) return out;

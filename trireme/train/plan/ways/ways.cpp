@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/train/job/kinds.h"
 
@@ -217,6 +218,20 @@ void refuse_rules(const JobConfig& job, std::string_view cure) {
   }
 }
 
+void refuse_fixed_counts(const JobConfig& job, int64_t ranks) {
+  const auto& p = job.parallel;
+  require(p.device_num == -1 || p.device_num == ranks,
+          "configuration: parallel.device_num = {} but the job has {}; start {}, or change the key", p.device_num,
+          counted(ranks, "rank"), counted(p.device_num, "rank"));
+  require(!p.sum_micro_batch_losses,
+          "plan: parallel.sum_micro_batch_losses = true, but a plan chooses the number of micro-batches, and with them "
+          "the loss; leave it out");
+  require(p.rates.empty(),
+          "plan: parallel.rates = '{}' are of {}, but a plan prices jobs of fewer; name a machine's file with "
+          "parallel.machine instead (trireme calibrate writes one)",
+          p.rates, counted(ranks, "rank"));
+}
+
 JobConfig without_cuts(const JobConfig& job) {
   refuse_rules(job, "which is what is planned; leave it out");
   JobConfig out = job;
@@ -232,6 +247,7 @@ JobConfig without_cuts(const JobConfig& job) {
   q.zero.level = 0;
   q.recompute_slice_activation = false;
   q.save_strategy = "";
+  q.device_num = -1;
   out.train.passes.recompute = {};
   return out;
 }
@@ -239,6 +255,7 @@ JobConfig without_cuts(const JobConfig& job) {
 std::vector<std::string> cuts_left_out(const JobConfig& job) {
   JobConfig planned = without_cuts(job);
   planned.parallel.mode = job.parallel.mode;
+  planned.parallel.device_num = job.parallel.device_num;
   if (plans_whole_job(job.parallel.search.kind)) planned.parallel.search.kind = job.parallel.search.kind;
   return keys_unlike(job, planned);
 }

@@ -72,7 +72,11 @@ std::vector<size_t> variants_before(const std::vector<WayVariant>& variants, siz
 // not follow them. `cure` says what to do about it.
 void refuse_rules(const JobConfig& job, std::string_view cure);
 
-// The job without the keys that a way sets. Throws if it has rules.
+// Throws kInvalidArgument, naming the key, if the job is for another number of ranks, or has keys that depend on the
+// number of ranks or micro-batches, which a plan varies.
+void refuse_fixed_counts(const JobConfig& job, int64_t ranks);
+
+// The job without the keys that a way sets, and for any number of ranks. Throws if it has rules.
 JobConfig without_cuts(const JobConfig& job);
 // Which of these keys the job sets, as "parallel.tp = 4", apart from its mode, and from a search that is a plan itself.
 // `trireme plan` keeps none of them (auto/auto_plan.h does).

@@ -32,10 +32,6 @@ void check_by_hand(const CompileOptions& options) {
   require(
       options.numerics == Numerics::kFast,
       "numerics = 'invariant' is not for models cut by hand, whose collectives are their own; use numerics = 'fast'");
-  require(
-      p.accumulation == 1,
-      "{} micro-batches a step: a model that is cut by hand takes its batch in one; use 1, or let the compiler cut it",
-      p.accumulation);
   const Communication usual;
   const std::pair<bool, std::string> given[] = {
       {p.pipeline.seq_chunks > 1, fmt::format("{} chunks of positions (seq_chunks)", p.pipeline.seq_chunks)},
@@ -55,6 +51,10 @@ void check_by_hand(const CompileOptions& options) {
             "parameters); leave it out",
             what);
   }
+  require(
+      p.accumulation == 1,
+      "{} micro-batches a step: a model that is cut by hand takes its batch in one; use 1, or let the compiler cut it",
+      p.accumulation);
 }
 
 void check_chunks(const CompileOptions& options) {
