@@ -8,37 +8,16 @@
 #include "trireme/train/plan/auto/auto_plan.h"
 
 namespace trireme::cli {
-namespace {
-
-// Of gradients, updates, starting values, and what is kept for the backward pass.
-constexpr std::string_view kOfTraining[] = {"gradients_mean",
-                                            "gradient_fp32_sync",
-                                            "gradient_accumulation_shard",
-                                            "sum_micro_batch_losses",
-                                            "parameter_broadcast",
-                                            "zero",
-                                            "zero_threshold_kb",
-                                            "zero_shard_size",
-                                            "zero_except",
-                                            "keep",
-                                            "recompute_communication",
-                                            "recompute_slice_activation",
-                                            "optimizer_comm_recompute",
-                                            "optimizer_on",
-                                            "update_part",
-                                            "save_strategy",
-                                            "only_trainable_params"};
-
-}  // namespace
 
 void check_parallel_keys(const std::string& command, const std::vector<std::string>& set, const JobConfig& job,
                          int64_t ranks) {
-  constexpr std::string_view kSection = "parallel.";
-  for (const std::string& text : set) {
-    const std::string_view key = std::string_view(text).substr(0, text.find_first_of(" ="));
-    const bool is_of_training = key.starts_with(kSection) &&
-                                std::ranges::find(kOfTraining, key.substr(kSection.size())) != std::end(kOfTraining);
-    require(!is_of_training, "{}: {} is for training, and nothing is trained here; leave it out", command, key);
+  JobConfig plain;
+  for (const ConfigKey& key : config_keys(plain)) {
+    const bool is_set =
+        key.row.of_training && key.section() == "parallel." && std::ranges::any_of(set, [&](std::string_view text) {
+          return text.substr(0, text.find_first_of(" =")) == key.name;
+        });
+    require(!is_set, "{}: {} is for training, and nothing is trained here; leave it out", command, key.name);
   }
   for (const HomeRule& rule : job.parallel.homes) {
     require(rule.of == Held::kParameter,

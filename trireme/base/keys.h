@@ -77,6 +77,8 @@ struct Key {
   bool is_meaning = false;  // of what a model makes, as the names of its classes: no reader of a checkpoint has another
   // What the flag sets besides where it is given another value than the default: "mode=semi_auto_parallel".
   std::string_view implies = {};
+  // Of gradients, updates, starting values or what is kept for the backward pass: refused where nothing is trained.
+  bool of_training = false;
 };
 
 // A key that changes nothing beside the values of others, and beside which: {"top_k", "model.experts = 0"}.

@@ -20,7 +20,8 @@ constexpr std::string_view trim(std::string_view text) {
 // Whether the pattern names it; `*` stands for any characters. Of several stars only the last one that was reached is
 // tried with more characters: what an earlier one could take is of no more use to what follows.
 constexpr bool matches(std::string_view pattern, std::string_view name) {
-  size_t at = 0, star = std::string_view::npos, taken = 0;  // in the pattern; the last star, and where in the name it ends
+  size_t at = 0, star = std::string_view::npos,
+         taken = 0;  // in the pattern; the last star, and where in the name it ends
   for (size_t i = 0; i < name.size();) {
     if (at < pattern.size() && pattern[at] == '*') {
       star = at++;

@@ -41,7 +41,8 @@ std::vector<Key> keys_of(Communication& options) {
       {.name = "gradient_fp32_sync",
        .target = &options.gradients_in_f32,
        .doc = "false: gradients of layers in bf16 are summed over ranks in bf16",
-       .of_ranks = true},
+       .of_ranks = true,
+       .of_training = true},
       {.name = "force_fp32_communication",
        .target = &options.all_in_f32,
        .doc = "every sum over ranks is taken in f32",
@@ -52,7 +53,8 @@ std::vector<Key> keys_of(Communication& options) {
            "what ranks keep slices of, gradients with zero 2 or 3 and tokens of experts in one group, is summed over "
            "ranks for every micro-batch; false: once a step, so that a rank accumulates all of it (always with "
            "numerics = 'invariant')",
-       .of_ranks = true},
+       .of_ranks = true,
+       .of_training = true},
       {.name = "collective_reuse",
        .target = &options.reuse,
        .doc = "equal collectives of a step are said once in its plan, and bound once to their ranks: the most that "

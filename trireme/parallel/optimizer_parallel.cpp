@@ -89,22 +89,26 @@ std::vector<Key> keys_of(OptimizerParallel& options) {
            .check = check_level,
            .flag = "--zero",
            .in_bench = true,
-           .of_ranks = true},
+           .of_ranks = true,
+           .of_training = true},
           {.name = "zero_threshold_kb",
            .target = &options.threshold_kb,
            .doc = "parameters of fewer KiB than this are not sliced",
            .no_effect_with = "zero = 0",
-           .of_ranks = true},
+           .of_ranks = true,
+           .of_training = true},
           {.name = "zero_shard_size",
            .target = &options.shard_size,
            .doc = "number of ranks that one copy is sliced over; -1: all",
            .no_effect_with = "zero = 0",
-           .of_ranks = true},
+           .of_ranks = true,
+           .of_training = true},
           {.name = "zero_except",
            .target = &options.except,
            .doc = "patterns of the names of parameters that are not sliced",
            .no_effect_with = "zero = 0",
-           .of_ranks = true}};
+           .of_ranks = true,
+           .of_training = true}};
 }
 
 void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const OptimizerParallel& options, Asks& asks) {

@@ -111,11 +111,13 @@ std::vector<Key> keys_of_ranks(JobConfig& c) {
        .doc = "data_parallel, hybrid_parallel: false: each rank's mean gradients are summed over the data parallel "
               "ranks instead of averaged",
        .of_ranks = true,
-       .on_resume = OnResume::kTold},
+       .on_resume = OnResume::kTold,
+       .of_training = true},
       {.name = "parameter_broadcast",
        .target = &p.parameter_broadcast,
        .doc = "every rank takes the starting values from the first rank that holds them",
-       .of_ranks = true},
+       .of_ranks = true,
+       .of_training = true},
       {.name = "loss_repeated_mean",
        .target = &p.loss_repeated_mean,
        .doc = "accepted, but changes nothing: a loss that several ranks compute alike counts once"},
@@ -288,19 +290,23 @@ std::vector<Key> keys_of_kept(JobConfig& c) {
        .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
               "again), \"scope/op = device\" (it is, whatever train.recompute says), \"scope = slices\" (ranks "
               "that have the same keep slices of it), \"scope = host\" (in the host's memory, until it is read), or "
-              "\"scope = disk\""},
+              "\"scope = disk\"",
+       .of_training = true},
       {.name = "recompute_communication",
        .target = &p.recompute_communication,
        .doc = "false: what ranks exchange inside recomputed modules is kept, so that it is not exchanged again",
-       .of_ranks = true},
+       .of_ranks = true,
+       .of_training = true},
       {.name = "optimizer_comm_recompute",
        .target = &p.optimizer_comm_recompute,
        .doc = "false: weights that are gathered from their slices stay whole from the forward to the backward "
-              "pass, instead of being gathered again"},
+              "pass, instead of being gathered again",
+       .of_training = true},
       {.name = "recompute_slice_activation",
        .target = &p.recompute_slice_activation,
        .doc = "true: what is kept for the backward pass lies in slices on ranks that have the same, and is "
-              "gathered where it is read"}};
+              "gathered where it is read",
+       .of_training = true}};
 }
 
 // What is said of the cuts themselves, and files of them.
@@ -316,11 +322,13 @@ std::vector<Key> keys_of_cuts(JobConfig& c) {
        .target = &p.save_strategy,
        .doc = "file to write the whole strategy to, before the first step",
        .flag = "--save-strategy",
-       .of_run = true},
+       .of_run = true,
+       .of_training = true},
       {.name = "only_trainable_params",
        .target = &p.only_trainable_params,
        .doc = "true: save_strategy has the layouts of trained parameters only",
-       .no_effect_with = "save_strategy = ''"},
+       .no_effect_with = "save_strategy = ''",
+       .of_training = true},
       {.name = "mesh", .target = as_text(&p.mesh), .doc = "named axes of the ranks, like dp=2,tp=2"},
       {.name = "gradient_accumulation_steps",
        .target = &p.gradient_accumulation_steps,
@@ -340,7 +348,8 @@ std::vector<Key> keys_of_cuts(JobConfig& c) {
        .target = &p.sum_micro_batch_losses,
        .doc = "true: the loss is the sum of the micro-batches' losses, as MindSpore's PipelineCell, GradAccumulation "
               "and MicroBatchInterleaved have it, and gradients are those of the sum; false: the mean over the batch",
-       .on_resume = OnResume::kTold},
+       .on_resume = OnResume::kTold,
+       .of_training = true},
       {.name = "dataset",
        .target = as_text(&p.dataset),
        .doc = "data_parallel, full_batch, a layout like [dp, sp], or numbers like {{4, 1}, {4}}"},

@@ -50,7 +50,8 @@ std::vector<Key> keys_of_places(JobConfig& c) {
               "gradients leave as they are made, and weights come before they are read, the last updates run under the "
               "next forward pass",
        .flag = "--optimizer-on",
-       .in_bench = true}};
+       .in_bench = true,
+       .of_training = true}};
 }
 
 // How much there is.
@@ -90,7 +91,8 @@ std::vector<Key> keys_of_ways(JobConfig& c) {
       {.name = "update_part",
        .target = as_text(&p.tier_ways.update_part),
        .doc = "of a tensor with another home than the device's memory, the most that its update takes at a time, like "
-              "8MiB, in whole rows; 0: all of it"},
+              "8MiB, in whole rows; 0: all of it",
+       .of_training = true},
       {.name = "prefetch",
        .target = as_texts(&p.tier_ways.prefetch),
        .doc = "how early comes what has another home, \"scope = readers\" or \"scope/op = readers\", like \"h.* = 2\": "
