@@ -366,6 +366,22 @@ TEST(Kernels, AConvolutionThatOneDnnHasNoLoopsForRunsAsProductsOnAvx2) {
             "conv2d_grad_input.blocks");
 }
 
+// LeNet's two.
+TEST(Kernels, ConvolutionsOfFewChannelsHaveLoopsOfTheirOwnOnAvx512) {
+  if (machine_isa() < Isa::kAvx512) GTEST_SKIP() << "this machine has no avx512";
+  const auto name_of = [](const char* name, TensorType a, TensorType b, Conv2dAttrs attrs) {
+    return std::string(chosen_for(op(name), {.in = {a, b}, .attrs = Attrs::of(attrs)}).name);
+  };
+  const TensorType x{DType::kF32, {2, 28, 28, 1}}, w{DType::kF32, {6, 5, 5, 1}}, y{DType::kF32, {2, 28, 28, 6}};
+  EXPECT_EQ(name_of("conv2d", x, w, {.padding = {2, 2}}), "conv2d.few_channels");
+  EXPECT_EQ(name_of("conv2d_grad_weight", x, y, {.padding = {2, 2}, .size = {5, 5}}),
+            "conv2d_grad_weight.few_channels");
+  const TensorType x2{DType::kF32, {2, 14, 14, 6}}, w2{DType::kF32, {16, 5, 5, 6}}, y2{DType::kF32, {2, 10, 10, 16}};
+  EXPECT_EQ(name_of("conv2d", x2, w2, {}), "conv2d.onednn");
+  EXPECT_EQ(name_of("conv2d_grad_input", w2, y2, {.size = {14, 14}}), "conv2d_grad_input.blocks");
+  EXPECT_EQ(name_of("conv2d_grad_weight", x2, y2, {.size = {5, 5}}), "conv2d_grad_weight.onednn");
+}
+
 TEST(Kernels, AConvolutionIsComputedInTheWayThatTuningFound) {
   const std::vector<TensorType> in{{DType::kF32, {8, 14, 14, 64}}, {DType::kF32, {64, 3, 3, 64}}};
   const std::vector<TensorType> out{{DType::kF32, {8, 14, 14, 64}}};

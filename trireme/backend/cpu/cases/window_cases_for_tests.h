@@ -42,6 +42,12 @@ inline std::vector<Example> conv_cases(ConvPass pass) {
   // Few channels: positions enough for several sums, and windows that step and reach over edges.
   add(f32_of({19, 14, 13, 1}), 6, 5, {.padding = {2, 2}});
   add(f32_of({3, 9, 10, 6}), 16, 5, {.stride = {2, 1}, .padding = {1, 1}});
+  // Lines long enough to be vectors of positions: one tile of them and several, one input and more, no edges and wide
+  // ones.
+  add(f32_of({17, 6, 29, 1}), 7, 5, {.padding = {2, 2}});
+  add(f32_of({2, 7, 27, 3}), 6, 3, {.padding = {1, 1}});
+  add(f32_of({3, 4, 63, 2}), 8, 3, {});
+  add(f32_of({1, 3, 26, 8}), 3, 2, {.padding = {3, 3}});
   // Three by three: tiles of four positions, whole and cut off, in one block and several; weights or patches kept;
   // sums of more terms than are multiplied at once; more tiles than a gradient of the weight transforms at once.
   add(f32_of({1, 6, 6, 16}), 16, 3, {});
@@ -81,6 +87,7 @@ inline std::vector<Example> pool_cases(bool max, bool gradient) {
   add({1, 1, 1, 1}, {.kernel = {1, 1}, .stride = {1, 1}});
   add({37, 24, 24, 6}, {});
   add({5, 9, 7, 16}, {});
+  for (const int64_t few : {1, 3, 5, 8}) add({3, 9, 11, few}, {});
   add({3, 11, 12, 35}, {.kernel = {2, 3}, .stride = {3, 4}});
   add({3, 14, 13, 17}, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}});
   add({2, 6, 5, 33}, {.kernel = {3, 2}, .stride = {1, 2}, .padding = {2, 0, 1, 1}, .count_padding = false});
@@ -88,6 +95,7 @@ inline std::vector<Example> pool_cases(bool max, bool gradient) {
   // Equal elements: the first takes the gradient.
   add({2, 8, 8, 20}, {.kernel = {3, 3}, .stride = {2, 2}}, whole_numbers(0, 3));
   add({2, 8, 8, 20}, {}, whole_numbers(0, 3));
+  add({2, 8, 10, 3}, {}, whole_numbers(0, 3));
   return cases;
 }
 

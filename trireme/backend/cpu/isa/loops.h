@@ -10,6 +10,7 @@
 #include "trireme/backend/cpu/isa/attention.h"
 #include "trireme/backend/cpu/isa/channels.h"
 #include "trireme/backend/cpu/isa/elementwise.h"
+#include "trireme/backend/cpu/isa/few_channels.h"
 #include "trireme/backend/cpu/isa/matvec.h"
 #include "trireme/backend/cpu/isa/norm.h"
 #include "trireme/backend/cpu/isa/pooling.h"
@@ -41,7 +42,7 @@ struct Bf16Loops {
   MultiplyAdds bf16_peak;  // in f32 where no instruction multiplies bf16
 };
 
-struct Loops : AttentionLoops, WinogradLoops, Bf16Loops {
+struct Loops : AttentionLoops, WinogradLoops, FewChannelLoops, Bf16Loops {
   TensorLoops<float> f32;
 
   // At most tile_rows rows and tile_columns columns.

@@ -130,11 +130,14 @@ template <class Add>
 
 template <int rows>
 void leaf_tile(const LeafTile& t) {
-  constexpr int64_t kKept = rows * kTileColumns;
+  constexpr int64_t kKept = kTileRows * kTileColumns;  // as far apart in tiles of fewer rows, which share some of them
   const float* a = t.a;
   const float* b = t.b;
   int depth = __builtin_popcountll(static_cast<unsigned long long>(t.leaves));
   int64_t leaf = t.leaves;
+  const auto waiting = [&](int level) __attribute__((always_inline)) {
+    return (level < t.lasting ? t.kept : t.passing) + level * kKept;
+  };
   TileSums<rows> at;
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
@@ -148,7 +151,7 @@ void leaf_tile(const LeafTile& t) {
   for (int64_t s = 0; s < t.count; ++s) {
     const cpu::LeafRun& run = t.runs[s];
     for_each_term(
-        run.length, [&]() __attribute__((always_inline)) {
+        run.length, t.ahead, [&]() __attribute__((always_inline)) {
           if (!kFewInstructions) prefetch_term(b + kFloatsAhead);
           add_term<rows>(at, a, 1, b);
           a += kTileRows;
@@ -162,9 +165,9 @@ void leaf_tile(const LeafTile& t) {
       merges = 0;
       for (int64_t done = leaf++; (done & 1) != 0; done >>= 1) ++merges;
     }
-    for (; merges > 0; --merges) add_sums<rows>(at, t.kept + --depth * kKept);
+    for (; merges > 0; --merges) add_sums<rows>(at, waiting(--depth));
     if (last) break;
-    store_sums<rows>(at, t.kept + depth++ * kKept, kTileColumns, kTileColumns);
+    store_sums<rows>(at, waiting(depth++), kTileColumns, kTileColumns);
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i) at[i][0] = at[i][1] = F32{};
   }

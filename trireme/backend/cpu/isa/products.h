@@ -78,8 +78,12 @@ struct LeafTile {
   bool add = false;    // begins with c, which holds what has been summed of a leaf
   int64_t leaves = 0;  // that ended before
   bool last = true;    // these are the last runs: c becomes the whole sum
-  float* kept =
-      nullptr;  // sums of 1, 2, 4, ... leaves that wait for their like: kMaxLeafLevels tiles; not for one leaf
+  // Sums of 1, 2, 4, ... leaves that wait for their like, kMaxLeafLevels tiles; not for one leaf. The first `lasting`
+  // of them, which the tile's next runs find again, in `kept`, the others in `passing`, which other tiles use as well.
+  float* kept = nullptr;
+  float* passing = nullptr;
+  int lasting = 0;
+  LinesAhead* ahead = nullptr;
 };
 
 // A tile c[rows, columns] of a product, or added to c; a and b are packed, as wide as Loops::tile_rows and

@@ -4,10 +4,12 @@
 #pragma once
 
 #include "trireme/backend/cpu/isa/block_tile_impl.h"
+#include "trireme/backend/cpu/isa/channel_tiles_impl.h"
 #include "trireme/backend/cpu/isa/loops.h"
 #include "trireme/backend/cpu/isa/pack_impl.h"
 #include "trireme/backend/cpu/isa/packed_impl.h"
 #include "trireme/backend/cpu/isa/peak_impl.h"
+#include "trireme/backend/cpu/isa/pool_loops_impl.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
 #if defined(__AVX512BF16__) || defined(TRIREME_ISA_EMULATED)
 #include "trireme/backend/cpu/isa/pairs_impl.h"
@@ -38,7 +40,7 @@ extern const cpu::Bf16Loops kBf16Loops;
 constinit const cpu::Bf16Loops kBf16Loops = make_bf16_table();
 #else
 constexpr cpu::Loops make_table() {
-  cpu::Loops table{attention_loops(), winograd_loops(), make_bf16_table()};
+  cpu::Loops table{attention_loops(), winograd_loops(), few_channel_loops(), make_bf16_table()};
   table.f32 = make_tensor_table<float>();
   table.leaf_tile = leaf_tile_of<>;
   table.block_tile = block_tile_of<>;

@@ -1,8 +1,10 @@
 #include "trireme/backend/cpu/products/packed_product.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "trireme/backend/cpu/leaves.h"
+#include "trireme/backend/cpu/products/lines_ahead.h"
 #include "trireme/backend/cpu/products/panels.h"
 #include "trireme/backend/cpu/tasks.h"
 
@@ -55,14 +57,23 @@ Blocking blocking_of(const Product& p, int threads) {
   return b;
 }
 
-// Appends runs to parts of nearly equal length, kPackedTerms at most.
+// Appends runs to parts of kPackedTerms at most: each a power of two of leaves, of which one sum is left, or, where
+// leaves are longer, parts of nearly equal length.
 class TermsMaker {
  public:
-  explicit TermsMaker(int64_t k) : most_((k + parts_of(k) - 1) / parts_of(k)) { terms_.parts.emplace_back(); }
+  TermsMaker(int64_t k, int64_t longest_leaf)
+      : most_((k + parts_of(k) - 1) / parts_of(k)),
+        leaves_together_(
+            k <= kPackedTerms || longest_leaf == 0
+                ? 0
+                : static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(kPackedTerms / longest_leaf)))) {
+    if (leaves_together_ > 0) most_ = kPackedTerms;
+    terms_.parts.emplace_back();
+  }
 
   void add(const LeafRun& run) {
     for (int64_t done = 0;;) {
-      if (done < run.length && terms_.parts.back().length == most_)
+      if (done < run.length && is_full())
         terms_.parts.push_back({.first = terms_.runs.size(), .leaves = leaves_, .begun = begun_});
       Terms::Part& part = terms_.parts.back();
       const int64_t length = std::min(run.length - done, most_ - part.length);
@@ -81,7 +92,13 @@ class TermsMaker {
  private:
   static int64_t parts_of(int64_t k) { return std::max<int64_t>(1, (k + kPackedTerms - 1) / kPackedTerms); }
 
+  bool is_full() const {
+    const Terms::Part& part = terms_.parts.back();
+    return part.length == most_ || (leaves_together_ > 0 && leaves_ - part.leaves >= leaves_together_);
+  }
+
   int64_t most_;
+  int64_t leaves_together_;  // 0: leaves do not count
   int64_t leaves_ = 0;
   bool begun_ = false;
   Terms terms_;
@@ -97,6 +114,56 @@ struct PackedBlock {
   bool waits;  // each tile has room of its own in `kept`
 };
 
+// Sums that so many leaves have been added up to.
+int nodes_of(int64_t leaves) {
+  return std::popcount(static_cast<uint64_t>(leaves));
+}
+
+int64_t ended_leaves(std::span<const LeafRun> runs) {
+  return std::ranges::count(runs, true, &LeafRun::ends_leaf);
+}
+
+// What is packed next, while tiles are computed: the next rows of a, or after the last ones those of the next part, and
+// the next part's columns of b.
+class LeavesAhead {
+ public:
+  LeavesAhead(const PackedBlock& block, const Terms& terms, const Terms::Part& part)
+      : block_(block), terms_(terms), part_(part), last_(&part == &terms.parts.back()) {
+    const int64_t tiles = parts_of(block.rows, loops().tile_rows) * parts_of(block.columns, loops().tile_columns);
+    const int64_t lines = part.length * (lines_of(block.rows) + lines_of(block.columns));
+    spread_over_tiles(ahead_, lines, tiles * static_cast<int64_t>(part.count));
+    if (!last_) bring(1, block.b, block.columns, (&part)[1]);
+  }
+
+  // Before the tiles of rows that end with `end`.
+  void before_rows(int64_t end) {
+    const int64_t rows = kTilesTogether * loops().tile_rows;
+    if (end < block_.rows) {
+      bring(0, block_.a.from_line(end), std::min(rows, block_.rows - end), part_);
+    } else if (!last_) {
+      bring(0, block_.a, std::min(rows, block_.rows), (&part_)[1]);
+    }
+  }
+  LinesAhead* lines() { return &ahead_; }
+
+ private:
+  static int64_t lines_of(int64_t floats) { return parts_of(floats, kCacheLine); }
+
+  // The terms of a part, as if its runs followed each other.
+  void bring(int at, const PanelSource& from, int64_t lines, const Terms::Part& part) {
+    const float* const first = from.from_term(terms_.runs[part.first].start).data;
+    set_lines(ahead_, at, first, from.lines_beside ? part.length : lines,
+              from.stride * static_cast<int64_t>(sizeof(float)), lines_of(from.lines_beside ? lines : part.length));
+  }
+
+  const PackedBlock& block_;
+  const Terms& terms_;
+  const Terms::Part& part_;
+  bool last_;
+  LinesAhead ahead_;
+};
+
+// Of all tiles, those of the first one's sums that do not last are free for any of them.
 void multiply_part(const PackedBlock& block, const Terms& terms, const Terms::Part& part, bool last) {
   const int64_t tile_rows = loops().tile_rows;
   const int64_t tile_columns = loops().tile_columns;
@@ -106,13 +173,18 @@ void multiply_part(const PackedBlock& block, const Terms& terms, const Terms::Pa
                 .c_row = block.c_row,
                 .add = part.begun,
                 .leaves = part.leaves,
-                .last = last};
+                .last = last,
+                .passing = block.kept,
+                .lasting = std::max(nodes_of(part.leaves), last ? 0 : nodes_of(part.leaves + ended_leaves(runs)))};
   const int64_t kept_floats = kMaxLeafLevels * tile_rows * tile_columns;
   const int64_t tiles_across = (block.columns + tile_columns - 1) / tile_columns;
+  LeavesAhead ahead(block, terms, part);
+  tile.ahead = ahead.lines();
   pack_panels(block.b, block.columns, tile_columns, runs, part.length, block.b_room);
   for (int64_t first = 0; first < block.rows; first += kTilesTogether * tile_rows) {
     const int64_t end = std::min(block.rows, first + kTilesTogether * tile_rows);
     pack_panels(block.a.from_line(first), end - first, tile_rows, runs, part.length, block.a_room);
+    ahead.before_rows(end);
     for (int64_t j = 0; j < block.columns; j += tile_columns) {
       tile.columns = std::min(tile_columns, block.columns - j);
       tile.b = block.b_room + j * part.length;
@@ -135,7 +207,10 @@ float* aligned_floats(std::byte* bytes) {
 
 Terms terms_in_leaves(const LeafDim& dim) {
   const Leaves leaves(dim.whole, dim.start, dim.size);
-  TermsMaker maker(dim.size * dim.inner * dim.repeats);
+  int64_t longest = 0;
+  for (int64_t leaf = 0; leaf < leaves.count(); ++leaf)
+    longest = std::max(longest, leaves.size(leaf) * dim.inner * dim.repeats);
+  TermsMaker maker(dim.size * dim.inner * dim.repeats, longest);
   for (int64_t leaf = 0; leaf < leaves.count(); ++leaf) {
     for (int64_t repeat = 0; repeat < dim.repeats; ++repeat) {
       maker.add({repeat * dim.repeat_step + leaves.begin(leaf) * dim.inner, leaves.size(leaf) * dim.inner,

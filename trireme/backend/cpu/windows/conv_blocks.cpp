@@ -1,7 +1,7 @@
 // conv2d and its two gradients as products of windows that are gathered for a block of positions at a time, which the
-// second-level cache holds: for what oneDNN has no kernels in vectors for. Products are packed_product.h's, whose left
-// operand is read where it lies. A gradient of the input is the product of dy and the weight, whose elements are added
-// to where their windows saw them.
+// second-level cache holds: for what oneDNN has no kernels in vectors for, or fills less than half of them. Products
+// are packed_product.h's, whose left operand is read where it lies. A gradient of the input is the product of dy and
+// the weight, whose elements are added to where their windows saw them.
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kGatheredFloats = 64 << 10;  // about
 constexpr int64_t kLeastPositions = 48, kMostPositions = 1024;
-constexpr int64_t kMostSums = 8;  // of a weight's gradient
+constexpr int64_t kMostSums = 8;        // of a weight's gradient
+constexpr int64_t kNarrowChannels = 8;  // of x: oneDNN's loops use half of a vector of 16, or less
 
 int64_t conv_room_bytes(int64_t floats) {
   return aligned(floats * static_cast<int64_t>(sizeof(float)));
@@ -243,9 +244,13 @@ std::string conv_blocks_why_not(const TypeArgs& args) {
   }
   // Without instructions for bf16, oneDNN widens it itself, but not below avx512.
   if (args.in[0].dtype == DType::kBF16 && !(isa() >= Isa::kAvx512 && onednn_has(Isa::kAvx512))) return "";
-  if (isa() != Isa::kAvx2) return fmt::format("on {} oneDNN takes any number of channels", to_string(isa()));
-  if (blocks_of_call<pass>(args).c.groups() > 1) return "channels are in groups, for which oneDNN has kernels";
+  const Windows c = blocks_of_call<pass>(args).c;
+  const bool is_narrow = pass == Pass::kInput && args.in[0].dtype == DType::kF32 && c.w[3] <= kNarrowChannels;
+  if (isa() != Isa::kAvx2 && !(isa() > Isa::kAvx2 && is_narrow))
+    return fmt::format("on {} oneDNN takes any number of channels", to_string(isa()));
+  if (c.groups() > 1) return "channels are in groups, for which oneDNN has kernels";
   if (reason = why_no_onednn_sizes(pass, args); !reason.empty()) return reason;
+  if (isa() > Isa::kAvx2) return "";
   const std::string way = onednn_way_of(pass, args);
   if (way.starts_with("jit")) return fmt::format("oneDNN has loops in vectors for it ({})", way);
   return "";

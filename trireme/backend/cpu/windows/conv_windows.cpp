@@ -150,8 +150,18 @@ void gather_windows(const Windows& c, int64_t group, int64_t first, int64_t coun
 }
 
 void add_windows(const Windows& c, int64_t group, int64_t first, int64_t count, const float* cols, float* image) {
+  const bool whole_lines = c.groups() == 1 && taps_together(c) == c.w[2];
+  const int64_t tops = c.x[1] - (c.w[1] - 1) * c.dilation_h, lefts = c.x[2] - c.w[2] + 1;
+  const int64_t line = c.x[2] * c.x[3], run = c.w[2] * c.w[3];
+  const auto add_lines = loops().add_lines;
   PositionOf position(c, first);
   for (int64_t i = 0; i < count; ++i, position.next()) {
+    const int64_t top = position.top(), left = position.left();
+    if (whole_lines && top >= 0 && top < tops && left >= 0 && left < lefts) {
+      add_lines(c.w[1], run, cols, c.dilation_h * line, image + top * line + left * c.x[3]);
+      cols += c.row();
+      continue;
+    }
     each_run(c, group, position, [&](int64_t at, int64_t there, int64_t before, int64_t after) {
       cols += before;
       for (int64_t j = 0; j < there; ++j) image[at + j] += cols[j];
