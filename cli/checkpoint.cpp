@@ -49,6 +49,11 @@ int list(const std::string& path, bool json) {
 }
 
 int show(const std::string& path, bool tensors, bool config, bool json) {
+  require(
+      !config || (!tensors && !json),
+      "checkpoint show: --config prints the configuration alone, as its file would be, so {} would do nothing; leave "
+      "one out",
+      tensors ? "--tensors" : "--json");
   const std::unique_ptr<ckpt::TensorSource> source = ckpt::open_tensors(path);
   if (const auto* reader = dynamic_cast<const ckpt::Reader*>(source.get())) {
     warn_of(reader->notes());
@@ -116,6 +121,7 @@ int export_weights(const ExportArgs& args) {
   const bool is_there = is_file(args.target) || (is_directory(args.target) && !list_directory(args.target).empty());
   require(!is_there || args.force,
           "checkpoint export: '{}' exists already; name another place, or add --force to overwrite it", args.target);
+  if (args.target.ends_with(".safetensors")) require_place_for(args.target, "checkpoint export");
   require(!ckpt::holds_checkpoints(args.target), "checkpoint export: '{}' holds checkpoints; name a folder of its own",
           args.target);
   ProgressLine progress;

@@ -150,6 +150,13 @@ TEST_F(CheckpointTest, WhatCannotBeDoneIsSaid) {
               HasSubstr("name a folder to write several"));
   EXPECT_THAT(error_line(checkpoint({"export", "run", "w.safetensors", "--only", "wte.wieght"})),
               HasSubstr("Did you mean 'wte.weight'?"));
+  EXPECT_THAT(
+      error_line(checkpoint({"export", "run", "gone/w.safetensors"})),
+      HasSubstr("checkpoint export: there is no directory 'gone'; make it, or name a file in one that there is"));
+  for (const char* flag : {"--json", "--tensors"}) {
+    EXPECT_THAT(error_line(checkpoint({"show", "run", "--config", flag})),
+                HasSubstr(std::string("as its file would be, so ") + flag + " would do nothing; leave one out"));
+  }
   EXPECT_FALSE(std::filesystem::exists(path("w.safetensors")));
   ASSERT_EQ(checkpoint({"export", "run", "w.safetensors"}).code, 0);
   EXPECT_THAT(error_line(checkpoint({"show", "w.safetensors", "--config"})), HasSubstr("it has no configuration"));

@@ -246,6 +246,11 @@ TEST(CutRules, what_optimizer_parallelism_leaves_whole_is_told_with_its_reasons)
   const Parallel alone{.ops = {{"layers.1", "[-, -], [-, -]"}}, .optimizer = large};
   EXPECT_THAT(without_effect(graph, semi_auto(graph, 2, alone), large),
               ElementsAre(HasSubstr("in parts; of 1 as large each rank computes the whole gradient")));
+  const OptimizerParallel misspelt{.level = 1, .threshold_kb = 1, .except = {"layers.0.*", "layers.1.wieght"}};
+  EXPECT_THAT(
+      without_effect(graph, semi_auto(graph, 2, {.optimizer = misspelt}), misspelt),
+      ElementsAre(HasSubstr("parallel.zero_except 'layers.1.wieght' names no parameter that is trained. Did you "
+                            "mean 'layers.1.weight'?")));
 }
 
 TEST(CutRules, a_threshold_of_any_size_is_compared_exactly) {

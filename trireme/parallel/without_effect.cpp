@@ -8,6 +8,7 @@
 #include "trireme/base/bytes_text.h"
 #include "trireme/base/error.h"
 #include "trireme/base/joined_text.h"
+#include "trireme/base/words.h"
 
 namespace trireme {
 namespace {
@@ -126,6 +127,18 @@ std::string nothing_sliced(const Graph& graph, const Strategy& strategy, const s
       unsummed == 0 ? "" : fmt::format("; of {} as large each rank computes the whole gradient", unsummed));
 }
 
+// Exceptions that name no parameter that is trained.
+void add_exceptions_of_nothing(const Graph& graph, const OptimizerParallel& optimizer, std::vector<std::string>& out) {
+  std::vector<std::string> names;
+  for (const Update& update : graph.updates())
+    names.push_back(graph.inputs()[static_cast<size_t>(graph.value(update.parameter).index)].name);
+  for (const std::string& pattern : optimizer.except) {
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches(pattern, name); })) continue;
+    out.push_back(fmt::format("parallel.zero_except '{}' names no parameter that is trained.{}", pattern,
+                              suggestion(pattern, names)));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy,
@@ -141,6 +154,7 @@ std::vector<std::string> without_effect(const Graph& graph, const Strategy& stra
                               axis.name, to_string(mesh), axis.size));
   }
   if (optimizer.level == 0 || graph.updates().empty()) return out;
+  add_exceptions_of_nothing(graph, optimizer, out);
   const std::vector<Layout> layouts = value_layouts(graph, strategy);
   if (gradients_of_sliced(graph, strategy, layouts).empty()) {
     out.push_back(nothing_sliced(graph, strategy, layouts, optimizer));

@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-// A sentence each: axes of the mesh that cut nothing, an optimizer parallelism that slices nothing, and parameters that
-// no group of OptimizerParallel::shard_size ranks shares.
+// A sentence each: axes of the mesh that cut nothing, an optimizer parallelism that slices nothing, its exceptions that
+// name nothing, and parameters that no group of OptimizerParallel::shard_size ranks shares.
 std::vector<std::string> without_effect(const Graph& graph, const Strategy& strategy,
                                         const OptimizerParallel& optimizer);
 

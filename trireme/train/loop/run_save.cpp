@@ -71,8 +71,12 @@ bool Run::parameters_are_finite() {
 // The best so far; where this run keeps none, that of the run it goes on from, whose link would point to nothing.
 std::vector<int64_t> Run::kept_besides() const {
   if (fit_.keep_best && result_.best_step >= 0) return {result_.best_step};
-  const auto linked = ckpt::parse_step_name(link_target(join_path(checkpoints(), kBestLink)));
-  return linked ? std::vector<int64_t>{linked->step} : std::vector<int64_t>{};
+  const std::string linked = link_target(join_path(checkpoints(), kBestLink));
+  if (linked.empty()) return {};
+  for (const ckpt::Found& each : ckpt::list_checkpoints(checkpoints()).complete) {
+    if (base_name(each.path) == linked) return {each.step};
+  }
+  return {};
 }
 
 // A run before that did not keep the best may have pruned it, or have no link to it.
