@@ -8,42 +8,49 @@ namespace trireme {
 namespace {
 
 // "0..5" where a part of a pattern begins, and how many characters it has.
-struct Range {
+struct NumberRange {
   int first = 0, last = -1;
   size_t size = 0;
+  bool has(const std::optional<int>& number) const { return number && *number >= first && *number <= last; }
 };
-Range range_at(std::string_view pattern) {
+NumberRange range_at(std::string_view pattern) {
   const size_t dots = pattern.find("..");
   if (dots == std::string_view::npos) return {};
   const size_t end = std::min(pattern.find_first_of(".*", dots + 2), pattern.size());
   const std::optional<int> first = number_of(pattern.substr(0, dots));
   const std::optional<int> last = number_of(pattern.substr(dots + 2, end - dots - 2));
-  return first && last ? Range{*first, *last, end} : Range();
-}
-
-// Whether what is left of a pattern is of what is left of a scope; `begins` where a part of the pattern does.
-bool is_of(std::string_view pattern, std::string_view scope, bool begins) {
-  if (pattern.empty()) return scope.empty() || scope.front() == '.';
-  if (pattern.front() == '*') {
-    for (size_t from = 0; from <= scope.size(); ++from) {
-      if (is_of(pattern.substr(1), scope.substr(from), false)) return true;
-    }
-    return false;
-  }
-  if (const Range range = begins ? range_at(pattern) : Range(); range.size > 0) {
-    const std::string_view part = scope.substr(0, scope.find('.'));
-    const std::optional<int> number = number_of(part);
-    return number && *number >= range.first && *number <= range.last &&
-           is_of(pattern.substr(range.size), scope.substr(part.size()), false);
-  }
-  return !scope.empty() && scope.front() == pattern.front() &&
-         is_of(pattern.substr(1), scope.substr(1), pattern.front() == '.');
+  return first && last ? NumberRange{*first, *last, end} : NumberRange();
 }
 
 }  // namespace
 
+// Of several stars only the last one that was reached is tried with more characters: what an earlier one could take is
+// of no more use to what follows.
 bool ScopePattern::matches(std::string_view scope) const {
-  return text_.empty() || (!scope.empty() && is_of(text_, scope, true));
+  if (text_.empty() || scope.empty()) return text_.empty();
+  const std::string_view pattern = text_;
+  constexpr size_t kNone = std::string_view::npos;
+  size_t at = 0, i = 0, star = kNone, taken = 0;  // in the pattern, in the scope; the last star, and where it ends
+  while (true) {
+    const bool is_over = at == pattern.size();
+    if (is_over && (i == scope.size() || scope[i] == '.')) return true;
+    const bool begins = at == 0 || pattern[at - 1] == '.';
+    const NumberRange range = begins && !is_over ? range_at(pattern.substr(at)) : NumberRange();
+    const std::string_view part = scope.substr(i, scope.find('.', i) - i);
+    if (!is_over && pattern[at] == '*') {
+      star = at++;
+      taken = i;
+    } else if (range.size > 0 && range.has(number_of(part))) {
+      at += range.size, i += part.size();
+    } else if (!is_over && range.size == 0 && i < scope.size() && pattern[at] == scope[i]) {
+      ++at, ++i;
+    } else if (star != kNone && taken < scope.size()) {
+      at = star + 1;
+      i = ++taken;
+    } else {
+      return false;
+    }
+  }
 }
 
 }  // namespace trireme
