@@ -26,7 +26,7 @@
 #include "trireme/pass/recompute_rules.h"
 #include "trireme/pass/rewrite.h"
 #include "trireme/pass/step_times.h"
-#include "trireme/pass/what_stays.h"
+#include "trireme/pass/what_stays_impl.h"
 
 namespace trireme {
 namespace {

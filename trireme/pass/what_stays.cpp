@@ -1,4 +1,4 @@
-#include "trireme/pass/what_stays.h"
+#include "trireme/pass/what_stays_impl.h"
 
 #include <algorithm>
 

@@ -5,44 +5,52 @@
 #include "trireme/parallel/asked/paths.h"
 
 namespace trireme {
+namespace {
 
-bool ScopePattern::Part::matches(std::string_view path) const {
-  if (trireme::matches(name, path)) return true;
-  const std::optional<int> number = number_of(path);
-  return number && *number >= first && *number <= last;
+// "0..5" where a part of a pattern begins, and how many characters it has.
+struct NumberRange {
+  int first = 0, last = -1;
+  size_t size = 0;
+  bool has(const std::optional<int>& number) const { return number && *number >= first && *number <= last; }
+};
+NumberRange range_at(std::string_view pattern) {
+  const size_t dots = pattern.find("..");
+  if (dots == std::string_view::npos) return {};
+  const size_t end = std::min(pattern.find_first_of(".*", dots + 2), pattern.size());
+  const std::optional<int> first = number_of(pattern.substr(0, dots));
+  const std::optional<int> last = number_of(pattern.substr(dots + 2, end - dots - 2));
+  return first && last ? NumberRange{*first, *last, end} : NumberRange();
 }
 
-ScopePattern ScopePattern::read(std::string_view text) {
-  ScopePattern out;
-  out.text_ = text;
-  while (!text.empty()) {
-    // The dots of a range part nothing.
-    size_t end = text.find('.');
-    if (end != std::string_view::npos && text.substr(end).starts_with("..")) end = text.find('.', end + 2);
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(word.size() + 1, text.size()));
-    Part part{std::string(word)};
-    if (const size_t range = word.find(".."); range != std::string_view::npos) {
-      const std::optional<int> first = number_of(word.substr(0, range)), last = number_of(word.substr(range + 2));
-      if (first && last) part.first = *first, part.last = *last;
-    }
-    out.parts_.push_back(std::move(part));
-  }
-  return out;
-}
+}  // namespace
 
+// Of several stars only the last one that was reached is tried with more characters: what an earlier one could take is
+// of no more use to what follows.
 bool ScopePattern::matches(std::string_view scope) const {
-  const auto matches_from = [&](const auto& self, size_t part, std::string_view left) -> bool {
-    if (part == parts_.size()) return true;
-    for (std::string_view rest = left; !rest.empty();) {
-      const std::string_view taken = next_part(rest);
-      const std::string_view path = left.substr(0, static_cast<size_t>(taken.data() + taken.size() - left.data()));
-      if (parts_[part].matches(path) && self(self, part + 1, rest)) return true;
-      if (parts_[part].name.find('*') == std::string::npos) return false;
+  if (text_.empty() || scope.empty()) return text_.empty();
+  const std::string_view pattern = text_;
+  constexpr size_t kNone = std::string_view::npos;
+  size_t at = 0, i = 0, star = kNone, taken = 0;  // in the pattern, in the scope; the last star, and where it ends
+  while (true) {
+    const bool is_over = at == pattern.size();
+    if (is_over && (i == scope.size() || scope[i] == '.')) return true;
+    const bool begins = at == 0 || pattern[at - 1] == '.';
+    const NumberRange range = begins && !is_over ? range_at(pattern.substr(at)) : NumberRange();
+    const std::string_view part = scope.substr(i, scope.find('.', i) - i);
+    if (!is_over && pattern[at] == '*') {
+      star = at++;
+      taken = i;
+    } else if (range.size > 0 && range.has(number_of(part))) {
+      at += range.size, i += part.size();
+    } else if (!is_over && range.size == 0 && i < scope.size() && pattern[at] == scope[i]) {
+      ++at, ++i;
+    } else if (star != kNone && taken < scope.size()) {
+      at = star + 1;
+      i = ++taken;
+    } else {
+      return false;
     }
-    return false;
-  };
-  return matches_from(matches_from, 0, scope);
+  }
 }
 
 }  // namespace trireme

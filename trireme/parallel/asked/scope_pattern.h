@@ -1,10 +1,9 @@
-// ScopePattern: a pattern for scopes of a model and everything inside them: "h.3"; "h.*", where `*` stands for any
-// characters, as in base/words.h; "h.0..5" for a part of the path that is a number from 0 to 5.
+// ScopePattern: a pattern for scopes of a model and everything inside them: "h.3"; "h.*", "*.bias", with `*` for any
+// characters; "h.0..5" for a part of the path that is a number from 0 to 5.
 #pragma once
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "trireme/base/words.h"
 
@@ -14,24 +13,15 @@ class ScopePattern {
  public:
   ScopePattern() = default;
   template <Text T>
-  ScopePattern(const T& written) : ScopePattern(read(written)) {}  // NOLINT: written as text
+  ScopePattern(const T& written) : text_(std::string_view(written)) {}  // NOLINT: written as text
 
   bool matches(std::string_view scope) const;
   const std::string& text() const { return text_; }
 
-  friend bool operator==(const ScopePattern& a, const ScopePattern& b) { return a.text_ == b.text_; }
+  friend bool operator==(const ScopePattern&, const ScopePattern&) = default;
 
  private:
-  // A name, which with `*` may be several parts of a path, or a number of a range.
-  struct Part {
-    std::string name;
-    int first = 0, last = -1;
-    bool matches(std::string_view path) const;
-  };
-  static ScopePattern read(std::string_view text);
-
   std::string text_;
-  std::vector<Part> parts_;
 };
 
 }  // namespace trireme

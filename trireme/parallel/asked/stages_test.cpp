@@ -43,6 +43,15 @@ TEST(Stages, a_star_in_rules_stands_for_any_characters) {
   EXPECT_TRUE(ScopePattern("h.*_fc").matches("h.0.mlp.c_fc.bias"));
   EXPECT_FALSE(ScopePattern("h.*_fc").matches("h.0.mlp"));
   EXPECT_FALSE(ScopePattern("*.0..1.mlp").matches("model.layers.2.mlp.up"));
+  EXPECT_TRUE(ScopePattern("*.0..1.*.2..3").matches("a.1.b.4.c.3.d"));
+  EXPECT_FALSE(ScopePattern("*.0..1.*.2..3").matches("a.1.b.4.c.5.d"));
+}
+
+TEST(Stages, many_stars_in_rules_take_no_longer) {
+  std::string pattern;
+  for (int i = 0; i < 40; ++i) pattern += "a*";
+  EXPECT_FALSE(ScopePattern(pattern + "b").matches(std::string(200, 'a')));
+  EXPECT_TRUE(ScopePattern(pattern + "b").matches(std::string(200, 'a') + "b.c"));
 }
 
 // A chain of products, each in a module of its own, of these widths; the last one reads the first's weight, too.

@@ -215,9 +215,18 @@ void Run::log_ignored_requests() const {
                 graph.stage_requests().front().scope);
   }
   const std::vector<ShardRequest>& asked = graph.shard_requests();
-  if (options_.mode != Mode::kDataParallel || asked.empty()) return;
-  TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'", asked.size(),
-              asked.front().scope);
+  if (options_.mode == Mode::kDataParallel && !asked.empty()) {
+    TRIREME_LOG(kWarn, "train", "mode data_parallel: shard() is ignored, of {} modules, the first '{}'", asked.size(),
+                asked.front().scope);
+  }
+  const auto own = std::ranges::find_if(graph.inputs(), [](const Input& input) { return !input.piece.empty(); });
+  const bool is_cut = options_.mode == Mode::kSemiAuto || options_.mode == Mode::kAuto;
+  if (!is_cut || (own == graph.inputs().end() && options_.parallel.layerwise.empty())) return;
+  TRIREME_LOG(kWarn, "train",
+              "mode {}: layerwise parameters are ignored, the first '{}': the compiler cuts the model; use "
+              "hybrid_parallel or data_parallel",
+              to_string(options_.mode),
+              own == graph.inputs().end() ? options_.parallel.layerwise.front().pattern : own->name);
 }
 
 }  // namespace trireme

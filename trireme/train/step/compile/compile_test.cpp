@@ -47,22 +47,20 @@ int64_t elsewhere(const std::map<std::string, Tier>& homes) {
 
 // The rule "model = host", chosen for one crew, names what the other has as well.
 TEST(CompileBeside, an_evaluation_finds_parameters_where_the_step_of_its_crew_has_them) {
-  const CompiledJob whole = compiled(1000000000);
-  std::vector<int64_t> bytes;
-  for (const CompiledCrew& crew : whole.step.crews) bytes.push_back(crew.plan.arena().bytes);
-  ASSERT_GT(bytes[0], bytes[1]);
-
-  const CompiledJob job = compiled(bytes[1]);
-
-  ASSERT_TRUE(job.evaluation);
-  std::vector<int64_t> found;
-  for (size_t crew = 0; crew < 2; ++crew) {
-    const auto of_step = homes_of_parameters(job.step.crews[crew].plan);
-    EXPECT_EQ(homes_of_parameters(job.evaluation->crews[crew].plan), of_step) << "crew " << crew;
-    found.push_back(elsewhere(of_step));
+  const int64_t whole = compiled(1000000000).step.crews[0].plan.arena().bytes;
+  bool any_of_one_crew = false;
+  for (int64_t tenths = 9; tenths >= 6; --tenths) {
+    const CompiledJob job = compiled(whole / 10 * tenths);
+    ASSERT_TRUE(job.evaluation);
+    std::vector<int64_t> found;
+    for (size_t crew = 0; crew < 2; ++crew) {
+      const auto of_step = homes_of_parameters(job.step.crews[crew].plan);
+      EXPECT_EQ(homes_of_parameters(job.evaluation->crews[crew].plan), of_step) << "crew " << crew;
+      found.push_back(elsewhere(of_step));
+    }
+    any_of_one_crew = any_of_one_crew || (found[0] > 0 && found[1] == 0);
   }
-  EXPECT_GT(found[0], 0);
-  EXPECT_EQ(found[1], 0);
+  EXPECT_TRUE(any_of_one_crew);
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+// What a run says as it begins of what it was asked and does not do.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/base/log.h"
+#include "trireme/data/source.h"
+#include "trireme/nn/layers.h"
+#include "trireme/ops/ops.h"
+#include "trireme/train/loop/trainer.h"
+
+namespace trireme::run_resume_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Images : nn::Module {
+  nn::Linear head{28 * 28, 10, {.name = "head"}};
+  Tensor forward(const Tensor& x) override { return head(reshape(x, {x.size(0), 28 * 28})); }
+};
+
+std::vector<std::string> said_of_layerwise(nn::Module& model, TrainerOptions how) {
+  std::vector<std::string> lines;
+  set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  how.progress = false;
+  Trainer trainer(model, cross_entropy, Sgd{}, how);
+  trainer.fit(data::synthetic_images({.samples = 8, .classes = 10}), {.steps = 1, .batch = 4});
+  set_log_sink({});
+  std::erase_if(lines, [&](const std::string& line) { return line.find("layerwise") == line.npos; });
+  return lines;
+}
+
+TEST(RunBegins, where_the_compiler_cuts_the_model_the_log_says_once_that_layerwise_parameters_are_ignored) {
+  Images model;
+  EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kSemiAuto}), ElementsAre());
+  EXPECT_THAT(
+      said_of_layerwise(model, {.mode = Mode::kSemiAuto, .parallel = {.layerwise = {{"head.bias", kOwnPiece}}}}),
+      ElementsAre(HasSubstr("layerwise parameters are ignored, the first 'head.bias'")));
+  model.head.layerwise();
+  EXPECT_THAT(
+      said_of_layerwise(model, {.mode = Mode::kSemiAuto}),
+      ElementsAre(HasSubstr("mode semi_auto_parallel: layerwise parameters are ignored, the first 'head.weight'")));
+  EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kDataParallel}), ElementsAre());
+}
+
+}  // namespace
+}  // namespace trireme::run_resume_test
