@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "trireme/base/counted.h"
 #include "trireme/base/error.h"
 #include "trireme/base/flags.h"
 #include "trireme/base/log.h"
@@ -182,6 +183,10 @@ launch::NodeOptions NodeFlags::options() const {
 int NodeFlags::ranks_in_all(int of_a_node) const {
   if (!given()) return of_a_node;
   const launch::NodeOptions asked = options();
+  const int fewest = asked.min_world > 0 ? asked.min_world : asked.world;
+  require(asked.nodes != 1 || (fewest <= of_a_node && (asked.world == 0 || of_a_node <= asked.world)),
+          "--world {} with --nnodes 1, whose only node starts {} (-n): these are all there can be; leave --world out",
+          asked.world, counted(of_a_node, "rank"));
   return asked.world > 0 ? asked.world : std::max(asked.nodes, 1) * of_a_node;
 }
 

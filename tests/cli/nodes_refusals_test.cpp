@@ -79,6 +79,8 @@ TEST_F(NodesTest, WhatCannotWorkIsSaidAtOnce) {
   EXPECT_THAT(error({"--nnodes", "2", "--node-rank", "2", "--master", master()}),
               HasSubstr("node ranks go from 0 to 1"));
   EXPECT_THAT(error({"--nnodes", "2"}), HasSubstr("--master is missing"));
+  EXPECT_THAT(error({"--nnodes", "1", "--world", "3"}),
+              HasSubstr("--world 3 with --nnodes 1, whose only node starts 1 rank (-n): these are all there can be"));
   EXPECT_THAT(error({"--master", master()}), HasSubstr("--world is missing"));
   EXPECT_THAT(error({"--nnodes", "2", "--master", "127.0.0.1:99999"}),
               HasSubstr("the port must be a number from 1 to 65535"));
