@@ -75,6 +75,17 @@ std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut) {
   return cut;
 }
 
+std::optional<CertifiedCut> certified_by_fewer_tp(CertifiedCut cut) {
+  constexpr int64_t kFewerTp = 8;
+  if (cut.tp == kFewerTp || cut.tp % kFewerTp != 0) return std::nullopt;
+  cut = certified_all_kept(certified_most_rows(std::move(cut)));
+  cut.tp = kFewerTp;
+  cut.cp = 1;
+  cut.ep = 1;
+  cut.vocabulary = false;
+  return cut;
+}
+
 std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut) {
   if (cut.ep == 1) return std::nullopt;
   const int64_t ep = cut.ep;
@@ -112,11 +123,30 @@ CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const Certi
       if (field == &CertifiedPart::leaving || field == &CertifiedPart::returning) continue;  // all is kept here
       if (!moves && (cut.ep != fewer.cut.ep || field == &CertifiedPart::again)) continue;
       const int64_t whole = field == &CertifiedPart::weight_grad ? fewer.parts[block].adding : 0;
-      const int64_t of_piece = (fewer.parts[block].*field - whole) / (cut.cp / fewer.cut.cp);
-      out.parts[block].*field = exact_sum(whole, exact_product(of_piece, cut.rows) / fewer.cut.rows);
+      const int64_t more_tp = cut.tp / fewer.cut.tp, more_cp = cut.cp / fewer.cut.cp;
+      const int64_t of_piece =
+          (fewer.parts[block].*field - whole) / (moves ? more_cp : exact_product(more_tp, more_cp));
+      out.parts[block].*field = exact_sum(whole / more_tp, exact_product(of_piece, cut.rows) / fewer.cut.rows);
     }
   }
   return out;
+}
+
+std::optional<CertifiedCut> certified_kept_without_ep(CertifiedCut cut) {
+  if (cut.keep == Tier::kDevice || (cut.ep == 1 && !cut.vocabulary)) return std::nullopt;
+  cut.ep = 1;
+  cut.vocabulary = false;
+  return certified_most_rows(std::move(cut));
+}
+
+CertifiedTable with_kept_moves(CertifiedTable table, const CertifiedTable& known) {
+  for (size_t block = 1; block + 1 < table.parts.size(); ++block) {
+    for (const auto field : {&CertifiedPart::leaving, &CertifiedPart::returning}) {
+      int64_t& moves = table.parts[block].*field;
+      moves = std::max(moves, exact_product(known.parts[block].*field, table.cut.rows) / known.cut.rows);
+    }
+  }
+  return table;
 }
 
 std::optional<CertifiedCut> certified_few_ranks(CertifiedCut cut) {
@@ -144,6 +174,15 @@ std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut) {
   cut.vocabulary = false;
   cut.place = {};
   return certified_all_kept(std::move(cut));
+}
+
+std::optional<CertifiedCut> certified_fewest_sums(CertifiedCut without) {
+  auto out = certified_few_ranks(std::move(without));
+  if (out) {
+    out->cp = 1;
+    out->sp = false;
+  }
+  return out;
 }
 
 CertifiedTable with_exchanged(CertifiedTable table, const CertifiedSums& by) {

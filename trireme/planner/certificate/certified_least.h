@@ -21,15 +21,22 @@ CertifiedTable certified_blocks_of(const CertifiedTable& table, const CertifiedC
 
 // The cut by tp (and sp) alone, with the most rows and everything kept, if cp, ep or the vocabulary cut as well.
 std::optional<CertifiedCut> certified_by_tp(CertifiedCut cut);
+// The same of eight ranks of tp alone, if the cut's tp is a larger multiple of eight.
+std::optional<CertifiedCut> certified_by_fewer_tp(CertifiedCut cut);
 // The same of tp and ep, of a cut with ep that cp or the vocabulary cut as well.
 std::optional<CertifiedCut> certified_by_tp_and_ep(CertifiedCut cut);
 // The same of tp and 2, 4, 8 or 16 ranks of ep, of a cut whose ep is a larger multiple; and of tp, ep and half of a cp
 // that is a multiple of 4.
 std::vector<CertifiedCut> certified_by_fewer_ep(const CertifiedCut& cut);
 std::optional<CertifiedCut> certified_by_half_cp(const CertifiedCut& cut);
-// The least that the passes of blocks take, by the table of one of these: they move as much for each position, and
-// compute no less if experts lie in the same way.
+// The least that the passes of blocks take, by the table of one of these: they move as much for each position, among
+// however many ranks of tp, and compute no less if experts lie in the same way.
 CertifiedTable certified_least_by_fewer(const CertifiedTable& fewer, const CertifiedCut& cut);
+
+// The cut with the most rows that keeps the same elsewhere, without ep and with the vocabulary whole, if the cut keeps
+// it there and has either; and `table` with at least what its blocks move of it.
+std::optional<CertifiedCut> certified_kept_without_ep(CertifiedCut cut);
+CertifiedTable with_kept_moves(CertifiedTable table, const CertifiedTable& known);
 
 // The cut with eight data parallel ranks and with state and updates on the device, if the cut has a multiple of them:
 // they exchange no more.
@@ -39,6 +46,9 @@ CertifiedTable with_moved(CertifiedTable table, const CertifiedTable& few);
 
 // The cut without slices, with one row, its vocabulary whole and everything kept, if the cut has slices.
 std::optional<CertifiedCut> certified_without_slices(CertifiedCut cut);
+// And of this the cut with eight data parallel ranks and without cp and sp, if it has a multiple of eight: these ranks
+// sum the gradients of as many weights, and no others.
+std::optional<CertifiedCut> certified_fewest_sums(CertifiedCut without);
 // The least that blocks exchange whose state is in slices (zero), on top of `alone`, the table of one data parallel
 // rank. It follows from the sums of gradients without slices, which are the difference between `summed` and `unsummed`,
 // the latter for one data parallel rank: with zero 1 all of them once, with 2 and 3 15 of 32 of them for each

@@ -96,7 +96,7 @@ class RandomModel : public RandomPrices {
     enum class Sums : uint8_t { kNone, kOfFew, kOfAll };
     const auto by_parts = [&](const CertifiedWay& way, const CertifiedCut& by, Sums sums) -> OuterAnswer {
       CertifiedCut without = unsliced(way.cut);
-      if (sums == Sums::kOfFew && is_more_than_few(without)) without = few_of(without);
+      if (sums == Sums::kOfFew && is_more_than_few(without)) without = fewest_sums_of(without);
       const CertifiedTable &known = alone(by), &summed = prices(without), &unsummed = alone(own_of(without));
       asked_alone.emplace(known.cut, known);
       if (sums != Sums::kNone) {
@@ -124,6 +124,16 @@ class RandomModel : public RandomPrices {
         return by_parts(ways[i], by, sums);
       };
     };
+    const auto by_kept = [&](size_t i) -> OuterAnswer {
+      const CertifiedWay& way = ways[i];
+      if (!is_kept_with_ep(way.cut)) return {};
+      const CertifiedTable &known = alone(none(way.cut)), &kept = alone(kept_without_ep(way.cut));
+      for (const CertifiedTable* const each : {&known, &kept}) asked_alone.emplace(each->cut, *each);
+      if (known.is_refused || kept.is_refused) return {};
+      CertifiedTable least = least_of(known, way.cut);
+      raise_kept_moves_of(least, kept);
+      return {.bound_ps = bound_with_moves(way, as_problem(way, least, runs_, room_))};
+    };
     const auto by_fewer = [&](auto is_more, auto known) {
       return [&, is_more, known](size_t i) -> OuterAnswer {
         const CertifiedCut& cut = ways[i].cut;
@@ -140,14 +150,15 @@ class RandomModel : public RandomPrices {
                     std::max(bound, candidates[i / count].bound_ps + ways[i].micro_batches * (moved / ways[i].pp))};
       };
     };
-    std::vector<std::function<OuterAnswer(size_t)>> bounds{by_fewer(is_more_than_tp, tp_of)};
+    std::vector<std::function<OuterAnswer(size_t)>> bounds{by_fewer(is_more_than_fewer_tp, fewer_tp_of),
+                                                           by_fewer(is_more_than_tp, tp_of)};
     for (const int64_t ep : {2, 4, 8, 16}) {
       bounds.push_back(by_fewer([ep](const CertifiedCut& cut) { return is_more_than_ep(cut, ep); },
                                 [ep](const CertifiedCut& cut) { return fewer_ep_of(cut, ep); }));
     }
     for (std::function<OuterAnswer(size_t)>& each : std::vector<std::function<OuterAnswer(size_t)>>{
              by_fewer(is_more_than_tp_and_ep, tp_and_ep_of), by_fewer(is_more_than_half_cp, half_cp_of),
-             by_blocks(none, Sums::kNone), by(none, false), by_sums(none, Sums::kOfFew),
+             by_blocks(none, Sums::kNone), by(none, false), by_sums(none, Sums::kOfFew), by_kept,
              by_blocks(most_of, Sums::kNone), by_blocks(most_of, Sums::kOfFew), by(most_of, false),
              by_sums(most_of, Sums::kOfFew), by(most_of, true), by_blocks(own_of, Sums::kNone),
              by_blocks(own_of, Sums::kOfFew), joined, by(own_of, false), by(own_of, true),

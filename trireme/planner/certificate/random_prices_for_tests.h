@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "trireme/planner/certificate/certified_bounds_for_tests.h"
 #include "trireme/planner/certificate/certified_least.h"
-#include "trireme/planner/certificate/certified_problem_for_tests.h"
 #include "trireme/planner/certificate/random_space_for_tests.h"
 #include "trireme/planner/outer/least_part.h"
 
@@ -77,7 +77,9 @@ class RandomPrices : public RandomSpace {
     out.parts.resize(fewer.parts.size());
     for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
       const PartPrice least =
-          least_part(least_of_cut_part(as_price(fewer.parts[block]), cut.cp / fewer.cut.cp, cut.ep != fewer.cut.ep),
+          least_part(least_of_cut_part(
+                         as_price(fewer.parts[block]),
+                         {.tp = cut.tp / fewer.cut.tp, .cp = cut.cp / fewer.cut.cp, .more_ep = cut.ep != fewer.cut.ep}),
                      {.rows = cut.rows, .rows_of_table = fewer.cut.rows, .is_own = false});
       for (size_t i = 0; i < kPasses; ++i) out.parts[block].*kFields[i].first = least.*kFields[i].second;
     }
@@ -113,6 +115,11 @@ class RandomPrices : public RandomSpace {
     CertifiedTable made = table_above(cut, least, first);
     for (const CertifiedCut& fewer : fewer_axes_of(cut)) raise_by_fewer(add_alone(fewer, nullptr, 0), made);
     if (cut.vocabulary) raise_by_whole(alone_.at(certified_whole_vocabulary(cut)), made);
+    if (is_kept_with_ep(cut)) {
+      const CertifiedTable& none = add_alone(all_kept(kept_without_ep(cut)), nullptr, 0);
+      const CertifiedTable& kept = add_alone(kept_without_ep(cut), none.is_refused ? nullptr : &none, kPasses);
+      if (!kept.is_refused && !made.is_refused) raise_kept_moves_of(made, kept);
+    }
     return alone_.emplace(cut, std::move(made)).first->second;
   }
 

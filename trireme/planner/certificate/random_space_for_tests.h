@@ -21,9 +21,15 @@ class RandomSpace {
               .sequence = number(1, 4) * 1024,
               .batch = number(1, 12),
               .joined = number(0, 9) == 0 ? 1 : 0};
+    const bool has_many_ranks = seed % 32 == 5;  // of a small model: it has many ways
+    if (has_many_ranks) {
+      model_.layers = 1;
+      model_.experts = 0;
+    }
     draw_runs();
     ranks_ = std::vector<int64_t>{1, 2, 3, 4, 6, 8, 16}[static_cast<size_t>(number(0, 6))];
-    if (ranks_ == 16) model_.batch = 16 * number(1, 3);
+    if (has_many_ranks) ranks_ = 32;
+    if (ranks_ >= 16) model_.batch = ranks_ * number(1, 3);
     memory_ = number(0, 3) == 0 ? number(10, 100) : number(100, 400);
     // So few that a smaller sum makes no larger share.
     model_.parameter_bytes = number(0, 500);
@@ -31,6 +37,7 @@ class RandomSpace {
     model_.update_fs_per_byte = number(0, 1) * number(1, 4'000);
     model_.weight_bytes = number(0, model_.parameter_bytes);
     room_ = {.device = memory_, .host = number(0, 1) * number(5, 250), .disk = number(0, 5) == 0 ? number(10, 250) : 0};
+    if (has_many_ranks) room_.host = room_.disk = 0;
     find_groups();
   }
 

@@ -54,8 +54,10 @@ class TableBounds {
       if (cut != most) check_whole_sums(table, table_if_any(alone_, most));
       if (cut != certified_all_kept(most)) check_passes(table);
       check_whole_vocabulary(table);
-      std::vector<std::optional<CertifiedCut>> of_fewer_axes{certified_by_tp(cut), certified_by_tp_and_ep(cut),
-                                                             certified_by_half_cp(cut)};
+      const CertifiedTable* const kept = table_if_any(alone_, certified_kept_without_ep(cut));
+      if (kept != nullptr && !table.is_refused) check_no_less(table, with_kept_moves(nothing_of(table), *kept));
+      std::vector<std::optional<CertifiedCut>> of_fewer_axes{certified_by_fewer_tp(cut), certified_by_tp(cut),
+                                                             certified_by_tp_and_ep(cut), certified_by_half_cp(cut)};
       for (const CertifiedCut& of_fewer : certified_by_fewer_ep(cut)) of_fewer_axes.emplace_back(of_fewer);
       for (const auto& of_fewer : of_fewer_axes) {
         const CertifiedTable* const fewer = table_if_any(alone_, of_fewer);
@@ -87,11 +89,12 @@ class TableBounds {
     const auto own = certified_without_slices(table.cut);
     if (table.is_refused || !own) return;
     const CertifiedTable* const alone = table_if_any(alone_, certified_alone(table.cut));
-    const CertifiedTable* const unsummed = table_if_any(alone_, certified_alone(*own));
-    if (alone == nullptr || unsummed == nullptr) return;
-    for (const auto& cut : {own, certified_few_ranks(*own)}) {
+    if (alone == nullptr) return;
+    for (const auto& cut : {own, certified_fewest_sums(*own)}) {
       const CertifiedTable* const summed = table_if_any(prices_, cut);
-      if (summed != nullptr) check_no_less(table, with_exchanged(nothing_of(table), {*alone, *summed, *unsummed}));
+      const CertifiedTable* const unsummed = cut ? table_if_any(alone_, certified_alone(*cut)) : nullptr;
+      if (summed != nullptr && unsummed != nullptr)
+        check_no_less(table, with_exchanged(nothing_of(table), {*alone, *summed, *unsummed}));
     }
   }
   // Sums of gradients are as large whatever the rows: of others these alone are known.

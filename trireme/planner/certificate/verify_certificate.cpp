@@ -146,6 +146,8 @@ class CertificateVerifier {
     if (!is_cut_like(group.front(), last_)) {
       bounds_.clear();
       fits_.clear();
+      by_fewer_axes_.clear();
+      if (group.front().pp != last_.pp || group.front().cut.tp != last_.cut.tp) bounds_by_fewer_.clear();
       last_ = group.front();
     }
     const std::vector<OrderInGroup>& order = order_in(group);
@@ -185,19 +187,14 @@ class CertificateVerifier {
   std::optional<Found> ruled_out(const CertifiedWay& way) {
     if (c_.model.joined == 1) return std::nullopt;  // what ranks take depends on how many there are
     const CertifiedCut most = certified_most_rows(way.cut), own = certified_alone(way.cut);
-    if (is_slower_by_fewer(way, certified_by_tp(way.cut))) return Found::kDone;
-    for (const CertifiedCut& fewer : certified_by_fewer_ep(way.cut)) {
-      if (is_slower_by_fewer(way, fewer)) return Found::kDone;
-    }
-    if (is_slower_by_fewer(way, certified_by_tp_and_ep(way.cut)) ||
-        is_slower_by_fewer(way, certified_by_half_cp(way.cut)))
-      return Found::kDone;
+    if (is_slower_by_fewer_axes(way)) return Found::kDone;
     const auto unsliced = certified_without_slices(way.cut);
-    auto of_few = unsliced ? certified_few_ranks(*unsliced) : unsliced;
+    auto of_few = unsliced ? certified_fewest_sums(*unsliced) : unsliced;
     if (!of_few) of_few = unsliced;
     const CertifiedCut kept = certified_all_kept(most);
     if (is_slower_by_blocks(way, kept) || is_slower(way, kept) || is_slower_by_sums(way, kept, of_few))
       return Found::kDone;
+    if (is_slower_by_kept(way, kept)) return Found::kDone;
     if (is_slower_by_blocks(way, most, of_few) || is_slower(way, most) || is_slower_by_sums(way, most, of_few))
       return Found::kDone;
     if (is_too_large(way, most)) return Found::kTooLarge;
@@ -215,19 +212,39 @@ class CertificateVerifier {
     if (is_slower_than_few(way, own)) return Found::kDone;
     return std::nullopt;
   }
+  // Of ways that are cut alike and move as much once a step the same.
+  bool is_slower_by_fewer_axes(const CertifiedWay& way) {
+    const int64_t moves = certified_moves_ps(way.cut, c_.model);
+    const auto known = by_fewer_axes_.find(moves);
+    const std::string_view why = known != by_fewer_axes_.end()
+                                     ? known->second
+                                     : by_fewer_axes_.emplace(moves, why_slower_by_fewer_axes(way)).first->second;
+    return !why.empty() && count_slower(way, why);
+  }
+  // "": it may not be.
+  std::string_view why_slower_by_fewer_axes(const CertifiedWay& way) {
+    std::vector<std::optional<CertifiedCut>> all{certified_by_fewer_tp(way.cut), certified_by_tp(way.cut)};
+    for (const CertifiedCut& fewer : certified_by_fewer_ep(way.cut)) all.emplace_back(fewer);
+    all.push_back(certified_by_tp_and_ep(way.cut));
+    all.push_back(certified_by_half_cp(way.cut));
+    for (const std::optional<CertifiedCut>& fewer : all) {
+      const std::string_view why = fewer ? why_slower_by(way, *fewer) : "";
+      if (!why.empty()) return why;
+    }
+    return "";
+  }
   // Of experts that lie otherwise nothing is known of what is computed, but that it takes no less than the arithmetic;
   // what moves comes on top.
-  bool is_slower_by_fewer(const CertifiedWay& way, const std::optional<CertifiedCut>& fewer) {
-    if (!fewer) return false;
-    const CertifiedTable& known = table_of(alone_, *fewer, way);
-    if (known.is_refused) return false;
+  std::string_view why_slower_by(const CertifiedWay& way, const CertifiedCut& fewer) {
+    const CertifiedTable& known = table_of(alone_, fewer, way);
+    if (known.is_refused) return "";
     const auto least = [&] { return certified_least_by_fewer(known, way.cut); };
     const KnownBound& bound = bound_by(way, known, Counted::kBlocks, least);
-    if (bound.is_slower) return count_slower(way, "its bounds take longer");
-    if (way.cut.ep == fewer->ep) return false;
+    if (bound.is_slower) return "its bounds take longer";
+    if (way.cut.ep == fewer.ep) return "";
     const int64_t moved = exact_product(way.micro_batches, bound.share_of_passes);
-    if (exact_sum(certified_arithmetic_ps(way, c_.model), moved) <= limit_) return false;
-    return count_slower(way, "its arithmetic and what it moves take longer");
+    const bool is_slower = exact_sum(certified_arithmetic_ps(way, c_.model), moved) > limit_;
+    return is_slower ? "its arithmetic and what it moves take longer" : "";
   }
   bool count_slower(const CertifiedWay& way, std::string_view why) {
     ++ledger_.slower;
@@ -253,10 +270,32 @@ class CertificateVerifier {
                          summed != nullptr && way.cut.zero > 1);
     const auto found = bounds_.find(key);
     if (found != bounds_.end()) return found->second;
-    const CertifiedTable table = least();
-    const CertifiedPrice priced = price(way, table);
-    return bounds_.emplace(key, KnownBound{priced.longer_passes_exceed(limit_, moves), priced.share_of_passes()})
-        .first->second;
+    const KnownBound bound =
+        counted == Counted::kBlocks ? bound_by_fewer(way, of, moves, least) : bound_of(way, least(), moves);
+    return bounds_.emplace(key, bound).first->second;
+  }
+  // Ways with more ep and less dp have as many micro-batches, and the same bound by blocks that are cut less.
+  template <class Least>
+  const KnownBound& bound_by_fewer(const CertifiedWay& way, const CertifiedTable& of, int64_t moves, Least least) {
+    const FewerKey key(&of, way.cut.rows, way.cut.cp, way.cut.ep != of.cut.ep, way.micro_batches, way.virtual_stages,
+                       way.schedule, moves);
+    const auto found = bounds_by_fewer_.find(key);
+    if (found != bounds_by_fewer_.end()) return found->second;
+    return bounds_by_fewer_.emplace(key, bound_of(way, least(), moves)).first->second;
+  }
+  KnownBound bound_of(const CertifiedWay& way, const CertifiedTable& least, int64_t moves) const {
+    const CertifiedPrice priced = price(way, least);
+    return {priced.longer_passes_exceed(limit_, moves), priced.share_of_passes()};
+  }
+  // By the table with all kept, and what moves of what is kept elsewhere by the one without ep.
+  bool is_slower_by_kept(const CertifiedWay& way, const CertifiedCut& all_kept) {
+    const auto without = certified_kept_without_ep(way.cut);
+    if (!without) return false;
+    const CertifiedTable &known = table_of(alone_, all_kept, way), &moved = table_of(alone_, *without, way);
+    if (known.is_refused || moved.is_refused) return false;
+    const auto least = [&] { return with_kept_moves(certified_least(known, way.cut, c_.model), moved); };
+    return bound_by(way, known, Counted::kPasses, least, &moved).is_slower &&
+           count_slower(way, "its bounds take longer");
   }
   bool is_slower_than_few(const CertifiedWay& way, const CertifiedCut& own) {
     const auto cut = certified_few_ranks(way.cut);
@@ -415,6 +454,9 @@ class CertificateVerifier {
   CertifiedWay last_;         // that was looked at; bounds are of ways that are cut like it
   std::map<std::tuple<const CertifiedTable*, Counted, CertifiedPlace, int64_t, const CertifiedTable*, bool>, KnownBound>
       bounds_;
+  std::map<int64_t, std::string_view> by_fewer_axes_;  // of ways that are cut like the last, by what they move
+  using FewerKey = std::tuple<const CertifiedTable*, int64_t, int64_t, bool, int64_t, int64_t, WaySchedule, int64_t>;
+  std::map<FewerKey, KnownBound> bounds_by_fewer_;  // of ways with the pp and tp of the last
   std::map<std::tuple<const CertifiedTable*, bool, int64_t, bool, bool>, bool> fits_;  // by tables of bounds
   std::map<CertifiedWay, const CertifiedPlan*> best_;
   int64_t limit_ = std::numeric_limits<int64_t>::max();  // what takes longer is not among the best

@@ -67,14 +67,20 @@ PartPrice least_part(const PartPrice& alone, const LeastPartOf& of) {
   return out;
 }
 
-PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep) {
-  PartPrice out{.moving_forward = uncut.moving_forward / cp, .moving_backward = uncut.moving_backward / cp};
-  if (more_ep) return out;
-  out.forward = uncut.forward / cp;
-  out.input_grad = uncut.input_grad / cp;
-  out.adding = uncut.adding;
-  out.weight_grad = uncut.adding + (uncut.weight_grad - uncut.adding) / cp;
+PartPrice least_of_cut_part(const PartPrice& uncut, const CutMore& by) {
+  PartPrice out{.moving_forward = uncut.moving_forward / by.cp, .moving_backward = uncut.moving_backward / by.cp};
+  if (by.more_ep) return out;
+  const int64_t pieces = by.tp * by.cp;
+  out.forward = uncut.forward / pieces;
+  out.input_grad = uncut.input_grad / pieces;
+  out.adding = uncut.adding / by.tp;
+  out.weight_grad = out.adding + (uncut.weight_grad - uncut.adding) / pieces;
   return out;
+}
+
+void raise_kept_moves(PartPrice& part, const KeptOf& of) {
+  for (const LeastField field : {&PartPrice::leaving, &PartPrice::returning})
+    part.*field = std::max(part.*field, of.known.*field * of.rows / of.rows_of_table);
 }
 
 void raise_exchanged(PartPrice& part, const ExchangedBy& by) {

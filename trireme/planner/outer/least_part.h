@@ -35,10 +35,23 @@ struct LeastPartOf {
 // stage (tied_adding).
 PartPrice least_part(const PartPrice& alone, const LeastPartOf& of);
 
-// The least that a block takes if cp cuts it as well, and ep if `more_ep`, given what `uncut` takes. Collectives move
-// as much for each position. If experts lie as before, computing is no faster in cp pieces, and gradients are added
-// whole. Passes only.
-PartPrice least_of_cut_part(const PartPrice& uncut, int64_t cp, bool more_ep);
+// By how many times as many ranks of tp and cp a block is cut, and whether by more of ep.
+struct CutMore {
+  int64_t tp = 1, cp = 1;
+  bool more_ep = false;
+};
+// The least that a block takes that is cut more, given what `uncut` takes. Collectives move as much for each position,
+// among however many ranks of tp. If experts lie as before, computing is no faster in so many pieces, and gradients are
+// added whole, or the pieces of tp. Passes only.
+PartPrice least_of_cut_part(const PartPrice& uncut, const CutMore& by);
+
+// Raises what a block moves of what it keeps elsewhere to what it moves by `known`, the same of a way without ep: it
+// keeps as much, wherever experts lie.
+struct KeptOf {
+  const PartPrice& known;
+  int64_t rows = 1, rows_of_table = 1;
+};
+void raise_kept_moves(PartPrice& part, const KeptOf& of);
 
 // The least that a block exchanges whose state is in slices, by the tables of the same ranks without slices: `summed`,
 // and `unsummed` for one data parallel rank. Their difference is the sums of gradients that all ranks get. With zero 1

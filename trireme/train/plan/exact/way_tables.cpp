@@ -30,6 +30,37 @@ class LastWay {
   OuterWay way_;
 };
 
+// What questions about time go by, where slices of state are the same whether they are of gradients or of weights as
+// well: ways that differ in nothing else have the same answer.
+OuterWay as_timed(OuterWay way) {
+  way.inner.zero = std::min<int64_t>(way.inner.zero, 2);
+  return way;
+}
+// The same where what is computed again and what is kept elsewhere do not count either.
+OuterWay as_timed_with_all_kept(const OuterWay& way) {
+  OuterWay out = as_timed(way);
+  out.inner = all_kept(out.inner);
+  return out;
+}
+
+// Ways that are asked about one after the other often have the same answer.
+class LastAnswer {
+ public:
+  // `like`: what the answer goes by.
+  template <class Ask>
+  const OuterAnswer& of(const OuterWay& like, Ask&& ask) {
+    if (!like_ || *like_ != like) {
+      answer_ = ask();
+      like_ = like;
+    }
+    return answer_;
+  }
+
+ private:
+  std::optional<OuterWay> like_;
+  OuterAnswer answer_;
+};
+
 std::vector<size_t> all_ways(const OuterWays& ways) {
   std::vector<size_t> out;
   for (size_t i = 0; i < ways.size(); ++i) {
@@ -100,7 +131,7 @@ OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::opti
   const std::optional<PartPrices>& of_fewer = alone(*known);
   if (!of_fewer) return {};
   const bool has_more_ep = way.inner.ep != known->ep;
-  const std::tuple key(&*of_fewer, way.inner.rows, way.inner.cp, has_more_ep);
+  const std::tuple key(&*of_fewer, way.inner.rows, way.inner.tp, way.inner.cp, has_more_ep);
   auto least = least_times_by_fewer_axes_.find(key);
   if (least == least_times_by_fewer_axes_.end()) {
     const PartPrices times = least_by_fewer_axes(*of_fewer, *known, way.inner);
@@ -110,6 +141,22 @@ OuterAnswer WayTables::answer_by_fewer_axes(const OuterWay& way, const std::opti
   if (!has_more_ep) return {.bound_ps = bound};
   const int64_t computed = arithmetic_ps(way, setting_.figures);
   return {.bound_ps = std::max(bound, computed + way.micro_batches * (least->second.totals.pass() / way.pp))};
+}
+
+OuterAnswer WayTables::answer_by_kept(const OuterWay& way) {
+  const std::optional<InnerWay> known = by_kept_without_ep(way.inner);
+  if (!known) return {};
+  const InnerWay none = all_kept(with_most_rows(way.inner));
+  const std::optional<PartPrices>&of_none = alone(none), &of_kept = alone(*known);
+  if (!of_none || !of_kept) return {};
+  const std::tuple key(&*of_none, &*of_kept, way.inner.rows);
+  auto least = least_times_of_kept_.find(key);
+  if (least == least_times_of_kept_.end()) {
+    PartPrices times = least_of(*of_none, none, way.inner, setting_.figures);
+    raise_kept_moves(times, *of_kept, *known, way.inner);
+    least = least_times_of_kept_.emplace(key, LeastTimes{totals_of(times), times.crossing}).first;
+  }
+  return {.bound_ps = bound_by(least->second, way)};
 }
 
 OuterAnswer WayTables::answer_by_few_ranks(const OuterWay& way) {
@@ -129,7 +176,7 @@ OuterAnswer WayTables::answer_by_parts(const OuterWay& way, const InnerWay& know
   if (sums != Sums::kNone) {
     std::optional<InnerWay> without = without_slices(way.inner);
     if (!without) return {};
-    if (sums == Sums::kOfFew) without = with_few_ranks(*without).value_or(*without);
+    if (sums == Sums::kOfFew) without = with_fewest_sums(*without).value_or(*without);
     summed = &prices(*without);
     unsummed = &alone(alone_of(*without));
   }
@@ -179,44 +226,55 @@ std::vector<std::function<OuterAnswer(size_t)>> WayTables::bounds_by_tables(cons
   if (setting_.figures.is_joined) return {};
   const auto last = std::make_shared<LastWay>(ways);
   const auto none = [](const InnerWay& way) { return all_kept(with_most_rows(way)); };
-  const auto asks = [&](auto known, Asked asked) {
-    return [this, last, known, asked](size_t i) {
+  const auto asks = [&](auto known) {
+    return [this, last, known, same = LastAnswer()](size_t i) mutable {
       const OuterWay& way = (*last)(i);
-      return answer(way, known(way.inner), asked);
+      return same.of(as_timed(way), [&] { return answer(way, known(way.inner), Asked::kTime); });
+    };
+  };
+  const auto asks_memory = [&](auto known) {
+    return [this, last, known](size_t i) {
+      const OuterWay& way = (*last)(i);
+      return answer(way, known(way.inner), Asked::kMemory);
     };
   };
   const auto by_sums = [&](auto known, Sums sums) {
-    return [this, last, known, sums](size_t i) {
+    return [this, last, known, sums, same = LastAnswer()](size_t i) mutable {
       const OuterWay& way = (*last)(i);
-      return answer_by_parts(way, known(way.inner), sums);
+      return same.of(as_timed(way), [&] { return answer_by_parts(way, known(way.inner), sums); });
     };
   };
   // Before a vocabulary is cut: the blocks are the same.
   const auto by_blocks = [&](auto known, Sums sums) {
-    return [this, last, known, sums](size_t i) -> OuterAnswer {
+    return [this, last, known, sums, same = LastAnswer()](size_t i) mutable -> OuterAnswer {
       const OuterWay& way = (*last)(i);
       if (!way.inner.vocabulary) return {};
-      return answer_by_parts(way, with_whole_vocabulary(known(way.inner)), sums);
+      return same.of(as_timed(way),
+                     [&] { return answer_by_parts(way, with_whole_vocabulary(known(way.inner)), sums); });
     };
   };
   const auto by_fewer = [&](auto known) {
-    return [this, last, known](size_t i) {
+    return [this, last, known, same = LastAnswer()](size_t i) mutable {
       const OuterWay& way = (*last)(i);
-      return answer_by_fewer_axes(way, known(way.inner));
+      return same.of(as_timed_with_all_kept(way), [&] { return answer_by_fewer_axes(way, known(way.inner)); });
     };
   };
-  std::vector<std::function<OuterAnswer(size_t)>> out{by_fewer(by_tp_alone)};
+  std::vector<std::function<OuterAnswer(size_t)>> out{by_fewer(by_fewer_tp), by_fewer(by_tp_alone)};
   for (const int64_t ep : kFewerEp) out.push_back(by_fewer([ep](const InnerWay& way) { return by_fewer_ep(way, ep); }));
   const std::vector<std::function<OuterAnswer(size_t)>> others{
       by_fewer(by_tp_and_ep), by_fewer(by_half_cp),
       // By the most rows, without recomputation.
-      by_blocks(none, Sums::kNone), asks(none, Asked::kTime), by_sums(none, Sums::kOfFew),
-      // With it.
-      by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew),
-      asks(with_most_rows, Asked::kTime), by_sums(with_most_rows, Sums::kOfFew), asks(with_most_rows, Asked::kMemory),
+      by_blocks(none, Sums::kNone), asks(none), by_sums(none, Sums::kOfFew),
+      // With it, and what is kept elsewhere.
+      [this, last, same = LastAnswer()](size_t i) mutable {
+        const OuterWay& way = (*last)(i);
+        return same.of(as_timed(way), [&] { return answer_by_kept(way); });
+      },
+      by_blocks(with_most_rows, Sums::kNone), by_blocks(with_most_rows, Sums::kOfFew), asks(with_most_rows),
+      by_sums(with_most_rows, Sums::kOfFew), asks_memory(with_most_rows),
       // By its own rows.
-      by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew), asks(alone_of, Asked::kTime),
-      asks(alone_of, Asked::kMemory), by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
+      by_blocks(alone_of, Sums::kNone), by_blocks(alone_of, Sums::kOfFew), asks(alone_of), asks_memory(alone_of),
+      by_sums(alone_of, Sums::kOfFew), by_sums(alone_of, Sums::kOfAll),
       [this, last](size_t i) { return answer_by_few_ranks((*last)(i)); }};
   out.insert(out.end(), others.begin(), others.end());
   return out;

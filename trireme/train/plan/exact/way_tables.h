@@ -77,6 +77,8 @@ class WayTables {
   OuterAnswer answer(const OuterWay& way, const InnerWay& known, Asked asked);
   // By that of some of its axes, where it is cut by more: of its passes.
   OuterAnswer answer_by_fewer_axes(const OuterWay& way, const std::optional<InnerWay>& known);
+  // By the table with all kept, and what moves of what is kept elsewhere without ep.
+  OuterAnswer answer_by_kept(const OuterWay& way);
   // By its own table of one rank, and what fewer ranks move.
   OuterAnswer answer_by_few_ranks(const OuterWay& way);
   // By the table of `known`, which is that of one data parallel rank, or by its blocks where it has the vocabulary
@@ -104,9 +106,12 @@ class WayTables {
   // elsewhere, and its updates.
   std::unordered_map<std::tuple<const PartPrices*, int64_t, int64_t, bool, bool, bool>, LeastTimes, KeyHash>
       least_times_;
-  // By the rows of the way, its cp, and whether it has more ep.
-  std::unordered_map<std::tuple<const PartPrices*, int64_t, int64_t, bool>, LeastTimes, KeyHash>
+  // By the rows of the way, its tp and cp, and whether it has more ep.
+  std::unordered_map<std::tuple<const PartPrices*, int64_t, int64_t, int64_t, bool>, LeastTimes, KeyHash>
       least_times_by_fewer_axes_;
+  // By both tables, and the rows of the way.
+  std::unordered_map<std::tuple<const PartPrices*, const PartPrices*, int64_t>, LeastTimes, KeyHash>
+      least_times_of_kept_;
   // By both tables, the rows of the way, whether it scatters sums of each micro-batch, and whether blocks alone count.
   std::unordered_map<std::tuple<const PartPrices*, const PartPrices*, int64_t, bool, bool>, LeastTimes, KeyHash>
       least_times_of_parts_;

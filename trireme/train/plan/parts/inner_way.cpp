@@ -60,6 +60,15 @@ std::optional<InnerWay> by_tp_alone(const InnerWay& way) {
   return out;
 }
 
+std::optional<InnerWay> by_fewer_tp(const InnerWay& way) {
+  if (way.tp <= kFewerTp || way.tp % kFewerTp != 0) return std::nullopt;
+  InnerWay out = all_kept(with_most_rows(way));
+  out.tp = kFewerTp;
+  out.cp = out.ep = 1;
+  out.vocabulary = false;
+  return out;
+}
+
 std::optional<InnerWay> by_tp_and_ep(const InnerWay& way) {
   if (way.ep == 1 || (way.cp == 1 && !way.vocabulary)) return std::nullopt;
   InnerWay out = all_kept(with_most_rows(way));
@@ -84,7 +93,7 @@ std::optional<InnerWay> by_half_cp(const InnerWay& way) {
 }
 
 std::vector<InnerWay> by_fewer_axes(const InnerWay& way) {
-  std::vector<std::optional<InnerWay>> all{by_tp_alone(way), by_tp_and_ep(way), by_half_cp(way)};
+  std::vector<std::optional<InnerWay>> all{by_fewer_tp(way), by_tp_alone(way), by_tp_and_ep(way), by_half_cp(way)};
   for (const int64_t ep : kFewerEp) all.push_back(by_fewer_ep(way, ep));
   std::vector<InnerWay> out;
   for (const std::optional<InnerWay>& each : all) {
@@ -98,10 +107,24 @@ PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, 
   out.parts.resize(prices.parts.size());
   const LeastPartOf of{.rows = way.rows, .rows_of_table = known.rows, .is_own = false};
   for (size_t block = 1; block + 1 < out.parts.size(); ++block) {
-    const PartPrice cut = least_of_cut_part(prices.parts[block], way.cp / known.cp, known.ep != way.ep);
+    const PartPrice cut = least_of_cut_part(
+        prices.parts[block], {.tp = way.tp / known.tp, .cp = way.cp / known.cp, .more_ep = known.ep != way.ep});
     raise_passes(out.parts[block], least_part(cut, of));
   }
   return out;
+}
+
+std::optional<InnerWay> by_kept_without_ep(const InnerWay& way) {
+  if (way.keep == Tier::kDevice || (way.ep == 1 && !way.vocabulary)) return std::nullopt;
+  InnerWay out = with_most_rows(way);
+  out.ep = 1;
+  out.vocabulary = false;
+  return out;
+}
+
+void raise_kept_moves(PartPrices& to, const PartPrices& of_known, const InnerWay& known, const InnerWay& way) {
+  for (size_t i = 1; i + 1 < to.parts.size(); ++i)
+    raise_kept_moves(to.parts[i], {.known = of_known.parts[i], .rows = way.rows, .rows_of_table = known.rows});
 }
 
 InnerWay with_nearer_keep(InnerWay way) {
@@ -154,6 +177,14 @@ std::optional<InnerWay> without_slices(InnerWay way) {
   way.vocabulary = false;
   way.place = {};
   return way;
+}
+
+std::optional<InnerWay> with_fewest_sums(const InnerWay& without) {
+  std::optional<InnerWay> out = with_few_ranks(without);
+  if (!out) return std::nullopt;
+  out->cp = 1;
+  out->sp = false;
+  return out;
 }
 
 void raise_exchanged(PartPrices& to, const ExchangedBlocks& of, int64_t zero) {

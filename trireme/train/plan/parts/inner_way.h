@@ -84,6 +84,10 @@ InnerWay all_kept(InnerWay way);
 // The way with the most rows, with all kept, that is cut by tp (and sp) alone, where `way` is cut by cp, ep or
 // in its vocabulary as well.
 std::optional<InnerWay> by_tp_alone(const InnerWay& way);
+// The same by kFewerTp ranks of tp alone, of a way whose tp is a larger multiple of these: collectives among more ranks
+// are no shorter.
+inline constexpr int64_t kFewerTp = 8;
+std::optional<InnerWay> by_fewer_tp(const InnerWay& way);
 // The same by tp and ep, of a way with ep that is cut by cp or in its vocabulary as well.
 std::optional<InnerWay> by_tp_and_ep(const InnerWay& way);
 // The same by tp and so many ranks of ep, one of kFewerEp, of which the way has a multiple: experts that lie on more
@@ -95,6 +99,11 @@ std::optional<InnerWay> by_half_cp(const InnerWay& way);
 std::vector<InnerWay> by_fewer_axes(const InnerWay& way);  // all of these that there are
 // What blocks of `way` take at least, by the prices of one of these, for its rows.
 PartPrices least_by_fewer_axes(const PartPrices& prices, const InnerWay& known, const InnerWay& way);
+
+// The way with the most rows that keeps the same elsewhere, without ep and with the vocabulary whole, where `way` keeps
+// it elsewhere and has either: its blocks keep as much, wherever experts lie.
+std::optional<InnerWay> by_kept_without_ep(const InnerWay& way);
+void raise_kept_moves(PartPrices& to, const PartPrices& of_known, const InnerWay& known, const InnerWay& way);
 
 // The way with what is kept nearer; and with its state nearer, or updates on the device. Each is looked at before it.
 InnerWay with_nearer_keep(InnerWay way);
@@ -110,6 +119,9 @@ void raise_moved(PartPrices& to, const PartPrices& of_few);
 // blocks in slices exchange at least.
 std::optional<InnerWay> without_slices(InnerWay way);
 // `of`: alone(way), `summed` and alone(that).
+// Of these sums, those among kFewRanks data parallel ranks that do without cp and sp, where `without` has a multiple of
+// kFewRanks: with cp more ranks sum the same gradients, and with sp those of what it cuts as well.
+std::optional<InnerWay> with_fewest_sums(const InnerWay& without);
 struct ExchangedBlocks {
   const PartPrices &alone, &summed, &unsummed;
 };

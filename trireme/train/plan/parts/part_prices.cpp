@@ -365,13 +365,16 @@ const std::optional<PartPrices>& PartPricer::alone(const InnerWay& way) {
     if (!out) break;
     if (const auto& least = alone(known)) raise_passes(*out, least_by_fewer_axes(*least, known, key));
   }
+  if (const auto known = by_kept_without_ep(key); known && out) {
+    if (const auto& least = alone(*known)) raise_kept_moves(*out, *least, *known, key);
+  }
   return alone_.emplace(key, std::move(out)).first->second;
 }
 
 void PartPricer::raise_by_sums(const InnerWay& way, const PartPrices& of_alone, PartPrices& to) {
   const auto summed = without_slices(way);
   if (!summed) return;
-  for (const auto& known : {with_few_ranks(*summed), summed}) {
+  for (const auto& known : {with_fewest_sums(*summed), summed}) {
     if (!known) continue;
     const std::optional<PartPrices>&sums = prices(*known), &unsummed = alone(*known);
     if (sums && unsummed) raise_exchanged(to, {of_alone, *sums, *unsummed}, way.zero);
