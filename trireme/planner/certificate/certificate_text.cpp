@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 14";
+constexpr std::string_view kCertificateLine = "trireme certificate 15";
 
 void add_tables(const std::vector<CertifiedTable>& tables, bool is_alone, std::string& out) {
   for (const CertifiedTable& table : tables) {
