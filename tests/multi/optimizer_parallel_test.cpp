@@ -391,7 +391,7 @@ TEST(DatasetStrategy, contracts_4_3_4_what_does_not_divide_is_refused) {
   EXPECT_THAT(error_of("data_parallel"),
               HasSubstr("the batch of 30 samples ('x' f32[30,12]) does not divide over 8 ranks"));
   EXPECT_THAT(error_of("{{4,1},{4}}"), HasSubstr("'x'"));
-  EXPECT_THAT(error_of("{{2,1}}"), HasSubstr("dataset strategy '{{2,1}}' has 1 inputs; 'y' is one more"));
+  EXPECT_THAT(error_of("{{2,1}}"), HasSubstr("dataset strategy '{{2,1}}' has 1 input; 'y' is one more"));
   EXPECT_THAT(error_of("{{2},{2}}"), HasSubstr("'x' has 2 dimensions (f32[30,12]), not 1"));
   EXPECT_THAT(error_of("halves"), HasSubstr("it must be data_parallel, full_batch, a layout"));
 }

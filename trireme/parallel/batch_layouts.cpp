@@ -86,8 +86,8 @@ Layout BatchLayouts::of(const Input& input, size_t index) const {
 
 const PartsOfDims& BatchLayouts::numbers_for(const std::vector<PartsOfDims>& all, const Input& input,
                                              size_t index) const {
-  require(index < all.size(), "dataset strategy '{}' has {} inputs; '{}' is one more", parallel_.dataset.text,
-          all.size(), input.name);
+  require(index < all.size(), "dataset strategy '{}' has {}; '{}' is one more", parallel_.dataset.text,
+          counted(std::ssize(all), "input"), input.name);
   const int rank = graph_.type(input.value).shape.rank();
   require(all[index].size() == static_cast<size_t>(rank), "dataset strategy '{}': '{}' has {} dimensions ({}), not {}",
           parallel_.dataset.text, input.name, rank, to_string(graph_.type(input.value)), all[index].size());

@@ -178,7 +178,7 @@ TEST_F(LaunchTest, ACommandThatDoesNotExistIsTheCallersMistake) {
   const LaunchResult result = supervise(options);
 
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.report, HasSubstr("could not be started: No such file or directory\n"));
+  EXPECT_THAT(result.report, HasSubstr("'./no-such-program' could not be started: No such file or directory\n"));
 }
 
 TEST_F(LaunchTest, ImpossibleOptionsAreRefused) {

@@ -75,6 +75,7 @@ std::vector<std::string> environment_with(const std::vector<std::pair<std::strin
   message[6] = static_cast<char>('0' + error / 10 % 10);
   message[7] = static_cast<char>('0' + error % 10);
   (void)!write(prepared.error_pipe, message, sizeof message - 1);
+  (void)!write(prepared.error_pipe, prepared.argv[0], strlen(prepared.argv[0]));
   _exit(127);
 }
 
@@ -203,8 +204,10 @@ Story story_of(const Worker& worker) {
   const std::string who = fmt::format("rank {} (pid {})", worker.rank, worker.pid);
   if (!worker.hang.empty()) return {.text = worker.hang, .exit_code = 3, .at_s = worker.hung_s};
   if (worker.said.starts_with(kExecFailed)) {
-    const int error = std::atoi(worker.said.c_str() + kExecFailed.size());
-    return {.text = fmt::format("{} could not be started: {}", who, std::strerror(error)),
+    const std::string number = worker.said.substr(kExecFailed.size(), 3);
+    const std::string program = worker.said.substr(kExecFailed.size() + number.size());
+    return {.text = fmt::format("{}: '{}' could not be started: {}", who, program,
+                                std::strerror(std::atoi(number.c_str()))),
             .exit_code = 2,
             .at_s = worker.ended_s};
   }
