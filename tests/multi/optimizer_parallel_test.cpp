@@ -278,7 +278,8 @@ TEST(OptimizerParallel, options_out_of_range_are_refused) {
   };
   EXPECT_THAT(error_of(sliced(4)), HasSubstr("optimizer parallelism of level 4; it must be 0, 1, 2 or 3"));
   EXPECT_THAT(error_of(sliced(1, -1)), HasSubstr("a threshold of -1 KiB; it must be 0 or more"));
-  EXPECT_THAT(error_of(sliced(1, 64, 9)), HasSubstr("a shard size of 9; it must be from 1 to the 8 ranks, or -1"));
+  EXPECT_THAT(error_of(sliced(1, 64, 9)),
+              HasSubstr("a shard size of 9; it must be from 1 to 8, the number of ranks, or -1"));
 }
 
 TEST(StrategyFile, a_strategy_that_was_written_down_trains_alike_and_fits_its_model_and_ranks_only) {

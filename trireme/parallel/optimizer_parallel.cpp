@@ -117,10 +117,10 @@ void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const Opt
   require(options.threshold_kb >= 0, "optimizer parallelism: a threshold of {} KiB; it must be 0 or more",
           options.threshold_kb);
   const int64_t ranks = without_micro_batches(plain.mesh).devices();
-  require(
-      options.shard_size == -1 || (options.shard_size > 0 && options.shard_size <= ranks),
-      "optimizer parallelism: a shard size of {}; it must be from 1 to the {} ranks, or -1 for all of a parameter's",
-      options.shard_size, ranks);
+  require(options.shard_size == -1 || (options.shard_size > 0 && options.shard_size <= ranks),
+          "optimizer parallelism: a shard size of {}; it must be from 1 to {}, the number of ranks, or -1 for all of a "
+          "parameter's",
+          options.shard_size, ranks);
   if (options.level == 0) return;
   const std::vector<Layout> layouts = value_layouts(graph, plain);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {

@@ -303,8 +303,10 @@ ScopeStages asked_stages(const Graph& graph, int stages, std::span<const StageRu
   for (const StageRule& rule : rules) {
     const std::string who = fmt::format("parallel.stages '{} = {}'", rule.pattern.text(), rule.stage);
     check_stage(rule.stage, stages, who);
-    require(ask(rule.pattern, rule.stage), "{} matches no part of the model.{}", who,
-            suggestion(rule.pattern.text(), std::vector<std::string>(scopes.begin(), scopes.end())));
+    if (ask(rule.pattern, rule.stage)) continue;
+    scopes.erase("");  // of ops outside all modules: no rule names it
+    fail(ErrorKind::kInvalidArgument, "{} matches no part of the model.{}", who,
+         suggestion(rule.pattern.text(), std::vector<std::string>(scopes.begin(), scopes.end())));
   }
   return out;
 }
