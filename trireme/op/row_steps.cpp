@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/said.h"
+#include "trireme/op/call_kinds.h"
 #include "trireme/op/computed_rule.h"
 #include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
+#include "trireme/op/structural.h"
 
 namespace trireme {
 namespace {
@@ -312,8 +316,54 @@ bool is_product(const RowStep& step, std::span<const RowValue> values) {
   return product_on_rows(*step.op, {in, out, step.attrs}).has_value();
 }
 
-std::vector<std::pair<int, int>> row_overwrites(const RowSteps& steps, std::span<const TensorType> in) {
-  const std::vector<RowValue> values = row_values(steps, in);
+namespace {
+
+constexpr size_t kMostRowCalls = 4096;  // of one job some dozens
+
+// The calls that were asked for.
+class KnownRowCalls {
+ public:
+  // Null: it is not known yet.
+  std::shared_ptr<const RowCall> find(const TypeArgs& types) {
+    const std::lock_guard lock(mutex_);
+    return known_of(types);
+  }
+  void add(const TypeArgs& types, const std::shared_ptr<const RowCall>& call) {
+    const std::lock_guard lock(mutex_);
+    known_of(types) = call;
+  }
+
+ private:
+  std::shared_ptr<const RowCall>& known_of(const TypeArgs& types) {
+    if (kinds_.size() >= kMostRowCalls) {
+      kinds_ = CallKinds();
+      known_.clear();
+    }
+    const auto kind = static_cast<size_t>(kinds_.of(structural().fused_rows, types));
+    if (known_.size() <= kind) known_.resize(kind + 1);
+    return known_[kind];
+  }
+
+  std::mutex mutex_;
+  CallKinds kinds_;
+  std::vector<std::shared_ptr<const RowCall>> known_;  // by kind
+};
+
+}  // namespace
+
+std::shared_ptr<const RowCall> row_call(const Attrs& attrs, std::span<const TensorType> in) {
+  static KnownRowCalls known;
+  const TypeArgs types{in, {}, attrs};
+  if (auto call = known.find(types)) return call;
+  RowSteps steps = parse_row_steps(attrs.as<FusedRowsAttrs>());
+  std::vector<RowValue> values = row_values(steps, in);
+  auto call = std::make_shared<const RowCall>(RowCall{std::move(steps), std::move(values)});
+  known.add(types, call);
+  return call;
+}
+
+std::vector<std::pair<int, int>> row_overwrites(const RowCall& call) {
+  const auto& [steps, values] = call;
   const std::vector<int> last = last_reads(steps);
   std::vector<std::pair<int, int>> out;
   for (int r = 0; r < static_cast<int>(steps.results.size()); ++r) {

@@ -9,6 +9,7 @@
 // weights. The steps before and after it then work on rows that never leave the cache.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,9 +71,18 @@ bool is_product(const RowStep& step, std::span<const RowValue> values);
 // rows.
 std::vector<RowValue> row_values(const RowSteps& steps, std::span<const TensorType> in);
 
+// A call of fused_rows: its steps, and all values for its operands.
+struct RowCall {
+  RowSteps steps;
+  std::vector<RowValue> values;
+};
+// Read once for calls that are alike. `attrs` are FusedRowsAttrs. Throws what parse_row_steps and row_values do. May be
+// called by several threads.
+std::shared_ptr<const RowCall> row_call(const Attrs& attrs, std::span<const TensorType> in);
+
 // Results that may be written over operands with rows of as many bytes: no later step reads those, nor the one that
 // makes the result unless its op allows it.
-std::vector<std::pair<int, int>> row_overwrites(const RowSteps& steps, std::span<const TensorType> in);
+std::vector<std::pair<int, int>> row_overwrites(const RowCall& call);
 
 // How many rows there are.
 int64_t count_rows(const Shape& shape, int row_dims);

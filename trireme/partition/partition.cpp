@@ -80,12 +80,13 @@ class Partitioner {
       if (std::find(wants.begin(), wants.end(), layout) == wants.end()) wants.push_back(layout);
     };
     rules_.reserve(graph_.nodes().size());
+    read_in_.reserve(graph_.nodes().size());
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       rules_.push_back(rule_of(graph_, node));
       const std::string illegal = why_illegal(*rules_.back(), strategy_.nodes[i], strategy_.mesh);
       require(illegal.empty(), "strategy of {} at '{}': {}", node.op->name, graph_.scope_of(node), illegal);
-      const std::vector<Layout> layouts = operand_layouts(*rules_.back(), strategy_.nodes[i]);
+      const std::vector<Layout>& layouts = read_in_.emplace_back(operand_layouts(*rules_.back(), strategy_.nodes[i]));
       for (size_t k = 0; k < node.inputs.size(); ++k) want(node.inputs[k], layouts[k]);
     }
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
@@ -94,11 +95,12 @@ class Partitioner {
   }
 
   void add_node(const Node& node, const FactorCuts& cuts) {
-    const ShardingRule& rule = *rules_[static_cast<size_t>(&node - graph_.nodes().data())];
-    const std::vector<Layout> in = operand_layouts(rule, cuts);
+    const auto number = static_cast<size_t>(&node - graph_.nodes().data());
+    const ShardingRule& rule = *rules_[number];
+    const std::vector<Layout>& in = read_in_[number];
     const std::vector<Layout> out = result_layouts(rule, cuts);
     program_.graph.mark_as(graph_, node, node.gradient_of < 0 ? -1 : made_of_[static_cast<size_t>(node.gradient_of)]);
-    program_.graph.set_stage(stage_of(static_cast<NodeId>(&node - graph_.nodes().data())));
+    program_.graph.set_stage(stage_of(static_cast<NodeId>(number)));
     std::vector<ValueId> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       inputs.push_back(find(node.inputs[i], in[i], node.phase));
@@ -178,8 +180,9 @@ class Partitioner {
   std::vector<std::vector<Layout>> wants_;
   std::vector<ValuePieces> pieces_of_value_;  // of the graph's values
   std::vector<DeliveryReader> readers_;       // by the numbers that deliveries know them by
-  std::vector<RuleOf> rules_;
-  std::vector<NodeId> made_of_;  // per node of the graph
+  std::vector<RuleOf> rules_;                 // of nodes
+  std::vector<std::vector<Layout>> read_in_;  // of nodes: the layouts of their operands
+  std::vector<NodeId> made_of_;               // per node of the graph
   std::map<std::pair<ValueId, std::string>, ValueId> windows_;
   std::map<ValueId, ValueId> read_by_update_;  // values of the graph, as the update phase reads them last
   Program program_;

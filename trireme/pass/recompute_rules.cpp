@@ -95,6 +95,13 @@ std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute&
   return out;
 }
 
+bool has_blocks(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [&](const Node& node) {
+    return node.phase == Phase::kForward && !is_message(def_of(node)) &&
+           numbered_module(graph.scope_of(node)).number >= 0;
+  });
+}
+
 void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules) {
   for (const Recompute::Rule& rule : rules) {
     const OpPattern& pattern = rule.pattern;

@@ -22,6 +22,9 @@ struct RecomputeAsked {
   Tier home = Tier::kDevice;
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
+// Whether Recompute::blocks can ask for anything of it: modules with a number have ops of the forward pass, beside
+// messages, which are kept.
+bool has_blocks(const Graph& graph);
 
 // What a job asks for (parallel.keep, train.recompute) of its step.
 // Throws kInvalidArgument for a rule that matches no part of the forward pass, or whose op none of its parts has.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <deque>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -84,6 +85,24 @@ std::vector<size_t> sorted(std::span<const Lifetime> buffers, const PlacingOrder
   for (const PlaceInOrder& place : places) out.push_back(place.id);
   return out;
 }
+
+// The buffers in each order that is asked for, sorted once for those that differ in slots alone.
+class SortedBuffers {
+ public:
+  explicit SortedBuffers(std::span<const Lifetime> buffers) : buffers_(buffers) {}
+
+  const std::vector<size_t>& of(const PlacingOrder& how) {
+    const auto is_same = [&](const auto& known) {
+      return known.first.by == how.by && known.first.class_bits == how.class_bits;
+    };
+    const auto known = std::ranges::find_if(known_, is_same);
+    return known != known_.end() ? known->second : known_.emplace_back(how, sorted(buffers_, how)).second;
+  }
+
+ private:
+  std::span<const Lifetime> buffers_;
+  std::deque<std::pair<PlacingOrder, std::vector<size_t>>> known_;
+};
 
 // So that no sum of some of them is too large for a number.
 void check_sum(std::span<const Lifetime> buffers, int64_t alignment) {
@@ -202,8 +221,9 @@ MemoryPlan plan_memory(std::span<const Lifetime> buffers, int64_t alignment) {
   MemoryPlan best;
   best.bytes = std::numeric_limits<int64_t>::max();
   int tried = 0;
+  SortedBuffers in_order(buffers);
   for (const PlacingOrder& how : orders_for(buffers.size())) {
-    MemoryPlan plan = place_each(buffers, sorted(buffers, how), {alignment, how.slots_first, best.bytes});
+    MemoryPlan plan = place_each(buffers, in_order.of(how), {alignment, how.slots_first, best.bytes});
     if (plan.bytes < best.bytes) best = std::move(plan);
     if (best.bytes <= bound + near * std::min(++tried, 2)) break;
   }

@@ -32,21 +32,23 @@ std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64
 class Placed {
  public:
   explicit Placed(size_t most)
-      : first_(most + kAtATime, std::numeric_limits<int>::max()), last_(most + kAtATime), ranges_(most) {
-    beside_.reserve(most);
-  }
+      : first_(most + kAtATime, std::numeric_limits<int>::max()),
+        last_(most + kAtATime),
+        ranges_(most),
+        beside_(most + 1) {}
 
   // The bytes that are in use at any moment of the buffer's time, as ranges apart from each other in their order.
   std::span<const ByteRange> beside(const Lifetime& buffer) {
-    beside_.clear();
+    ByteRange* into = beside_.data();
+    ByteRange run{-1, -1};  // which no range touches
     each_beside(buffer, [&](const ByteRange& range) {
-      if (!beside_.empty() && range.begin <= beside_.back().end) {
-        beside_.back().end = std::max(beside_.back().end, range.end);
-      } else {
-        beside_.push_back(range);
-      }
+      const bool is_apart = range.begin > run.end;
+      *into = run;
+      into += is_apart ? 1 : 0;
+      run = {is_apart ? range.begin : run.begin, std::max(run.end, range.end)};
     });
-    return beside_;
+    *into = run;
+    return std::span(beside_).first(static_cast<size_t>(into - beside_.data()) + 1).subspan(1);
   }
 
   // Where the smallest gap between these begins that holds so many bytes, of which there is one at least.
@@ -73,7 +75,7 @@ class Placed {
   }
 
  private:
-  static constexpr size_t kAtATime = 16;
+  static constexpr size_t kAtATime = 64;
 
   template <class T>
   void insert(std::vector<T>& all, size_t at, const T& one) const {
@@ -88,24 +90,33 @@ class Placed {
   template <class Do>
   void each_beside(const Lifetime& buffer, Do&& with) const {
     for (size_t at = 0; at < size_; at += kAtATime) {
-      std::array<uint8_t, kAtATime> is_beside;
-      for (size_t k = 0; k < kAtATime; ++k) {
-        const bool is_begun = first_[at + k] <= buffer.last, is_left = buffer.first <= last_[at + k];
-        is_beside[k] = static_cast<uint8_t>(is_begun & is_left);
-      }
-      std::array<uint64_t, 2> halves;
-      std::memcpy(halves.data(), is_beside.data(), sizeof halves);
-      for (size_t half = 0; half < 2; ++half) {
-        for (uint64_t left = halves[half]; left != 0; left &= left - 1)
-          with(ranges_[at + 8 * half + static_cast<size_t>(std::countr_zero(left)) / 8]);
-      }
+      for (uint64_t left = are_beside(buffer, at); left != 0; left &= left - 1)
+        with(ranges_[at + static_cast<size_t>(std::countr_zero(left))]);
     }
   }
+
+  // Of kAtATime of them, a bit for each.
+  uint64_t are_beside(const Lifetime& buffer, size_t from) const {
+    std::array<uint8_t, kAtATime> is_beside;
+    for (size_t k = 0; k < kAtATime; ++k) {
+      const bool is_begun = first_[from + k] <= buffer.last, is_left = buffer.first <= last_[from + k];
+      is_beside[k] = static_cast<uint8_t>(is_begun & is_left);
+    }
+    uint64_t out = 0;
+    for (size_t k = 0; k < kAtATime; k += 8) {
+      uint64_t eight = 0;
+      std::memcpy(&eight, &is_beside[k], sizeof eight);
+      out |= (eight * kGatherBits >> 56U) << k;
+    }
+    return out;
+  }
+  // Of a word of eight bytes, each 0 or 1, the product with this has them as the bits of its highest byte.
+  static constexpr uint64_t kGatherBits = 0x0102040810204080U;
 
   std::vector<int> first_, last_;  // of each, its time; after the last one there are some that never begin
   std::vector<ByteRange> ranges_;
   size_t size_ = 0;
-  std::vector<ByteRange> beside_;
+  std::vector<ByteRange> beside_;  // after one that is none
 };
 
 // Places of one size, the one that was not used for the longest time first.

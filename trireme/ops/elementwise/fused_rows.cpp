@@ -10,8 +10,8 @@ namespace trireme {
 namespace fused_rows_op {
 
 std::vector<TensorType> infer(const InferArgs& args) {
-  const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
-  const std::vector<RowValue> values = row_values(steps, args.in);
+  const std::shared_ptr<const RowCall> call = row_call(args.attrs, args.in);
+  const auto& [steps, values] = *call;
   std::vector<TensorType> out;
   for (const int id : steps.results) out.push_back(values[static_cast<size_t>(id)].type);
   return out;
@@ -19,8 +19,8 @@ std::vector<TensorType> infer(const InferArgs& args) {
 
 // Rows may be cut.
 ShardingRule shard(const TypeArgs& args) {
-  const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
-  const std::vector<RowValue> values = row_values(steps, args.in);
+  const std::shared_ptr<const RowCall> call = row_call(args.attrs, args.in);
+  const auto& [steps, values] = *call;
   const auto letters = [&](const RowValue& value) {
     std::string out;
     for (int dim = 0; dim < value.type.shape.rank(); ++dim) {
@@ -38,8 +38,8 @@ ShardingRule shard(const TypeArgs& args) {
 }
 
 Cost cost(const TypeArgs& args) {
-  const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
-  const std::vector<RowValue> values = row_values(steps, args.in);
+  const std::shared_ptr<const RowCall> call = row_call(args.attrs, args.in);
+  const auto& [steps, values] = *call;
   Cost out{.flops = 0, .bytes = tensor_bytes(args)};
   for (const RowStep& step : steps.steps) {
     std::vector<TensorType> in, results;
@@ -74,7 +74,7 @@ void kernel(const KernelArgs& args) {
 }
 
 std::vector<std::pair<int, int>> overwrites(const TypeArgs& args) {
-  return row_overwrites(parse_row_steps(args.attrs.as<FusedRowsAttrs>()), args.in);
+  return row_overwrites(*row_call(args.attrs, args.in));
 }
 
 std::vector<Example> examples() {

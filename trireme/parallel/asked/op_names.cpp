@@ -1,16 +1,30 @@
 #include "trireme/parallel/asked/op_names.h"
 
+#include <algorithm>
 #include <charconv>
-#include <map>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/few.h"
 
 namespace trireme {
 
 std::vector<int> occurrences_of(const Graph& graph) {
-  std::map<std::pair<std::string_view, std::string_view>, int> counts;
+  std::vector<Few<std::pair<const OpBase*, int>, 4>> counts;  // by scope: of its ops
   std::vector<int> out;
-  for (const Node& node : graph.nodes()) out.push_back(counts[{graph.scope_of(node), node.op->name}]++);
+  out.reserve(graph.nodes().size());
+  for (const Node& node : graph.nodes()) {
+    const auto scope = static_cast<size_t>(node.scope);
+    if (counts.size() <= scope) counts.resize(scope + 1);
+    auto& of_scope = counts[scope];
+    auto count = std::ranges::find(of_scope, node.op, &std::pair<const OpBase*, int>::first);
+    if (count == of_scope.end()) {
+      of_scope.push_back({node.op, 0});
+      count = of_scope.end() - 1;
+    }
+    out.push_back(count->second++);
+  }
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "trireme/planner/outer/outer_search.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <deque>
 #include <limits>
@@ -46,49 +47,72 @@ class OuterSearch {
  private:
   // A way that is open, once. There are millions: in two words a queue of them takes less time.
   struct Open {
+    Open() = default;
     Open(int64_t of_bound, size_t of_way, size_t of_asked) : bound(of_bound), way(of_way), asked(of_asked) {}
-    int64_t bound;
-    size_t way : 56;
-    size_t asked : 8;  // how many bounds were asked for, and its prices are one more
+    int64_t bound = 0;
+    size_t way : 56 = 0;
+    size_t asked : 8 = 0;  // how many bounds were asked for, and its prices are one more
     bool is_before(const Open& other) const { return bound != other.bound ? bound < other.bound : way < other.way; }
   };
   // Instead of a number of bounds: the way was solved, and a cut of it that is too large is faster than those that fit,
   // and takes the bound.
   static constexpr size_t kSolved = 255;
 
-  // A heap in which each has four below it, which lie side by side: with millions, what takes long is to reach them.
+  // A heap in which each has four below it. With millions, what takes long is to reach them: the four lie in one line
+  // of the cache, and the lines of those below them are fetched meanwhile.
   class Heap {
    public:
-    bool empty() const { return all_.empty(); }
-    size_t size() const { return all_.size(); }
-    const Open& top() const { return all_.front(); }
-    std::vector<Open> taken() { return std::exchange(all_, {}); }
+    bool empty() const { return size_ == 0; }
+    size_t size() const { return size_; }
+    const Open& top() const { return at(0); }
+    std::vector<Open> taken() {
+      std::vector<Open> out;
+      out.reserve(size_);
+      for (size_t i = 0; i < size_; ++i) out.push_back(at(i));
+      size_ = 0;
+      return out;
+    }
     void push(const Open& of) {
-      size_t at = all_.size();
-      all_.push_back(of);
-      for (; at > 0 && of.is_before(all_[(at - 1) / kBelow]); at = (at - 1) / kBelow)
-        all_[at] = all_[(at - 1) / kBelow];
-      all_[at] = of;
+      size_t place = size_++;
+      if (line_of(place) == lines_.size()) lines_.emplace_back();
+      for (; place > 0 && of.is_before(at(above(place))); place = above(place)) at(place) = at(above(place));
+      at(place) = of;
     }
     void pop() {
-      const Open last = all_.back();
-      all_.pop_back();
-      if (all_.empty()) return;
-      size_t at = 0;
-      for (size_t first = 1; first < all_.size(); first = kBelow * at + 1) {
+      const Open last = at(--size_);
+      size_t place = 0;
+      for (size_t first = 1; first < size_; first = kBelow * place + 1) {
+        fetch_below(first);
         size_t next = first;
-        const size_t end = std::min(first + kBelow, all_.size());
-        for (size_t i = first + 1; i < end; ++i) next = all_[i].is_before(all_[next]) ? i : next;
-        if (!all_[next].is_before(last)) break;
-        all_[at] = all_[next];
-        at = next;
+        const size_t end = std::min(first + kBelow, size_);
+        for (size_t i = first + 1; i < end; ++i) next = at(i).is_before(at(next)) ? i : next;
+        if (!at(next).is_before(last)) break;
+        at(place) = at(next);
+        place = next;
       }
-      all_[at] = last;
+      at(place) = last;
     }
 
    private:
     static constexpr size_t kBelow = 4;
-    std::vector<Open> all_;
+    struct alignas(kBelow * sizeof(Open)) Line {
+      std::array<Open, kBelow> all;
+    };
+
+    static size_t above(size_t place) { return (place - 1) / kBelow; }
+    // The first one is the last of its line, so that lines begin with those below it, and below each other one.
+    static size_t line_of(size_t place) { return (place + kBelow - 1) / kBelow; }
+    Open& at(size_t place) { return lines_[line_of(place)].all[(place + kBelow - 1) % kBelow]; }
+    const Open& at(size_t place) const { return lines_[line_of(place)].all[(place + kBelow - 1) % kBelow]; }
+    // What is below those from this one on in its line.
+    void fetch_below(size_t first) const {
+      const size_t from = line_of(kBelow * first + 1);
+      if (from + kBelow > lines_.size()) return;
+      for (size_t i = 0; i < kBelow; ++i) __builtin_prefetch(&lines_[from + i]);
+    }
+
+    std::vector<Line> lines_{1};
+    size_t size_ = 0;
   };
 
   // Those with the lowest bound first, of equal ones by their numbers. The way that was asked last is often the next

@@ -43,6 +43,7 @@ class Compiled {
     EXPECT_TRUE(out) << way.way().text() << ": " << pricer_.refusal();
     return out ? *out : PartPrices();
   }
+  int64_t jobs() const { return pricer_.jobs_compiled(); }
 
  private:
   ExactSetting setting_;
@@ -103,6 +104,39 @@ TEST(InnerWay, sums_of_few_ranks_take_no_longer_with_cp_and_sp) {
       }
     }
   }
+}
+
+// What stands before and after the blocks serves for all ways that differ in what blocks compute again.
+TEST(InnerWay, tables_are_those_of_the_way_whatever_was_compiled_before) {
+  const std::vector<InnerWay> cuts{{.tp = 2},
+                                   {.tp = 2, .vocabulary = true},
+                                   {.ep = 2, .dp = 4, .zero = 3},
+                                   {.tp = 2, .kept_slices = true},
+                                   {.ep = 2, .keep = Tier::kHost},
+                                   {.dp = 8, .zero = 1, .place = {.state = Tier::kHost}}};
+  for (const std::vector<WayRecompute>& order : {std::vector(kWayRecompute.begin(), kWayRecompute.end()),
+                                                 std::vector(kWayRecompute.rbegin(), kWayRecompute.rend())}) {
+    Compiled together(mixture());
+    for (InnerWay way : cuts) {
+      for (const WayRecompute again : order) {
+        way.recompute = again;
+        EXPECT_EQ(together.of(way), Compiled(mixture()).of(way)) << way.way().text();
+      }
+    }
+  }
+}
+
+TEST(InnerWay, of_a_cut_vocabulary_nothing_is_compiled_again_where_only_blocks_differ) {
+  Compiled compiled(mixture());
+  InnerWay way{.tp = 2, .vocabulary = true};
+  compiled.of(way);
+  EXPECT_EQ(compiled.jobs(), 2);  // with the vocabulary whole, and cut
+  way.recompute = WayRecompute::kFull;
+  compiled.of(way);
+  EXPECT_EQ(compiled.jobs(), 3);
+  way.recompute = WayRecompute::kSelective;  // which may be of any part
+  compiled.of(way);
+  EXPECT_EQ(compiled.jobs(), 5);
 }
 
 }  // namespace

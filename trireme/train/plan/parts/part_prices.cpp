@@ -15,6 +15,7 @@
 #include "trireme/base/joined_text.h"
 #include "trireme/cost/crew_links.h"
 #include "trireme/mesh/machine.h"
+#include "trireme/pass/recompute_rules.h"
 #include "trireme/planner/outer/least_part.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
@@ -124,21 +125,60 @@ struct PartPricer::Impl {
     return out;
   }
 
-  JobSums compiled(const InnerWay& inner, int micro_batches, const std::vector<size_t>& wanted) {
-    const Reduced job = reduced_job(inner, micro_batches);
-    Begun& from = begun_of(inner, micro_batches, job);
+  // Of a crew without blocks, computing blocks again changes nothing.
+  static InnerWay without_blocks_again(InnerWay inner) {
+    if (inner.recompute == WayRecompute::kFull) inner.recompute = WayRecompute::kNone;
+    return inner;
+  }
+
+  // Which of the crews no other job has given the sums of.
+  std::vector<size_t> left_to_compile(const InnerWay& inner, const std::vector<size_t>& wanted) const {
+    std::vector<size_t> out;
+    std::ranges::copy_if(wanted, std::back_inserter(out), [&](size_t crew) {
+      return !sums_without_blocks.contains({crew, without_blocks_again(inner)});
+    });
+    return out;
+  }
+
+  JobSums compiled(const InnerWay& inner, const std::vector<size_t>& wanted) {
+    JobSums out{.crews = {}, .is_joined = false};
+    std::map<size_t, CrewSums> made;
+    if (const std::vector<size_t> left = left_to_compile(inner, wanted); !left.empty()) {
+      const Reduced job = reduced_job(inner, kMicroBatches);
+      Begun& from = begun_of(inner, kMicroBatches, job);
+      out.is_joined = is_joined(from.before);
+      made = compiled_crews(inner, job, from, wanted, left);
+    }
+    for (const size_t crew : wanted) {
+      const auto found = made.find(crew);
+      out.crews.push_back(found != made.end() ? found->second
+                                              : sums_without_blocks.at({crew, without_blocks_again(inner)}));
+    }
+    return out;
+  }
+
+  // Of the crews `left` of those that are wanted.
+  std::map<size_t, CrewSums> compiled_crews(const InnerWay& inner, const Reduced& job, Begun& from,
+                                            const std::vector<size_t>& wanted, const std::vector<size_t>& left) {
     const CompileOptions options = options_of(job.assembly, parallel_of(job.assembly), job.ranks);
-    const Rates& of_crew = from.before.whole.rates;
-    JobSums out{.is_joined = is_joined(from.before)};
-    const std::vector<Program>& programs = programs_of(from, inner, options, wanted);
-    const std::vector<CompiledCrew> compiled = compile_some_crews(from.before.whole, programs, wanted, options);
-    const bool scatters_each = inner.zero >= 2 && options.parallel.communication.shard_accumulation;
-    const bool gathers_each = inner.zero == 3 && !options.passes.recompute.keeps_gathered();
-    for (const CompiledCrew& crew : compiled)
-      out.crews.push_back(sums_of_crew(
-          crew, of_crew, {.keep = inner.keep, .scatters_each = scatters_each, .gathers_each = gathers_each}));
-    if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice) {  // no way says what lies elsewhere
-      for (CrewSums& crew : out.crews) crew.all.host = crew.all.disk = 0;
+    const std::vector<Program>& all = programs_of(from, inner, options, wanted);
+    std::vector<Program> programs;
+    for (const size_t crew : left)
+      programs.push_back(all[static_cast<size_t>(std::ranges::find(wanted, crew) - wanted.begin())]);
+    std::vector<char> have_blocks;
+    for (const Program& program : programs) have_blocks.push_back(has_blocks(program.graph) ? 1 : 0);
+    const std::vector<CompiledCrew> crews = compile_some_crews(from.before.whole, std::move(programs), left, options);
+    const PartWay way{.keep = inner.keep,
+                      .scatters_each = inner.zero >= 2 && options.parallel.communication.shard_accumulation,
+                      .gathers_each = inner.zero == 3 && !options.passes.recompute.keeps_gathered()};
+    std::map<size_t, CrewSums> out;
+    for (size_t i = 0; i < left.size(); ++i) {
+      CrewSums& sums = out[left[i]] = sums_of_crew(crews[i], from.before.whole.rates, way);
+      if (inner.place == UpdatePlace() && inner.keep == Tier::kDevice)
+        sums.all.host = sums.all.disk = 0;  // no way says what lies elsewhere
+      const bool blocks_alone = inner.recompute != WayRecompute::kSelective;
+      if (blocks_alone && have_blocks[i] == 0)
+        sums_without_blocks.emplace(std::pair(left[i], without_blocks_again(inner)), sums);
     }
     return out;
   }
@@ -237,6 +277,8 @@ struct PartPricer::Impl {
   using StepKey =
       std::tuple<int64_t, int, bool>;  // samples of a micro-batch, how many of these, whether its vocabulary is cut
   std::deque<std::pair<StepKey, Graph>> steps;
+  // By crew and way: what was compiled of crews that have no block, of ways without recomputation.
+  std::map<std::pair<size_t, InnerWay>, CrewSums> sums_without_blocks;
   std::optional<Machine> machine, machine_between;  // of all jobs; by which links messages between crews go
   std::shared_ptr<Device> device;                   // of all jobs
   PricedTables::OfJob* tables = nullptr;            // known before, where they are to be asked
@@ -294,8 +336,8 @@ std::optional<PartPrices> PartPricer::compiled_or_throw(const InnerWay& way) {
     if (!of_blocks) return std::nullopt;
     out = *of_blocks;
   }
-  ++jobs_compiled_;
-  const JobSums made = impl_->compiled(way, kMicroBatches, wanted);
+  if (!impl_->left_to_compile(way, wanted).empty()) ++jobs_compiled_;
+  const JobSums made = impl_->compiled(way, wanted);
   if (made.is_joined) {
     fail(ErrorKind::kUnsupported,
          "plan: groups of experts' places are of several micro-batches of {} samples, which then depend on each other; "
