@@ -129,8 +129,8 @@ std::string time_text(const CrewPlans& crews, const Rates& rates, const VirtualT
   out += fmt::format(
       "communication: {} ms of {} exposed, {:.1f} % hidden; {} ms of waiting for other ranks; {:.1f} % of the "
       "time a rank does not compute\n",
-      ms(exposed_s / count), ms(busy_s / count), percent(busy_s - exposed_s, busy_s), ms(waiting_s / count),
-      100 * time.idle_share());
+      ms(exposed_s / count), ms(busy_s / count), percent(std::max(0.0, busy_s - exposed_s), busy_s),
+      ms(waiting_s / count), 100 * time.idle_share());
   for (size_t crew = 0; crew < crews.size(); ++crew) {
     const std::vector<LiveBytes> live = live_bytes(*crews[crew], time.spans[crew]);
     const auto most = std::max_element(live.begin(), live.end(),
