@@ -446,8 +446,8 @@ void add_peak(CLI::App& bench, Action& chosen) {
   auto args = std::make_shared<PeakArgs>();
   CLI::App* command = bench.add_subcommand(
       "peak",
-      "The machine's own limits: multiply-adds in f32 and in bf16 (by the dot products of avx512_bf16, or in f32 where "
-      "there are none; the tiles of AMX are not measured), memcpy, STREAM triad");
+      "The machine's own limits: multiply-adds in f32 and in bf16 (by the tiles of AMX, or the dot products of "
+      "avx512_bf16, or in f32 where there are neither), memcpy, STREAM triad");
   command->add_option("--threads", args->threads, "Compute threads")->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
   command->callback([=, &chosen] {

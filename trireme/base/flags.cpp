@@ -23,7 +23,7 @@ constexpr std::array kFlags{
     Flag{"TRIREME_PIN", "0|1",
          "0: the system chooses which cores a rank runs on. Default 1: the launcher gives it cores of its own, where "
          "asked to (--bind-core)."},
-    Flag{"TRIREME_ISA", "baseline|avx2|avx512|avx512_bf16|native",
+    Flag{"TRIREME_ISA", "baseline|avx2|avx512|avx512_bf16|amx|native",
          "Best instruction set the CPU kernels may use. Default native: the machine's best."},
     Flag{"TRIREME_TRANSPORT", "auto|threads|shm|ucx|mpi",
          "How ranks exchange tensors. Default auto: the fastest that reaches every rank."},

@@ -34,6 +34,7 @@ class FuseRows {
   FuseRows(const Program& program, const PassOptions& options)
       : program_(program),
         product_bytes_(may_join_products(options) ? options.fused_product_bytes : -1),
+        fuses_bf16_(!options.rates.machine || options.rates.machine->to_host_bytes_per_s == 0),
         graph_(program.graph),
         size_(graph_.nodes().size()),
         kind_of_(size_, -1),
@@ -108,9 +109,10 @@ class FuseRows {
   // A product whose result does not stay in the cache.
   std::optional<RowOp> large_product(const OpDef& op, const TypeArgs& types) const {
     if (product_bytes_ < 0 || op.collective || types.in.size() != 2 || types.out.size() != 1) return std::nullopt;
-    const auto is_f32 = [](const TensorType& type) { return type.dtype == DType::kF32; };
+    const DType dtype = types.out[0].dtype;
     const bool is_large = types.out[0].bytes() >= product_bytes_ && types.out[0].elements() > 0;
-    if (!is_large || !is_f32(types.in[0]) || !is_f32(types.in[1]) || !is_f32(types.out[0])) return std::nullopt;
+    if (!is_large || (dtype != DType::kF32 && (dtype != DType::kBF16 || !fuses_bf16_))) return std::nullopt;
+    if (types.in[0].dtype != dtype || types.in[1].dtype != dtype) return std::nullopt;
     return product_on_rows(op, types);
   }
 
@@ -311,6 +313,7 @@ class FuseRows {
 
   const Program& program_;
   int64_t product_bytes_;  // as PassOptions::fused_product_bytes; -1: no product is joined
+  bool fuses_bf16_;        // on CPUs, which run what is fused block by block: there the device's memory is the host's
   const Graph& graph_;
   size_t size_;
   std::vector<ByRow> by_row_;  // of the group that is looked at

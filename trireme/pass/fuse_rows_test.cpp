@@ -71,6 +71,22 @@ TEST(FuseRows, a_product_with_a_large_result_is_one_with_what_follows) {
             "5=gelu(4){approximate=true}\", results=[5]}");
 }
 
+TEST(FuseRows, a_product_of_bf16_is_one_with_what_follows) {
+  Graph graph;
+  const auto bf16 = [&](const char* name, Shape shape, Role role) {
+    return Tensor{graph, graph.add_input(name, {DType::kBF16, shape}, role)};
+  };
+  const Tensor x = bf16("x", {6, 8}, Role::kData);
+  graph.add_output("y", gelu(matmul(x, bf16("w", {8, 4}, Role::kParameter)), true).id());
+  EXPECT_THAT(ops_of(fused(graph, {.fused_product_bytes = 6 * 4 * 2})), ElementsAre("fused_rows"));
+  EXPECT_THAT(ops_of(fused(graph, {.fused_product_bytes = 6 * 4 * 2 + 1})), ElementsAre("matmul", "gelu"));
+  // Not on devices with memory of their own, where each step is a kernel of its own.
+  Machine gpus;
+  gpus.to_host_bytes_per_s = 64e9;
+  EXPECT_THAT(ops_of(fused(graph, {.rates = {.machine = gpus}, .fused_product_bytes = 1})),
+              ElementsAre("matmul", "gelu"));
+}
+
 TEST(FuseRows, a_product_with_a_small_result_stays_by_itself) {
   EXPECT_THAT(ops_of(fused(a_layer(), {.fused_product_bytes = 6 * 4 * 4 + 1})),
               ElementsAre("scale", "matmul", "fused_rows"));

@@ -142,6 +142,11 @@ std::vector<Example> wide_cases(std::string_view op) {
             {.in = {f32({1, 36, 5})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})},
             {.in = {f32({28, 11})}, .attrs = Attrs::of(ReduceAttrs{{0, 1}, false})}};
   }
+  if (op == "attention" || op == "attention_grad") {  // of bf16, which have kernels of their own
+    std::vector<Example> cases;
+    for (const Example& example : attention_cases(op == "attention_grad")) cases.push_back(*in_bf16(op, example));
+    return cases;
+  }
   if (op == "exact_square_sum") return {{.in = {f32({36, 100})}}};
   return {};
 }
@@ -199,7 +204,7 @@ std::vector<const OpDef*> ops_with_kernels() {
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOpCut,
                          testing::Combine(testing::ValuesIn(ops_with_kernels()),
                                           testing::Values(TestIsa{Isa::kAvx2}, TestIsa{Isa::kAvx512},
-                                                          TestIsa{Isa::kAvx512Bf16, true})),
+                                                          TestIsa{Isa::kAmx, true})),
                          [](const auto& each) {
                            return fmt::format("{}_{}", std::get<0>(each.param)->name, std::get<1>(each.param).name());
                          });

@@ -357,6 +357,21 @@ TEST(Kernels, ProductsOfBf16UseTheMachinesInstructionsForThem) {
   EXPECT_EQ(chosen_for(op("matmul"), {.in = {half, half}, .attrs = Attrs::of(MatMulAttrs{})}).name, "matmul.bf16");
 }
 
+// On any machine: the choice goes by the emulated instructions.
+TEST(Kernels, LargerProductsOfBf16RunInTilesWhereThereAreAndNeverInInvariantMode) {
+  TestIsa{Isa::kAmx, true}.use();
+  const Attrs attrs = Attrs::of(MatMulAttrs{});
+  const auto chosen = [&](int64_t m, int64_t n, int64_t k, Numerics numerics) {
+    const std::vector<TensorType> in{{DType::kBF16, {m, k}}, {DType::kBF16, {k, n}}};
+    const std::vector<TensorType> out{{DType::kBF16, {m, n}}};
+    return std::string(choose_kernel(op("matmul"), {in, out, attrs}, numerics).name);
+  };
+  EXPECT_EQ(chosen(64, 96, 64, Numerics::kFast), "matmul.bf16_tiles");
+  EXPECT_NE(chosen(64, 64, 64, Numerics::kFast), "matmul.bf16_tiles");
+  EXPECT_NE(chosen(64, 96, 64, Numerics::kInvariant), "matmul.bf16_tiles");
+  use_machine_isa();
+}
+
 // oneDNN goes by the machine's instructions, not by set_isa.
 TEST(Kernels, AConvolutionThatOneDnnHasNoLoopsForRunsAsProductsOnAvx2) {
   if (machine_isa() != Isa::kAvx2) GTEST_SKIP() << "this machine's widest instructions are not avx2";

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "trireme/backend/cpu/attention/attention_sizes.h"
+#include "trireme/backend/cpu/attention/layouter.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/products/onednn.h"
 #include "trireme/backend/cpu/storage.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
@@ -29,24 +29,6 @@ int64_t half(int64_t rows) {
 const uint32_t* pairs_at(const Bf16* p) {
   return reinterpret_cast<const uint32_t*>(p);
 }
-
-// Lays arrays out one after the other, each on its own cache lines; counts bytes when there is no
-// memory yet.
-class Layouter {
- public:
-  explicit Layouter(std::byte* memory) : memory_(memory) {}
-  template <class T>
-  T* take(int64_t count) {
-    std::byte* mine = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += aligned(count * static_cast<int64_t>(sizeof(T)));
-    return reinterpret_cast<T*>(mine);
-  }
-  int64_t used() const { return used_; }
-
- private:
-  std::byte* memory_;
-  int64_t used_ = 0;
-};
 
 // What a task of the forward pass keeps in its thread's scratch. `columns` are of keys, `width` of
 // a head's elements, both in whole vectors.
@@ -96,16 +78,6 @@ struct BackwardRoom {
     bytes = layout.used();
   }
 };
-
-template <class Room>
-int64_t scratch_of(const TypeArgs& args, int threads) {
-  return kAlign + threads * Room(sizes_of(args), nullptr).bytes;
-}
-
-template <class Room>
-Room room_of(const Sizes& n, const KernelArgs& args, int thread) {
-  return Room(n, align(args.scratch.data()) + thread * Room(n, nullptr).bytes);
-}
 
 void round_tile(const Tile& tile, const float* from, Bf16* to) {
   loops().pairs.round_rows({tile.queries, tile.keys}, kKeys, from, to);
@@ -287,7 +259,7 @@ std::span<const Kernel> attention_pairs_kernels() {
           .op = "attention",
           .name = "attention.pairs",
           .why_not = pairs::no_pairs,
-          .scratch = pairs::scratch_of<pairs::ForwardRoom>,
+          .scratch = scratch_of<pairs::ForwardRoom>,
           .run = pairs::attention,
           .bits = Bits::kElement,
       },
@@ -295,7 +267,7 @@ std::span<const Kernel> attention_pairs_kernels() {
           .op = "attention_grad",
           .name = "attention_grad.pairs",
           .why_not = pairs::no_pairs,
-          .scratch = pairs::scratch_of<pairs::BackwardRoom>,
+          .scratch = scratch_of<pairs::BackwardRoom>,
           .run = pairs::attention_grad,
           .bits = Bits::kElement,
       },

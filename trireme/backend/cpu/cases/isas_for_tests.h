@@ -1,5 +1,5 @@
-// The instruction sets on which kernels are tested: those of this machine, and avx512_bf16, which is emulated on any
-// machine.
+// The instruction sets on which kernels are tested: those of this machine, and amx, whose instructions and those of
+// avx512_bf16 are emulated on any machine.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ inline void use_machine_isa() {
 }
 
 inline std::vector<TestIsa> all_test_isas() {
-  return {{Isa::kBaseline}, {Isa::kAvx2}, {Isa::kAvx512}, {Isa::kAvx512Bf16}, {Isa::kAvx512Bf16, true}};
+  return {{Isa::kBaseline}, {Isa::kAvx2}, {Isa::kAvx512}, {Isa::kAvx512Bf16}, {Isa::kAmx}, {Isa::kAmx, true}};
 }
 
 }  // namespace trireme

@@ -35,6 +35,7 @@ inline std::vector<Example> matmul_cases() {
       add(1, 53, 17);
       add(129, 67, 31);
       add(1, 301, 77);
+      add(70, 103, 650);
     }
   }
   // Cut into blocks: along the terms, the rows, the rows and the columns.
@@ -102,6 +103,9 @@ inline std::vector<Example> product_cases(std::string_view op) {
             {.in = {f32_of({3, 77, 131}), f32_of({3, 77, 3, 17}), f32_of({131, 3, 17})}},
             {.in = {f32_of({2079, 257}), f32_of({2079, 263}), f32_of({257, 263})}}};  // cut along the terms
   }
+  if (op == "multi_linear") return {{.in = {f32_of({2, 71, 33}), f32_of({33, 3, 41})}}};
+  if (op == "multi_linear_input_grad") return {{.in = {f32_of({2, 71, 3, 41}), f32_of({97, 3, 41})}}};
+  if (op == "multi_linear_weight_grad") return {{.in = {f32_of({2, 71, 33}), f32_of({2, 71, 3, 41})}}};
   return {};
 }
 

@@ -104,6 +104,7 @@ inline std::vector<Example> attention_cases(bool gradient) {
     add({2, 64, 2, 64}, 64, 2, causal);
     add({1, 131, 4, 16}, 131, 2, causal);
     add({1, 70, 3, 8}, 531, 1, causal);
+    add({1, 131, 2, 48}, 201, 1, causal);
     add({2, 1, 4, 5}, 300, 4, causal);
     add({1, 3, 2, 300}, 5, 1, causal);
   }

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -65,8 +66,8 @@ class CpuDevice : public Device {
   std::string tuned_as() const override {
     std::string model = cpu_model();
     for (char& c : model) c = c < ' ' || c > '~' ? '?' : c;
-    return fmt::format("CPU {}, {}{}, oneDNN {}, kernels {}", model.substr(0, 200), to_string(isa()),
-                       cpu::onednn_has_amx() ? " and amx" : "", cpu::onednn_version(), build_info().kernels);
+    return fmt::format("CPU {}, {}, oneDNN {}, kernels {}", model.substr(0, 200), to_string(isa()),
+                       cpu::onednn_version(), build_info().kernels);
   }
   std::string work_to_measure(const KernelQuery& query) const override {
     const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
@@ -83,9 +84,9 @@ class CpuDevice : public Device {
     return nullptr;
   }
   std::string bits(Numerics numerics) const override {
-    const bool by_onednn = numerics == Numerics::kFast;
-    return fmt::format("{} on {}{}", to_string(numerics), to_string(isa()),
-                       by_onednn && cpu::onednn_has_amx() ? " and amx" : "");
+    // Nothing is multiplied by AMX in invariant mode.
+    const Isa of_bits = numerics == Numerics::kInvariant ? std::min(isa(), Isa::kAvx512Bf16) : isa();
+    return fmt::format("{} on {}", to_string(numerics), to_string(of_bits));
   }
   std::string processor() const override { return cpu_model(); }
   std::string why_no_quicker(DType dtype) const override {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "trireme/backend/cpu/isa/channel_planes_impl.h"
+#include "trireme/backend/cpu/isa/few_channels.h"
 #include "trireme/backend/cpu/isa/product_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {

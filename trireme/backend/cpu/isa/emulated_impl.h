@@ -8,11 +8,12 @@
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
 #if defined(__x86_64__)
-// By the instruction that most machines have: without it, each lane is a call of the C library.
+// By the instruction that most machines have: without it, each lane is a call of the C library. Not in vectors longer
+// than those that the code around has just stored, which would wait for memory.
 [[gnu::target("avx2,fma")]] static inline void fma_at_once(const float* a, const float* b, float* c) {
-  for (int i = 0; i < kLanes; i += 8) {
-    const __m256 sum = _mm256_fmadd_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i), _mm256_loadu_ps(c + i));
-    _mm256_storeu_ps(c + i, sum);
+  for (int i = 0; i < kLanes; i += 4) {
+    const __m128 sum = _mm_fmadd_ps(_mm_loadu_ps(a + i), _mm_loadu_ps(b + i), _mm_loadu_ps(c + i));
+    _mm_storeu_ps(c + i, sum);
   }
 }
 static const bool kHasFma = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -58,6 +59,33 @@ static const bool kHasFma = __builtin_cpu_supports("avx2") && __builtin_cpu_supp
   const auto first = [](U32 pairs) { return flushed(reinterpret_cast<F32>(pairs << 16)); };
   sum = flushed(fma(second(left), second(right), flushed(sum)));
   return flushed(fma(first(left), first(right), sum));
+}
+
+// The next whole number below.
+[[gnu::noinline]] static F32 floor(F32 x) {
+  for (int i = 0; i < kLanes; ++i) x[i] = __builtin_floorf(x[i]);
+  return x;
+}
+// vreduceps, rounding down also what is left; nothing is left of infinity.
+[[gnu::noinline]] static F32 above_whole(F32 x) {
+  const F32 less = -floor(x), rest = x + less, added = rest - x;
+  const F32 lost = (x - (rest - added)) + (less - added);
+  const F32 rounded = lost < 0.0F ? as_f(as_i(rest) - 1) : rest;
+  return x == x && rest != rest ? F32{} : rounded;
+}
+// vscalefps of x from 1 to 2.
+[[gnu::noinline]] static F32 scale_by_whole(F32 x, F32 e) {
+  const F32 most = set(300.0F), whole = floor(e == e ? e : F32{});
+  const I32 power = __builtin_convertvector(whole < -most  ? -most
+                                            : whole > most ? most
+                                                           : whole,
+                                            I32),
+            half = power >> 1;
+  const auto scale = [](I32 n) {  // in two factors, as n may be beyond the exponents that there are
+    n = n < -126 ? set_i(-126) : n > 127 ? set_i(127) : n;
+    return as_f((n + 127) << 23);
+  };
+  return x * scale(half) * scale(power - half);
 }
 
 // vpgatherdd: 32 bits of each of the first `rows` rows.

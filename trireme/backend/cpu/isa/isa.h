@@ -5,18 +5,15 @@
 
 namespace trireme {
 
-enum class Isa { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Isa { kBaseline, kAvx2, kAvx512, kAvx512Bf16, kAmx };
 
-std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16"
+std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16", "amx"
 
 // What the machine has, what this process has of it by TRIREME_ISA, and what is used, which is the same but in tests.
 // The environment is read at the first call; an unknown word in TRIREME_ISA throws kInvalidArgument.
 Isa machine_isa();
 Isa process_isa();
 Isa isa();
-// Whether TRIREME_ISA names a set: then nothing beyond it is used, which matters where a machine has more than
-// kAvx512Bf16, such as AMX.
-bool isa_is_named();
 
 // Caps the instruction set from now on (never above the machine's, unless it is emulated): for tests, which compare
 // all.

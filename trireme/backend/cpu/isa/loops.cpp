@@ -19,6 +19,10 @@ extern const cpu::Loops kLoops;
 namespace isa_avx512_bf16 {
 extern const cpu::Bf16Loops kBf16Loops;
 }
+namespace isa_amx {
+extern const cpu::TileLoops kTileLoops;
+extern const cpu::TileAttentionLoops kTileAttentionLoops;
+}  // namespace isa_amx
 #endif
 
 namespace cpu {
@@ -32,6 +36,17 @@ const Loops& avx512_bf16() {
   static const Loops table = [] {
     Loops made = isa_avx512::kLoops;
     static_cast<Bf16Loops&>(made) = isa_avx512_bf16::kBf16Loops;
+    return made;
+  }();
+  return table;
+}
+
+const Loops& amx() {
+  static const Loops table = [] {
+    Loops made = avx512_bf16();
+    made.tiles = isa_amx::kTileLoops;
+    made.bf16_peak = made.tiles.peak;
+    made.tile_attention = isa_amx::kTileAttentionLoops;
     return made;
   }();
   return table;
@@ -57,6 +72,8 @@ const Loops& loops() {
       return isa_avx512::kLoops;
     case Isa::kAvx512Bf16:
       return avx512_bf16();
+    case Isa::kAmx:
+      return amx();
   }
 #endif
   return isa_baseline::kLoops;

@@ -17,6 +17,8 @@
 #include "trireme/backend/cpu/isa/products.h"
 #include "trireme/backend/cpu/isa/reduce.h"
 #include "trireme/backend/cpu/isa/softmax.h"
+#include "trireme/backend/cpu/isa/tile_attention.h"
+#include "trireme/backend/cpu/isa/tiles.h"
 #include "trireme/backend/cpu/isa/updates.h"
 #include "trireme/backend/cpu/isa/winograd.h"
 
@@ -50,6 +52,9 @@ struct Loops : AttentionLoops, WinogradLoops, FewChannelLoops, Bf16Loops {
   void (*block_tile)(const BlockTile& tile);
   void (*multiply_packed)(const PackedProduct& product);
   int64_t tile_rows, tile_columns;
+
+  TileLoops tiles;  // null below amx, and so is
+  TileAttentionLoops tile_attention;
 
   // sums[digit] += the digits of all x^2, on the grids of op/exact_sum.h.
   void (*exact_squares)(int64_t n, const float* x, const double* grids, double limit, int digits, double* sums);

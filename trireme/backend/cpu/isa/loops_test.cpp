@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "tests/worst.h"
@@ -202,6 +204,12 @@ std::vector<uint32_t> pairs_of_all_kinds(size_t count, uint64_t seed) {
   return out;
 }
 
+int differing(const std::vector<float>& a, const std::vector<float>& b) {
+  int count = 0;
+  for (size_t i = 0; i < a.size(); ++i) count += std::bit_cast<uint32_t>(a[i]) != std::bit_cast<uint32_t>(b[i]) ? 1 : 0;
+  return count;
+}
+
 // The sum of products of pairs, added one term after the other in double; only its last rounding is f32's.
 TEST(EmulatedLoops, AddTheProductsOfPairs) {
   constexpr int64_t kRows = 3, kColumns = 16;
@@ -255,11 +263,75 @@ TEST(EmulatedLoops, HaveTheBitsOfTheInstructions) {
   set_isa(Isa::kAvx512Bf16);
   const std::vector<float> real = product(loops());
   const std::vector<float> emulated = product(isa_emulated::kLoops);
-  int differ = 0;
-  for (size_t i = 0; i < real.size(); ++i)
-    differ += std::bit_cast<uint32_t>(real[i]) != std::bit_cast<uint32_t>(emulated[i]) ? 1 : 0;
-  EXPECT_EQ(differ, 0) << "of " << real.size();
+  EXPECT_EQ(differing(real, emulated), 0) << "of " << real.size();
   EXPECT_TRUE(std::ranges::none_of(real, [](float x) { return std::isnan(x); }));
+}
+
+// Packed blocks of the parts of f32, as they are and added to themselves.
+TEST(EmulatedLoops, HaveTheBitsOfTilesOfF32) {
+  if (machine_isa() < Isa::kAmx) GTEST_SKIP() << "this machine has no amx";
+  constexpr int64_t kSteps = 5;
+  set_isa(Isa::kAmx);
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const std::vector<uint32_t> a = pairs_of_all_kinds(kPartsOfF32 * kSteps * kStepWords, seed);
+    const std::vector<uint32_t> b = pairs_of_all_kinds(kPartsOfF32 * kSteps * kStepWords, seed + 100);
+    const auto product = [&](const Loops& loops) {
+      std::vector<float> c(kTileLines * kTileLines);
+      loops.tiles.begin();
+      for (const float* sums : {static_cast<const float*>(nullptr), static_cast<const float*>(c.data())}) {
+        loops.tiles.multiply_f32({.rows = kTileLines,
+                                  .columns = kTileLines,
+                                  .steps = kSteps,
+                                  .a = a.data(),
+                                  .b = b.data(),
+                                  .b_block = kPartsOfF32 * kSteps * kStepWords,
+                                  .sums = sums,
+                                  .sums_row = kTileLines,
+                                  .c = c.data(),
+                                  .c_row = kTileLines});
+      }
+      loops.tiles.end();
+      return c;
+    };
+    EXPECT_EQ(differing(product(loops()), product(isa_emulated::kLoops)), 0) << "seed " << seed;
+  }
+}
+
+// Packed operands and their product, of whole squares and of tails.
+TEST(EmulatedLoops, HaveTheBitsOfTheInstructionsOfTiles) {
+  if (machine_isa() < Isa::kAmx) GTEST_SKIP() << "this machine has no amx";
+  constexpr int64_t kStride = 160;
+  const std::vector<uint32_t> pairs = pairs_of_all_kinds(kStride * kStride, 3);
+  const auto* const from = reinterpret_cast<const Bf16*>(pairs.data());
+  const auto product = [&](const TileLoops& tiles, bool beside, int64_t rows, int64_t columns, int64_t terms) {
+    const int64_t steps = (terms + kTileTerms - 1) / kTileTerms, block = steps * 2 * kTileWords;
+    std::vector<uint32_t> a(static_cast<size_t>(block)), b(static_cast<size_t>(3 * block));
+    tiles.pack({.as_rows = true, .lines_beside = beside, .stride = kStride}, rows, terms, from, a.data());
+    for (int64_t column = 0; column < columns; column += kTileLines)
+      tiles.pack({.as_rows = false, .lines_beside = !beside, .stride = kStride}, std::min(kTileLines, columns - column),
+                 terms, from + kStride * kStride + column * (beside ? kStride : 1),
+                 b.data() + column / kTileLines * block);
+    std::vector<Bf16> c(static_cast<size_t>(rows * columns));
+    tiles.begin();
+    tiles.multiply({.rows = rows,
+                    .columns = columns,
+                    .steps = steps,
+                    .a = a.data(),
+                    .b = b.data(),
+                    .b_block = block,
+                    .rounded = c.data(),
+                    .c_row = columns});
+    tiles.end();
+    return std::tuple{a, b, c};
+  };
+  set_isa(Isa::kAmx);
+  for (const bool beside : {false, true}) {
+    for (const auto& [rows, columns, terms] : {std::array<int64_t, 3>{32, 96, 96}, {7, 75, 41}, {19, 20, 33}}) {
+      EXPECT_EQ(product(loops().tiles, beside, rows, columns, terms),
+                product(isa_emulated::kLoops.tiles, beside, rows, columns, terms))
+          << rows << " x " << columns << " x " << terms;
+    }
+  }
 }
 
 }  // namespace

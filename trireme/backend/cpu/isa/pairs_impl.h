@@ -2,7 +2,7 @@
 // adds both to an f32 sum. Elements that are so multiplied lie side by side, as a pair of 32 bits.
 #pragma once
 
-#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/isa/products.h"
 #include "trireme/backend/cpu/isa/simd_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {

@@ -2,7 +2,7 @@
 // cpu/leaves.h.
 #pragma once
 
-#include "trireme/backend/cpu/isa/loops.h"
+#include "trireme/backend/cpu/isa/products.h"
 #include "trireme/backend/cpu/isa/simd_impl.h"
 
 namespace trireme::TRIREME_ISA_NAMESPACE {

@@ -17,6 +17,9 @@
 #if !defined(__AVX512BF16__)
 #include "trireme/backend/cpu/isa/exact_impl.h"
 #endif
+#if defined(TRIREME_ISA_EMULATED)
+#include "trireme/backend/cpu/isa/tile_attention_grad_impl.h"
+#endif
 
 namespace trireme::TRIREME_ISA_NAMESPACE {
 
@@ -48,6 +51,10 @@ constexpr cpu::Loops make_table() {
   table.tile_rows = kTileRows;
   table.tile_columns = kTileColumns;
   table.exact_squares = exact_squares;
+#if defined(TRIREME_ISA_EMULATED)
+  table.tiles = make_tile_table();
+  table.tile_attention = make_tile_attention_table();
+#endif
   table.f32_peak = {multiply_adds_f32, kChains * kLanes};
   return table;
 }

@@ -18,7 +18,9 @@ dnnl_cpu_isa_t dnnl_isa(Isa isa) {
     case Isa::kAvx512:
       return dnnl_cpu_isa_avx512_core;
     case Isa::kAvx512Bf16:
-      return isa_is_named() ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_cpu_isa_all;
+      return dnnl_cpu_isa_avx512_core_bf16;
+    case Isa::kAmx:
+      return dnnl_cpu_isa_all;
   }
   return dnnl_cpu_isa_all;
 }
@@ -42,13 +44,8 @@ void prepare_onednn() {
 }
 
 bool onednn_has(Isa isa) {
-  const auto wanted = static_cast<int>(isa == Isa::kAvx512Bf16 ? dnnl_cpu_isa_avx512_core_bf16 : dnnl_isa(isa));
+  const auto wanted = static_cast<int>(isa == Isa::kAmx ? dnnl_cpu_isa_avx512_core_amx : dnnl_isa(isa));
   return (effective() & wanted) == wanted;
-}
-
-bool onednn_has_amx() {
-  constexpr auto kAmx = static_cast<int>(dnnl_cpu_isa_avx512_core_amx);
-  return (effective() & kAmx) == kAmx;
 }
 
 std::string onednn_version() {

@@ -30,7 +30,6 @@ void prepare_onednn();
 
 // Whether oneDNN uses this instruction set. It takes it once a process, so that set_isa does not change it.
 bool onednn_has(Isa isa);
-bool onednn_has_amx();
 std::string onednn_version();  // "2.6.3"
 
 }  // namespace trireme::cpu

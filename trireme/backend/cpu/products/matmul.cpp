@@ -9,6 +9,7 @@
 #include "trireme/backend/cpu/products/product.h"
 #include "trireme/backend/cpu/products/product_rivals.h"
 #include "trireme/backend/cpu/products/row_product.h"
+#include "trireme/backend/cpu/products/tiled_bf16_product.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/op/op_attrs.h"
 
@@ -56,6 +57,12 @@ int64_t f32_bytes(const TypeArgs& args, int threads) {
 }
 
 template <ProductFn product>
+std::string why_not_in_tiles(const TypeArgs& args) {
+  std::string reason = not_all_f32(args);
+  return reason.empty() ? why_no_tiles(product_of_call<product>(args)) : reason;
+}
+
+template <ProductFn product>
 std::string_view quickest(const TypeArgs& args) {
   return quickest_way(product_of_call<product>(args));
 }
@@ -88,6 +95,29 @@ int64_t onednn_bytes(const TypeArgs& args, int threads) {
   return onednn_scratch<C>(product_of_call<product>(args), threads);
 }
 
+std::string not_bf16(const TypeArgs& args) {
+  if (args.in[0].dtype == DType::kBF16) return "";
+  return fmt::format("operand 0 is {}, not bf16", to_string(args.in[0]));
+}
+
+template <ProductFn product>
+std::string why_not_in_bf16_tiles(const TypeArgs& args) {
+  std::string reason = not_bf16(args);
+  return reason.empty() ? why_no_bf16_tiles(product_of_call<product>(args)) : reason;
+}
+
+template <ProductFn product, class C>
+void run_bf16_tiles(const KernelArgs& args) {
+  const Product p = product_of_call<product>(args);
+  put_start(p, args);
+  multiply_in_bf16_tiles(p, matrices_of<Bf16, C>(args), args);
+}
+
+template <ProductFn product, class C>
+int64_t bf16_tiles_bytes(const TypeArgs& args, int threads) {
+  return bf16_tiles_scratch<C>(product_of_call<product>(args), threads);
+}
+
 template <ProductFn product, class C>
 void run_widened(const KernelArgs& args) {
   const Product p = product_of_call<product>(args);
@@ -98,11 +128,6 @@ void run_widened(const KernelArgs& args) {
 template <ProductFn product, class C>
 int64_t widened_bytes(const TypeArgs& args, int threads) {
   return widening_scratch<C>(product_of_call<product>(args), threads);
-}
-
-std::string not_bf16(const TypeArgs& args) {
-  if (args.in[0].dtype == DType::kBF16) return "";
-  return fmt::format("operand 0 is {}, not bf16", to_string(args.in[0]));
 }
 
 std::string no_bf16_products(const TypeArgs& args) {
@@ -167,7 +192,7 @@ constexpr Kernel f32(std::string_view op, std::string_view name) {
   return {
       .op = op,
       .name = name,
-      .why_not = not_all_f32,
+      .why_not = way == Way::kTiles ? why_not_in_tiles<product> : not_all_f32,
       .scratch = f32_bytes<product, way>,
       .run = run_f32<product, way>,
       .bits = Bits::kShape,
@@ -209,6 +234,17 @@ constexpr Kernel onednn(std::string_view op, std::string_view name) {
   };
 }
 template <ProductFn product, class C = Bf16>
+constexpr Kernel bf16_tiles(std::string_view op, std::string_view name) {
+  return {
+      .op = op,
+      .name = name,
+      .why_not = why_not_in_bf16_tiles<product>,
+      .scratch = bf16_tiles_bytes<product, C>,
+      .run = run_bf16_tiles<product, C>,
+      .bits = Bits::kShape,
+  };
+}
+template <ProductFn product, class C = Bf16>
 constexpr Kernel widened(std::string_view op, std::string_view name) {
   return {
       .op = op,
@@ -227,32 +263,44 @@ std::span<const Kernel> matmul_kernels() {
       row<of_matmul>("matmul", "matmul.row"),
       f32<of_matmul, Way::kSgemm>("matmul", "matmul.sgemm"),
       f32<of_matmul, Way::kBlocks>("matmul", "matmul.blocks"),
+      f32<of_matmul, Way::kTiles>("matmul", "matmul.tiles"),
+      bf16_tiles<of_matmul>("matmul", "matmul.bf16_tiles"),
       onednn<of_matmul>("matmul", "matmul.bf16"),
       widened<of_matmul>("matmul", "matmul.widened"),
       leaves<of_matmul, terms_of_matmul>("matmul", "matmul.leaves"),
       f32<of_weight_grad, Way::kSgemm>("linear_weight_grad", "linear_weight_grad.sgemm"),
       f32<of_weight_grad, Way::kBlocks>("linear_weight_grad", "linear_weight_grad.blocks"),
+      f32<of_weight_grad, Way::kTiles>("linear_weight_grad", "linear_weight_grad.tiles"),
+      bf16_tiles<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16_tiles"),
       onednn<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.bf16"),
       widened<of_weight_grad, float>("linear_weight_grad", "linear_weight_grad.widened"),
       leaves<of_weight_grad, terms_of_weight_grad>("linear_weight_grad", "linear_weight_grad.leaves"),
       f32<of_weight_grad_onto, Way::kSgemm>("linear_weight_grad_onto", "linear_weight_grad_onto.sgemm"),
       f32<of_weight_grad_onto, Way::kBlocks>("linear_weight_grad_onto", "linear_weight_grad_onto.blocks"),
+      f32<of_weight_grad_onto, Way::kTiles>("linear_weight_grad_onto", "linear_weight_grad_onto.tiles"),
+      bf16_tiles<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16_tiles"),
       onednn<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.bf16"),
       widened<of_weight_grad_onto, float>("linear_weight_grad_onto", "linear_weight_grad_onto.widened"),
       row<of_multi_linear>("multi_linear", "multi_linear.row"),
       f32<of_multi_linear, Way::kSgemm>("multi_linear", "multi_linear.sgemm"),
       f32<of_multi_linear, Way::kBlocks>("multi_linear", "multi_linear.blocks"),
+      f32<of_multi_linear, Way::kTiles>("multi_linear", "multi_linear.tiles"),
+      bf16_tiles<of_multi_linear>("multi_linear", "multi_linear.bf16_tiles"),
       onednn<of_multi_linear>("multi_linear", "multi_linear.bf16"),
       widened<of_multi_linear>("multi_linear", "multi_linear.widened"),
       leaves<of_multi_linear, terms_of_multi_linear>("multi_linear", "multi_linear.leaves"),
       f32<of_multi_linear_input_grad, Way::kSgemm>("multi_linear_input_grad", "multi_linear_input_grad.sgemm"),
       f32<of_multi_linear_input_grad, Way::kBlocks>("multi_linear_input_grad", "multi_linear_input_grad.blocks"),
+      f32<of_multi_linear_input_grad, Way::kTiles>("multi_linear_input_grad", "multi_linear_input_grad.tiles"),
+      bf16_tiles<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16_tiles"),
       onednn<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.bf16"),
       widened<of_multi_linear_input_grad>("multi_linear_input_grad", "multi_linear_input_grad.widened"),
       leaves<of_multi_linear_input_grad, terms_of_multi_linear_input_grad>("multi_linear_input_grad",
                                                                            "multi_linear_input_grad.leaves", "n"),
       f32<of_multi_linear_weight_grad, Way::kSgemm>("multi_linear_weight_grad", "multi_linear_weight_grad.sgemm"),
       f32<of_multi_linear_weight_grad, Way::kBlocks>("multi_linear_weight_grad", "multi_linear_weight_grad.blocks"),
+      f32<of_multi_linear_weight_grad, Way::kTiles>("multi_linear_weight_grad", "multi_linear_weight_grad.tiles"),
+      bf16_tiles<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16_tiles"),
       onednn<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.bf16"),
       widened<of_multi_linear_weight_grad, float>("multi_linear_weight_grad", "multi_linear_weight_grad.widened"),
       leaves<of_multi_linear_weight_grad, terms_of_weight_grad>("multi_linear_weight_grad",

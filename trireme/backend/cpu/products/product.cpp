@@ -7,6 +7,7 @@
 #include "trireme/backend/cpu/products/blocked_product.h"
 #include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/backend/cpu/products/onednn.h"
+#include "trireme/backend/cpu/products/tiled_product.h"
 #include "trireme/backend/cpu/tasks.h"
 
 namespace trireme::cpu {
@@ -54,11 +55,11 @@ Blocks blocks_of(const Product& p, bool cut_terms) {
   return b;
 }
 
-// Of f32 matrices. In products in blocks no bit depends on the cuts of rows and columns: one thread packs less where it
-// takes them whole.
+// Of f32 matrices. In products that pack their operands no bit depends on the cuts of rows and columns: one thread
+// packs less where it takes them whole.
 Blocks f32_blocks(const Product& p, Way way, int threads) {
   Blocks blocks = blocks_of(p, true);
-  if (way == Way::kBlocks && threads == 1) blocks = {.m = p.m, .n = p.n, .k = blocks.k, .count_k = blocks.count_k};
+  if (way != Way::kSgemm && threads == 1) blocks = {.m = p.m, .n = p.n, .k = blocks.k, .count_k = blocks.count_k};
   return blocks;
 }
 
@@ -83,7 +84,7 @@ void add_parts(const Blocks& blocks, const Product& p, std::byte* parts, float* 
   });
 }
 
-// Of a thread, for multiply_in_blocks.
+// Of a thread, for multiply_in_blocks or multiply_in_tiles.
 int64_t block_bytes(const Blocks& blocks) {
   return aligned(blocked_floats(blocks.m, blocks.n, blocks.k) * static_cast<int64_t>(sizeof(float)));
 }
@@ -262,13 +263,18 @@ void multiply_to_f32(const Product& p, Way way, const Matrices<T, float>& at, st
                             .transpose_a = p.transpose_a,
                             .transpose_b = p.transpose_b,
                             .beta = p.onto && place.part == 0 ? 1.0F : 0.0F};
+      std::byte* const room = way == Way::kSgemm ? nullptr : rooms + thread * block_bytes(blocks);
       if constexpr (std::is_same_v<T, float>) {
         if (way == Way::kSgemm) {
           gemm(block);
           continue;
         }
+        if (way == Way::kTiles) {
+          multiply_in_tiles(block, room, block_bytes(blocks));
+          continue;
+        }
       }
-      multiply_in_blocks(block, reinterpret_cast<float*>(rooms + thread * block_bytes(blocks)));
+      multiply_in_blocks(block, reinterpret_cast<float*>(room));
     }
   });
   add_parts(blocks, p, scratch, at.c, pool);
@@ -287,6 +293,14 @@ Gemm largest_block(const Product& p, Way way) {
           .transpose_a = p.transpose_a,
           .transpose_b = p.transpose_b,
           .beta = p.onto ? 1.0F : 0.0F};
+}
+
+std::string why_no_tiles(const Product& p) {
+  if (loops().tiles.multiply_f32 == nullptr) return fmt::format("{} has no products in tiles", to_string(isa()));
+  const Blocks blocks = f32_blocks(p, Way::kTiles, 1);
+  if (tiles_fit(std::min(blocks.m, p.m), std::min(blocks.n, p.n), std::min(blocks.k, p.k), block_bytes(blocks)))
+    return "";
+  return fmt::format("{} x {} x {} is too small for tiles", p.m, p.n, p.k);
 }
 
 bool cuts_terms(const Product& product) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "trireme/backend/cpu/products/gemm.h"
 #include "trireme/backend/cpu/storage.h"
@@ -32,14 +33,16 @@ struct Matrices {
   C* c;
 };
 
-// How f32 matrices are multiplied: by oneDNN's sgemm, or by blocked_product.h.
-enum class Way { kSgemm, kBlocks };
+// How f32 matrices are multiplied: by oneDNN's sgemm, by blocked_product.h, or by tiled_product.h.
+enum class Way { kSgemm, kBlocks, kTiles };
 
 // Whether a product of f32 matrices is cut along its sums, in both ways, so that they are added in parts.
 bool cuts_terms(const Product& product);
 // With f32_scratch bytes of room.
 int64_t f32_scratch(const Product& product, Way way, int threads);
 void multiply_f32(const Product& product, Way way, const Matrices<float>& at, std::byte* scratch, ThreadPool* pool);
+// "" where Way::kTiles can be taken, which needs no more room than Way::kBlocks; otherwise the reason.
+std::string why_no_tiles(const Product& product);
 // The block of a product that most of its time goes into, on matrices of its own: as one thread multiplies it.
 Gemm largest_block(const Product& product, Way way);
 

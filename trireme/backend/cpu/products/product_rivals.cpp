@@ -1,9 +1,11 @@
 #include "trireme/backend/cpu/products/product_rivals.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "trireme/backend/cpu/products/blocked_product.h"
 #include "trireme/backend/cpu/products/onednn.h"
+#include "trireme/backend/cpu/products/tiled_product.h"
 #include "trireme/backend/cpu/quickest.h"
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
@@ -38,7 +40,8 @@ class Sample {
     const int64_t a = bytes((block_.transpose_a ? block_.k : block_.m) * block_.lda);
     const int64_t b = bytes((block_.transpose_b ? block_.n : block_.k) * block_.ldb);
     const int64_t c = bytes(block_.m * block_.ldc);
-    memory_ = cpu_device().allocate(kAlign + a + b + c + bytes(blocked_floats(block_.m, block_.n, block_.k)));
+    room_bytes_ = bytes(blocked_floats(block_.m, block_.n, block_.k));
+    memory_ = cpu_device().allocate(kAlign + a + b + c + room_bytes_);
     std::ranges::fill(memory_.bytes, std::byte{});
     std::byte* const first = align(memory_.bytes.data());
     const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(first + offset); };
@@ -52,10 +55,13 @@ class Sample {
 
   double flops() const { return flops_of(block_); }
   void multiply() const {
-    if (way_ == Way::kSgemm) {
-      gemm(block_);
-    } else {
-      multiply_in_blocks(block_, room_);
+    switch (way_) {
+      case Way::kSgemm:
+        return gemm(block_);
+      case Way::kBlocks:
+        return multiply_in_blocks(block_, room_);
+      case Way::kTiles:
+        return multiply_in_tiles(block_, reinterpret_cast<std::byte*>(room_), room_bytes_);
     }
   }
 
@@ -63,6 +69,7 @@ class Sample {
   Way way_;
   Gemm block_;
   DeviceMemory memory_;
+  int64_t room_bytes_ = 0;
   float* room_ = nullptr;
 };
 
@@ -76,14 +83,17 @@ std::string measured_key(const Product& p) {
 
 std::string_view quickest_way(const Product& product, Way usual) {
   constexpr double kFlopsWorthASecond = 4e11, kLeastSeconds = 0.08, kMostSeconds = 0.3;
-  const Sample samples[] = {{product, Way::kSgemm}, {product, Way::kBlocks}};
+  constexpr std::string_view kNames[] = {"sgemm", "blocks", "tiles"};  // of Way
+  std::vector<Way> ways{Way::kSgemm, Way::kBlocks};
+  if (why_no_tiles(product).empty()) ways.push_back(Way::kTiles);
+  std::vector<Sample> samples;
+  std::vector<double> work;
+  for (const Way way : ways) work.push_back(samples.emplace_back(product, way).flops());
   const double seconds =
-      std::clamp(flops_of(product.m, product.n, product.k) / kFlopsWorthASecond, kLeastSeconds, kMostSeconds);
-  const Contest contest{.ways = 2,
-                        .usual = usual == Way::kSgemm ? 0U : 1U,
-                        .seconds = seconds,
-                        .work = {samples[0].flops(), samples[1].flops()}};
-  return quickest_of(contest, [&](size_t way) { samples[way].multiply(); }) == 0 ? "sgemm" : "blocks";
+      std::clamp(flops_of(product.m, product.n, product.k) / kFlopsWorthASecond, kLeastSeconds, kMostSeconds) / 2 *
+      static_cast<double>(ways.size());
+  const Contest contest{.ways = ways.size(), .usual = usual == Way::kSgemm ? 0U : 1U, .seconds = seconds, .work = work};
+  return kNames[quickest_of(contest, [&](size_t way) { samples[way].multiply(); })];
 }
 
 }  // namespace trireme::cpu

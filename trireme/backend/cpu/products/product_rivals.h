@@ -11,8 +11,8 @@ namespace trireme::cpu {
 // "f32:4096x768x256:nt"; "" where the product takes too little time for the way to matter.
 std::string measured_key(const Product& product);
 // Multiplies the block that most of the product's time goes into, or a part of it, in all ways in turns, for some
-// hundredths of a second, or tenths where the product itself takes long: "sgemm" or "blocks". The usual way stays
-// unless the other takes 3 % less.
+// hundredths of a second, or tenths where the product itself takes long: "sgemm", "blocks" or "tiles". The usual way
+// stays unless another takes 3 % less.
 std::string_view quickest_way(const Product& product, Way usual = Way::kSgemm);
 
 }  // namespace trireme::cpu

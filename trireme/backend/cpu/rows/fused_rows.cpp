@@ -1,13 +1,15 @@
 // fused_rows: each step's own kernel on rows that fit the second-level cache, block after block. So every element goes
 // through the same operations as in a kernel of its own, and has the same bits. A product takes its turn before the
-// steps that follow it: with the kernel that it has alone, for all rows, or by panels, for those of a block, with the
-// bits that products in blocks have.
+// steps that follow it: with the kernel that it has alone, for all rows, or by panels or tiles, for those of a block,
+// with the bits that products in blocks or in tiles have.
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/products/onednn.h"
 #include "trireme/backend/cpu/products/panel_product.h"
 #include "trireme/backend/cpu/products/product_rivals.h"
+#include "trireme/backend/cpu/products/tiled_bf16_product.h"
+#include "trireme/backend/cpu/products/tiled_product.h"
 #include "trireme/backend/cpu/rows/row_work.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/base/error.h"
@@ -40,8 +42,8 @@ std::byte* shared_scratch(const KernelArgs& args, const RowWork& work) {
   return align(args.scratch.data() + threads_of(args) * work.thread_bytes());
 }
 
-float* panels_of(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
-  return reinterpret_cast<float*>(shared_scratch(args, work) + product.offset);
+std::byte* matrix_of(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
+  return shared_scratch(args, work) + product.offset;
 }
 
 // The product of some rows of a block, without their places.
@@ -56,12 +58,22 @@ Gemm rows_of_product(const RowWork& work, const RowWork::PanelProduct& product, 
           .transpose_b = p.transpose_b};
 }
 
-void pack_panels(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
+void pack_matrix(const KernelArgs& args, const RowWork& work, const RowWork::PanelProduct& product) {
+  const View& b = args.in[static_cast<size_t>(work.steps.steps[product.step].in[1])];
+  if (b.type.dtype == DType::kBF16) {
+    std::byte* const matrix = matrix_of(args, work, product);
+    const Bf16* const from = data_of<Bf16>(b);
+    return run_tasks(args.pool, tiled_matrix_parts(product.of_block.n),
+                     [&](int64_t part, int) { pack_tiled_matrix_part(product.of_block, from, part, matrix); });
+  }
   Gemm g = rows_of_product(work, product, work.block);
-  const int b = work.steps.steps[product.step].in[1];
-  g.b = args.in[static_cast<size_t>(b)].as<float>().data();
-  float* const panels = panels_of(args, work, product);
-  run_tasks(args.pool, panel_parts(g.n, g.k), [&](int64_t part, int) { pack_panel_part(g, part, panels); });
+  g.b = data_of<float>(b);
+  std::byte* const matrix = matrix_of(args, work, product);
+  const bool tiles = work.how == RowProducts::kTiles;
+  run_tasks(args.pool, (tiles ? tiled_panel_parts : panel_parts)(g.n, g.k), [&](int64_t part, int) {
+    if (tiles) return pack_tiled_panel_part(g, part, matrix);
+    pack_panel_part(g, part, reinterpret_cast<float*>(matrix));
+  });
 }
 
 // One block, and one thread that works on it.
@@ -118,11 +130,19 @@ class FusedBlock {
   void multiply(size_t s, BoundRows::Step& at) const {
     look(s, 0, count_, at);
     const auto product = std::ranges::find(work_.panels, s, &RowWork::PanelProduct::step);
+    std::byte* const room = align(scratch_ + work_.part_bytes);
+    const bool more_rows = first_ + count_ < work_.rows;
     Gemm g = rows_of_product(work_, *product, count_);
-    g.a = at.in[0].as<float>().data();
-    g.c = at.out[0].as<float>().data();
-    multiply_by_panels(g, panels_of(args_, work_, *product),
-                       reinterpret_cast<float*>(align(scratch_ + work_.part_bytes)), first_ + count_ < work_.rows);
+    const std::byte* const matrix = matrix_of(args_, work_, *product);
+    if (work_.how == RowProducts::kBf16Tiles) {
+      Product p = product->of_block;
+      p.m = g.m;
+      return multiply_by_tiled_matrix(p, data_of<Bf16>(at.in[0]), matrix, data_of<Bf16>(at.out[0]), room, more_rows);
+    }
+    g.a = data_of<float>(at.in[0]);
+    g.c = data_of<float>(at.out[0]);
+    if (work_.how == RowProducts::kTiles) return multiply_by_tiled_panels(g, matrix, room);
+    multiply_by_panels(g, reinterpret_cast<const float*>(matrix), reinterpret_cast<float*>(room), more_rows);
   }
 
   void look(size_t s, int64_t row, int64_t rows, BoundRows::Step& at) const {
@@ -176,7 +196,7 @@ void run_fused_rows(const KernelArgs& args) {
   const RowWork& work = bound.work;
   if (work.rows == 0) return;
   if (work.apart) return run_apart(args, bound);
-  for (const RowWork::PanelProduct& product : work.panels) pack_panels(args, work, product);
+  for (const RowWork::PanelProduct& product : work.panels) pack_matrix(args, work, product);
   run_tasks(args.pool, (work.rows + work.block - 1) / work.block, [&](int64_t block, int thread) {
     FusedBlock(args, work, block, thread).run(bound.of_threads[static_cast<size_t>(thread)]);
   });
@@ -184,15 +204,21 @@ void run_fused_rows(const KernelArgs& args) {
 
 template <RowProducts how>
 int64_t fused_rows_scratch(const TypeArgs& args, int threads) {
-  return row_work(args.in, args.attrs, how, threads).scratch_bytes(threads);
+  const auto bytes = [&](RowProducts products) {
+    return row_work(args.in, args.attrs, products, threads).scratch_bytes(threads);
+  };
+  // As much by panels as in tiles, which not every CPU has: a plan takes as many bytes on all of them.
+  if (how == RowProducts::kPanels || how == RowProducts::kTiles)
+    return std::max(bytes(RowProducts::kPanels), bytes(RowProducts::kTiles));
+  return bytes(how);
 }
 
 // None where the types are not those of the call: the choice may be made by whole tensors, and attributes of steps are
 // of pieces.
-std::vector<std::optional<Product>> products_of(const TypeArgs& args) {
+std::vector<std::optional<Product>> products_of(const TypeArgs& args, DType dtype = DType::kF32) {
   const RowSteps steps = parse_row_steps(args.attrs.as<FusedRowsAttrs>());
   try {
-    return products_in_f32(steps, row_values(steps, args.in));
+    return products_of_type(dtype, steps, row_values(steps, args.in));
   } catch (const Error&) {
     return {};
   }
@@ -207,6 +233,28 @@ std::string not_by_panels(const TypeArgs& args) {
   if (products.empty()) return "no step is a product";
   const bool all = std::ranges::all_of(products, [](const auto& product) { return product.has_value(); });
   return all ? "" : "a product among the steps is not of f32 matrices, the first as it lies";
+}
+
+std::string not_by_tiled_panels(const TypeArgs& args) {
+  std::string reason = not_by_panels(args);
+  for (const std::optional<Product>& product : products_of(args)) {
+    if (reason.empty()) reason = why_no_tiles(*product);
+  }
+  return reason;
+}
+
+// By tiles, where the product alone is, and where its matrix stays in the cache beside the blocks of rows.
+std::string not_by_bf16_tiles(const TypeArgs& args) {
+  const std::vector<std::optional<Product>> products = products_of(args, DType::kBF16);
+  if (products.empty()) return "no step is a product";
+  for (const std::optional<Product>& product : products) {
+    if (!product) return "a product among the steps is not of bf16 matrices, the first as it lies";
+    std::string reason = why_no_bf16_tiles(*product);
+    if (!reason.empty()) return reason;
+    if (!tiled_matrix_stays(product->n, product->k))
+      return fmt::format("a matrix of {} x {} does not stay in the cache", product->k, product->n);
+  }
+  return "";
 }
 
 // As of the product alone, so that its bits do not depend on what stands beside it.
@@ -225,6 +273,7 @@ constexpr Rivals kRowRivals{.key = key_of_rows, .quickest = quickest_for_rows};
 template <RowProducts how>
 constexpr Kernel kernel_on_rows(std::string_view name, std::string (*why_not)(const TypeArgs&)) {
   constexpr bool keeps_bits = how == RowProducts::kInvariant;
+  constexpr bool has_rivals = !keeps_bits && how != RowProducts::kBf16Tiles;
   return {
       .op = "fused_rows",
       .name = name,
@@ -232,7 +281,7 @@ constexpr Kernel kernel_on_rows(std::string_view name, std::string (*why_not)(co
       .scratch = fused_rows_scratch<how>,
       .run = run_fused_rows<how>,
       .bits = keeps_bits ? Bits::kElement : Bits::kShape,
-      .rivals = keeps_bits ? nullptr : &kRowRivals,
+      .rivals = has_rivals ? &kRowRivals : nullptr,
   };
 }
 
@@ -240,8 +289,10 @@ constexpr Kernel kernel_on_rows(std::string_view name, std::string (*why_not)(co
 
 std::span<const Kernel> fused_rows_kernels() {
   static constexpr Kernel kAll[] = {
+      kernel_on_rows<RowProducts::kBf16Tiles>("fused_rows.product.bf16_tiles", not_by_bf16_tiles),
       kernel_on_rows<RowProducts::kUsual>("fused_rows.product.sgemm", no_product),
       kernel_on_rows<RowProducts::kPanels>("fused_rows.product.blocks", not_by_panels),
+      kernel_on_rows<RowProducts::kTiles>("fused_rows.product.tiles", not_by_tiled_panels),
       kernel_on_rows<RowProducts::kInvariant>("fused_rows.blocks", nullptr),
   };
   return kAll;

@@ -1,10 +1,13 @@
 #include "trireme/backend/cpu/rows/row_work.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "trireme/backend/cpu/products/onednn.h"
 #include "trireme/backend/cpu/products/op_products.h"
 #include "trireme/backend/cpu/products/panel_product.h"
+#include "trireme/backend/cpu/products/tiled_bf16_product.h"
+#include "trireme/backend/cpu/products/tiled_product.h"
 #include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 #include "trireme/base/error.h"
@@ -15,6 +18,8 @@ namespace {
 // Of a block of a product by panels: its result stays in the second-level cache. Whole tiles on every instruction set.
 constexpr int64_t kBlockFloats = 128 << 10;
 constexpr int64_t kTilesRows = 42, kMostTilesRows = 210;
+// The same of a product in tiles.
+constexpr int64_t kAmxRows = 32, kMostAmxRows = 224, kMostAmxRowsOfBf16 = 256;
 
 int64_t float_bytes(int64_t floats) {
   return aligned(floats * static_cast<int64_t>(sizeof(float)));
@@ -41,10 +46,16 @@ void cut_rows(RowWork& work, RowProducts how) {
   }
   work.part = work.block = rows_per_task(width);
   if (std::ranges::none_of(work.runs, &RowWork::Run::is_product)) return;
-  const std::vector<std::optional<Product>> products = products_in_f32(work.steps, work.values);
-  work.apart = how != RowProducts::kPanels ||
-               std::ranges::any_of(products, [](const auto& product) { return cuts_terms(product.value()); });
-  const int64_t most = std::clamp(kBlockFloats / width / kTilesRows * kTilesRows, kTilesRows, kMostTilesRows);
+  work.apart = how == RowProducts::kInvariant || how == RowProducts::kUsual;
+  if (how == RowProducts::kPanels || how == RowProducts::kTiles) {
+    const std::vector<std::optional<Product>> products = products_of_type(DType::kF32, work.steps, work.values);
+    work.apart = std::ranges::any_of(products, [](const auto& product) { return cuts_terms(product.value()); });
+  }
+  const int64_t step = how == RowProducts::kPanels ? kTilesRows : kAmxRows;
+  const int64_t longest = how == RowProducts::kPanels  ? kMostTilesRows
+                          : how == RowProducts::kTiles ? kMostAmxRows
+                                                       : kMostAmxRowsOfBf16;
+  const int64_t most = std::clamp(kBlockFloats / width / step * step, step, longest);
   work.block = std::max<int64_t>(1, work.apart ? work.rows : std::min(work.rows, most));
   work.part = std::min(work.part, work.block);
 }
@@ -52,18 +63,28 @@ void cut_rows(RowWork& work, RowProducts how) {
 void add_panels(RowWork& work, size_t step, const TypeArgs& types) {
   const Product product = product_of(*work.steps.steps[step].op, types).value();
   work.panels.push_back({step, product, work.shared_bytes});
-  work.shared_bytes += float_bytes(panels_floats(product.n, product.k));
-  work.step_bytes = std::max(work.step_bytes, kAlign + float_bytes(panel_rows_floats(product.m, product.k)));
+  const auto& [m, n, k] = std::tuple{product.m, product.n, product.k};
+  if (work.how == RowProducts::kBf16Tiles) {
+    work.shared_bytes += aligned(tiled_matrix_bytes(n, k));
+    work.step_bytes = std::max(work.step_bytes, kAlign + tiled_rows_bytes(m, n, k));
+  } else if (work.how == RowProducts::kTiles) {
+    work.shared_bytes += aligned(tiled_panels_bytes(n, k));
+    work.step_bytes = std::max(work.step_bytes, kAlign + aligned(tiled_panel_rows_bytes(m, k)));
+  } else {
+    work.shared_bytes += float_bytes(panels_floats(n, k));
+    work.step_bytes = std::max(work.step_bytes, kAlign + float_bytes(panel_rows_floats(m, k)));
+  }
   work.kernels.push_back(nullptr);
 }
 
 // Of a product for all rows.
 const Kernel& product_kernel(const RowStep& step, const TypeArgs& types, RowProducts how) {
-  if (how != RowProducts::kPanels)
+  if (how == RowProducts::kUsual || how == RowProducts::kInvariant)
     return choose_kernel(*step.op, types, how == RowProducts::kUsual ? Numerics::kFast : Numerics::kInvariant);
+  const std::string_view end = how == RowProducts::kPanels ? ".blocks" : ".tiles";
   const std::vector<const Kernel*> all = kernels_of(*step.op);
-  const auto found = std::ranges::find_if(all, [](const Kernel* each) { return each->name.ends_with(".blocks"); });
-  invariant(found != all.end(), "'{}' has no kernel in blocks", step.op->name);
+  const auto found = std::ranges::find_if(all, [&](const Kernel* each) { return each->name.ends_with(end); });
+  invariant(found != all.end(), "'{}' has no kernel that ends with '{}'", step.op->name, end);
   return **found;
 }
 
@@ -172,7 +193,7 @@ TensorType RowWork::piece(size_t id, int64_t count) const {
 }
 
 RowWork row_work(std::span<const TensorType> in, const Attrs& attrs, RowProducts how, int threads) {
-  RowWork work{.steps = parse_row_steps(attrs.as<FusedRowsAttrs>())};
+  RowWork work{.how = how, .steps = parse_row_steps(attrs.as<FusedRowsAttrs>())};
   work.values = row_values(work.steps, in);
   const auto first = static_cast<size_t>(work.steps.results[0]);
   work.rows = count_rows(work.values[first].type.shape, work.steps.row_dims);
@@ -183,7 +204,8 @@ RowWork row_work(std::span<const TensorType> in, const Attrs& attrs, RowProducts
   return work;
 }
 
-std::vector<std::optional<Product>> products_in_f32(const RowSteps& steps, std::span<const RowValue> values) {
+std::vector<std::optional<Product>> products_of_type(DType dtype, const RowSteps& steps,
+                                                     std::span<const RowValue> values) {
   std::vector<std::optional<Product>> products;
   for (const RowStep& step : steps.steps) {
     if (!is_product(step, values)) continue;
@@ -192,7 +214,8 @@ std::vector<std::optional<Product>> products_in_f32(const RowSteps& steps, std::
     for (const int id : step.out) out.push_back(values[static_cast<size_t>(id)].type);
     const TypeArgs types{in, out, step.attrs};
     std::optional<Product>& found = products.emplace_back();
-    if (not_all_f32(types).empty()) found = product_of(*step.op, types);
+    const auto fits = [&](const TensorType& type) { return type.dtype == dtype; };
+    if (std::ranges::all_of(in, fits) && std::ranges::all_of(out, fits)) found = product_of(*step.op, types);
     if (found && (found->batch != 1 || found->transpose_a)) found.reset();
   }
   return products;

@@ -12,9 +12,10 @@
 namespace trireme::cpu {
 
 // Where products stand among the steps: each is computed by a kernel of its own for all rows, before the steps that
-// follow (by one that keeps bits whatever the shape, or by the usual one); or block by block, by panel_product.h, and
-// where its sums are taken in parts, by its kernel in blocks, for all rows.
-enum class RowProducts { kInvariant, kUsual, kPanels };
+// follow (by one that keeps bits whatever the shape, or by the usual one); or block by block, of f32 by
+// panel_product.h or tiled_product.h, and where its sums are taken in parts, by its kernel in blocks or in tiles, for
+// all rows; of bf16 by tiled_bf16_product.h.
+enum class RowProducts { kInvariant, kUsual, kPanels, kTiles, kBf16Tiles };
 
 struct RowWork {
   // Steps that run one after the other on a part of a block; a product is by itself.
@@ -22,17 +23,18 @@ struct RowWork {
     size_t first = 0, end = 0;
     bool is_product = false;
   };
-  // A product by panels: of a block, of which a row may be several of the product's.
+  // A product by panels or tiles: of a block, of which a row may be several of the product's.
   struct PanelProduct {
     size_t step = 0;
     Product of_block;
     int64_t offset = 0;  // of its packed matrix, among those of all
   };
 
+  RowProducts how = RowProducts::kInvariant;
   RowSteps steps;
   std::vector<RowValue> values;
   std::vector<Run> runs;
-  std::vector<const Kernel*> kernels;  // of steps; null: a product by panels
+  std::vector<const Kernel*> kernels;  // of steps; null: a product by panels or tiles
   std::vector<PanelProduct> panels;
   bool apart = false;  // products are computed for all rows, which are one block
   int64_t rows = 0;
@@ -59,7 +61,8 @@ struct RowWork {
 
 RowWork row_work(std::span<const TensorType> in, const Attrs& attrs, RowProducts how, int threads);
 
-// The products among the steps: nothing for one that is not of matrices in f32, the first of them as it lies.
-std::vector<std::optional<Product>> products_in_f32(const RowSteps& steps, std::span<const RowValue> values);
+// The products among the steps: nothing for one that is not of matrices of this type, the first of them as it lies.
+std::vector<std::optional<Product>> products_of_type(DType dtype, const RowSteps& steps,
+                                                     std::span<const RowValue> values);
 
 }  // namespace trireme::cpu

@@ -1,6 +1,8 @@
-// conv2d and conv2d_grad_weight in f32 as one product of matrices in blocks (products/blocked_product.h): what each
-// window sees is copied to a row. For windows with a stride, through which oneDNN's convolutions are slow, and
-// gradients of weights that conv_products.cpp computes with oneDNN's product.
+// Convolutions and their gradients in f32 as one product of matrices: what each window sees is copied to a row, unless
+// it is one position. `packed` multiplies in blocks (products/blocked_product.h): for windows with a stride, through
+// which oneDNN's convolutions are slow, and gradients of weights that conv_products.cpp computes with oneDNN's product.
+// `tiles` multiplies in tiles (products/tiled_product.h), so much faster that it is for all windows of one position as
+// well, where nothing is copied.
 #include <algorithm>
 
 #include "trireme/backend/cpu/kernels.h"
@@ -27,8 +29,15 @@ int64_t all_windows_bytes(const Windows& c) {
   return c.is_direct() ? 0 : kAlign + aligned(c.positions() * c.row() * static_cast<int64_t>(sizeof(float)));
 }
 
+// Of the windows with the weight or dy, and of dy with the weight, which lies as its matrix, for the input's gradient.
 Product packed_product_of(Pass pass, const Windows& c) {
   Product p;
+  if (pass == Pass::kInput) {
+    p.m = c.positions();
+    p.n = c.row();
+    p.k = c.w[0];
+    return p;
+  }
   const bool forward = pass == Pass::kForward;
   p.m = forward ? c.positions() : c.w[0];
   p.n = forward ? c.w[0] : c.row();
@@ -38,7 +47,7 @@ Product packed_product_of(Pass pass, const Windows& c) {
   return p;
 }
 
-template <Pass pass>
+template <Pass pass, Way way>
 void run_packed(const KernelArgs& args) {
   const Windows c = windows_of(pass, args.in[0].type.shape, args.in[1].type.shape, args.out[0].type.shape,
                                args.attrs.as<Conv2dAttrs>());
@@ -52,27 +61,37 @@ void run_packed(const KernelArgs& args) {
     windows = rows;
   }
   Matrices<float> at{windows, other, args.out[0].as<float>().data()};
-  if (pass == Pass::kWeight) std::swap(at.a, at.b);
-  multiply_f32(packed_product_of(pass, c), Way::kBlocks, at, args.scratch.data() + all_windows_bytes(c), args.pool);
+  if (pass != Pass::kForward) std::swap(at.a, at.b);
+  multiply_f32(packed_product_of(pass, c), way, at, args.scratch.data() + all_windows_bytes(c), args.pool);
 }
 
-template <Pass pass>
+template <Pass pass, Way way>
 int64_t packed_scratch(const TypeArgs& args, int threads) {
   const Windows c = packed_windows_of<pass>(args);
-  return all_windows_bytes(c) + f32_scratch(packed_product_of(pass, c), Way::kBlocks, threads);
+  return all_windows_bytes(c) + f32_scratch(packed_product_of(pass, c), way, threads);
 }
 
-template <Pass pass>
+template <Pass pass, Way way>
 constexpr Kernel packed(std::string_view op, std::string_view name) {
   return {
       .op = op,
       .name = name,
-      .why_not = why_no_packed<pass>,
-      .scratch = packed_scratch<pass>,
-      .run = run_packed<pass>,
+      .why_not = way == Way::kTiles ? why_no_tiled<pass> : why_no_packed<pass>,
+      .scratch = packed_scratch<pass, way>,
+      .run = run_packed<pass, way>,
       .bits = Bits::kShape,
       .rivals = &kConvRivals<pass>,
   };
+}
+
+// What both need.
+std::string why_no_product(const Windows& c) {
+  if (c.groups() != 1) return "channels are in groups";
+  if (const int64_t side = std::min(c.w[0], c.row()); side < kShortestSide)
+    return fmt::format("{} is short for a side of a product", side);
+  if (const int64_t bytes = all_windows_bytes(c); bytes > kMostWindowsBytes)
+    return fmt::format("its windows take {} bytes", bytes);
+  return "";
 }
 
 }  // namespace
@@ -83,27 +102,41 @@ std::string why_no_packed(const TypeArgs& args) {
   std::string reason = not_all_f32(args);
   if (!reason.empty()) return reason;
   const Windows c = packed_windows_of<pass>(args);
-  if (c.groups() != 1) return "channels are in groups";
   const bool one_tap = c.w[1] * c.w[2] == 1;
   const bool strided = c.stride_h > 1 || c.stride_w > 1;
   const bool moves_weight = pass == Pass::kWeight && (one_tap || c.positions() <= kManyPositions);
   if (!moves_weight && (!strided || one_tap))
     return "oneDNN's convolutions are quick where windows move by one position";
-  if (const int64_t side = std::min(c.w[0], c.row()); side < kShortestSide)
-    return fmt::format("{} is short for a side of a product", side);
-  if (const int64_t bytes = all_windows_bytes(c); bytes > kMostWindowsBytes)
-    return fmt::format("its windows take {} bytes", bytes);
-  return "";
+  return why_no_product(c);
+}
+
+template <Pass pass>
+std::string why_no_tiled(const TypeArgs& args) {
+  std::string reason = not_all_f32(args);
+  if (!reason.empty()) return reason;
+  const Windows c = packed_windows_of<pass>(args);
+  if (pass == Pass::kInput && !c.is_direct()) return "what windows saw would be added up";
+  if (!c.is_direct() && c.stride_h == 1 && c.stride_w == 1 &&
+      (pass == Pass::kForward || c.positions() > kManyPositions))
+    return "windows that move by one position see each number several times";
+  reason = why_no_product(c);
+  return reason.empty() ? why_no_tiles(packed_product_of(pass, c)) : reason;
 }
 
 template std::string why_no_packed<Pass::kForward>(const TypeArgs&);
 template std::string why_no_packed<Pass::kInput>(const TypeArgs&);
 template std::string why_no_packed<Pass::kWeight>(const TypeArgs&);
+template std::string why_no_tiled<Pass::kForward>(const TypeArgs&);
+template std::string why_no_tiled<Pass::kInput>(const TypeArgs&);
+template std::string why_no_tiled<Pass::kWeight>(const TypeArgs&);
 
 std::span<const Kernel> conv_packed_kernels() {
   static constexpr Kernel kAll[] = {
-      packed<Pass::kForward>("conv2d", "conv2d.packed"),
-      packed<Pass::kWeight>("conv2d_grad_weight", "conv2d_grad_weight.packed"),
+      packed<Pass::kForward, Way::kBlocks>("conv2d", "conv2d.packed"),
+      packed<Pass::kWeight, Way::kBlocks>("conv2d_grad_weight", "conv2d_grad_weight.packed"),
+      packed<Pass::kForward, Way::kTiles>("conv2d", "conv2d.tiles"),
+      packed<Pass::kInput, Way::kTiles>("conv2d_grad_input", "conv2d_grad_input.tiles"),
+      packed<Pass::kWeight, Way::kTiles>("conv2d_grad_weight", "conv2d_grad_weight.tiles"),
   };
   return kAll;
 }

@@ -68,7 +68,8 @@ class ConvCall {
 
 template <Pass pass>
 std::string measured_conv(const TypeArgs& args) {
-  if (!why_no_winograd<pass>(args).empty() && !why_no_packed<pass>(args).empty()) return "";
+  if (!why_no_winograd<pass>(args).empty() && !why_no_packed<pass>(args).empty() && !why_no_tiled<pass>(args).empty())
+    return "";
   const auto& attrs = args.attrs.as<Conv2dAttrs>();
   const Windows c = windows_of(pass, args.in[0].shape, args.in[1].shape, args.out[0].shape, attrs);
   if (flops_of(c) < kLeastMeasuredFlops) return "";

@@ -9,11 +9,14 @@
 
 namespace trireme::cpu {
 
-// "" where conv_winograd.cpp and conv_packed.cpp compute a pass of these types; else the reason.
+// "" where conv_winograd.cpp and conv_packed.cpp (by either of its products) compute a pass of these types; else the
+// reason.
 template <Pass pass>
 std::string why_no_winograd(const TypeArgs& args);
 template <Pass pass>
 std::string why_no_packed(const TypeArgs& args);
+template <Pass pass>
+std::string why_no_tiled(const TypeArgs& args);
 
 // "conv2d:8x56x56x64:64x3x3x64:1.1:1.1" (strides, and padding before); "" where there is one way only, or it takes too
 // little time to matter.
