@@ -80,7 +80,7 @@ template <class Out>
 }
 
 // Of the nine products of parts those that matter, the smaller ones first where loads allow it: 0 x 2, 0 x 0, 0 x 1,
-// 1 x 1, 1 x 0, 2 x 0. The others are below the last digit.
+// 1 x 1, 1 x 0, 2 x 0. The others together are below 2^-22 of the whole product.
 [[gnu::always_inline]] static inline void add_step_of_f32(const uint32_t* a, const uint32_t* b) {
   load_a(a);
   load_b(b + 2 * kWordsOfTwoTiles);
