@@ -12,11 +12,13 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/json_text.h"
+#include "trireme/tensor/convert.h"
 #include "trireme/train/infer/next_token.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/step/graphs/compute_type.h"
 #include "trireme/train/step/session/initialise.h"
 
 namespace trireme::cli {
@@ -26,6 +28,7 @@ struct DecodeArgs {
   ModelFlags model;
   int threads = 1;
   int64_t before = -1, tokens = 32;
+  std::string dtype = "f32";
   bool json = false;
 };
 
@@ -41,22 +44,24 @@ Parameters starting_values(const JobConfig& config) {
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kParameter) continue;
     const TensorType& type = graph.type(input.value);
-    HostTensor& made = out.emplace(input.name, HostTensor(type)).first->second;
-    initialise(made.view(), Box::whole(type.shape), type.shape, input.init, 0, input.name);
+    const HostTensor values({DType::kF32, type.shape});
+    initialise(values.view(), Box::whole(type.shape), type.shape, input.init, 0, input.name);
+    convert(values.view(), out.emplace(input.name, HostTensor(type)).first->second.view());
   }
   return out;
 }
 
 int decode(const DecodeArgs& args) {
+  const DType compute = parse_compute_type(args.dtype, "bench decode: --dtype");
   const JobConfig config = config_of(args.model, 1, "bench decode");
   const nn::ModelSpec& spec = model_of(config);
   require(spec.can_decode(),
           "bench decode: {} is not decoded token by token; models with causal attention and without experts are",
           spec.describe());
   const Job job({.threads = args.threads});
-  const Parameters parameters = starting_values(config);
+  const Parameters parameters = starting_values(predicting_in(compute, config));
   NextTokens model(
-      config, [&](std::string_view name) { return parameters.find(name)->second.view(); }, &job.pool());
+      config, [&](std::string_view name) { return parameters.find(name)->second.view(); }, &job.pool(), compute);
   const int64_t before = args.before >= 0 ? args.before : std::max<int64_t>(0, model.context() - args.tokens);
   require(before + args.tokens <= model.context(),
           "bench decode: --before {} --tokens {}; the model takes {} tokens (--seq)", before, args.tokens,
@@ -83,6 +88,7 @@ int decode(const DecodeArgs& args) {
   const double triad = cpu_device().measure_peak(job.pool(), {}).value().triad_bytes_per_s;
   const double median = ms[ms.size() / 2];
   const JsonObject line{{"model", args.model.model},
+                        {"dtype", args.dtype},
                         {"threads", job.pool().size()},
                         {"before", before},
                         {"prompt_per_s", prompt_s > 0 ? static_cast<double>(before) / prompt_s : 0},
@@ -114,6 +120,9 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31));
   command->add_option("--tokens", args->tokens, "To time")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31))
+      ->capture_default_str();
+  command->add_option("--dtype", args->dtype, "What layers compute in and read their parameters in")
+      ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   command->add_flag("--json", args->json, "One line of JSON");
   command->footer(

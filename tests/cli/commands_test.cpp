@@ -79,6 +79,21 @@ TEST_F(CommandTest, BenchTimesTheActionsOfAPlan) {
   EXPECT_LE(record.at("min_us_per_action"), record.at("us_per_action"));
 }
 
+// Of which nearly all are weights.
+TEST_F(CommandTest, BenchDecodeInBf16ReadsHalfTheBytes) {
+  const auto decoded = [&](const char* dtype) {
+    const Outcome outcome = run({"bench", "decode", "--layers", "2", "--width", "64", "--heads", "2", "--seq", "32",
+                                 "--before", "20", "--tokens", "2", "--dtype", dtype, "--json"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out);
+  };
+  const auto f32 = decoded("f32"), bf16 = decoded("bf16");
+  EXPECT_EQ(bf16["dtype"], "bf16");
+  EXPECT_LT(bf16["bytes"].get<double>(), 0.6 * f32["bytes"].get<double>());
+  EXPECT_GT(bf16["prompt_per_s"].get<double>(), 0);
+  expect_error({"bench", "decode", "--dtype", "f16"}, 2, HasSubstr("--dtype: f16 not in {f32,bf16}"));
+}
+
 TEST_F(CommandTest, HelpIsThereForEveryCommandAndTopic) {
   for (const Words& words : {Words{}, Words{"help"}, Words{"--help"}, Words{"-h"}}) {
     const Outcome outcome = run(words);

@@ -288,10 +288,13 @@ std::vector<std::string> check_structure(const Graph& graph) {
   return out;
 }
 
-Graph without_dead_nodes(const Graph& graph) {
+namespace {
+
+Graph live_part(const Graph& graph, bool keeps_inputs) {
   std::vector<char> live(graph.values().size(), 0);
   for (const Output& output : graph.outputs()) {
     live[static_cast<size_t>(output.value)] = 1;
+    if (output.updates != kNoValue) live[static_cast<size_t>(output.updates)] = 1;
   }
   std::vector<char> keep(graph.nodes().size(), 0);
   for (size_t i = graph.nodes().size(); i-- > 0;) {
@@ -305,6 +308,7 @@ Graph without_dead_nodes(const Graph& graph) {
   std::vector<ValueId> map(graph.values().size(), kNoValue);
   std::vector<NodeId> made_of(graph.nodes().size(), -1);
   for (const Input& input : graph.inputs()) {
+    if (!keeps_inputs && live[static_cast<size_t>(input.value)] == 0) continue;
     map[static_cast<size_t>(input.value)] =
         out.add_input(input.name, graph.type(input.value), input.role, input.init, input.saved_as, input.piece);
   }
@@ -335,6 +339,16 @@ Graph without_dead_nodes(const Graph& graph) {
                    output.updates == kNoValue ? kNoValue : map[static_cast<size_t>(output.updates)]);
   }
   return out;
+}
+
+}  // namespace
+
+Graph without_dead_nodes(const Graph& graph) {
+  return live_part(graph, true);
+}
+
+Graph without_dead_nodes_and_inputs(const Graph& graph) {
+  return live_part(graph, false);
 }
 
 }  // namespace trireme

@@ -231,7 +231,8 @@ Graph parse_graph(std::string_view text, const OpBase* (*find_op)(std::string_vi
 // Empty when sound. (op/build.h checks ops, types and phases.)
 std::vector<std::string> check_structure(const Graph& graph);
 
-// A copy without the nodes that no output needs.
+// A copy without the nodes that no output needs, and without such inputs.
 Graph without_dead_nodes(const Graph& graph);
+Graph without_dead_nodes_and_inputs(const Graph& graph);
 
 }  // namespace trireme

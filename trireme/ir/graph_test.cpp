@@ -136,5 +136,22 @@ TEST(WithoutDeadNodes, KeepsWhatOutputsNeedAndAllInputs) {
             "output \"x\" %2 updates %0\n");
 }
 
+// Of inputs that nothing reads only those stay that an output replaces.
+TEST(WithoutDeadNodes, TakesOutInputsTooWhereAsked) {
+  Graph graph("g");
+  const ValueId unused = graph.add_input("unused", kType, Role::kParameter);
+  const ValueId x = graph.add_input("x", kType, Role::kData);
+  const ValueId replaced = graph.add_input("replaced", kType, Role::kState);
+  plain(graph, {unused});
+  graph.add_output("replaced", plain(graph, {x}), replaced);
+
+  EXPECT_EQ(to_string(without_dead_nodes_and_inputs(graph)),
+            "graph \"g\"\n"
+            "%0: f32[2,3] = data \"x\"\n"
+            "%1: f32[2,3] = state \"replaced\"\n"
+            "%2: f32[2,3] = plain(%0)\n"
+            "output \"replaced\" %2 updates %1\n");
+}
+
 }  // namespace
 }  // namespace trireme::graph_test

@@ -59,7 +59,7 @@ Embedding::Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options
 }
 
 Tensor Embedding::weight() const {
-  return parameter("weight", {DType::kF32, {vocabulary_, width_}}, {Init::Kind::kNormal, 0, options_.init_std});
+  return operand_parameter("weight", {vocabulary_, width_}, {Init::Kind::kNormal, 0, options_.init_std});
 }
 
 // Rows are cast, not the table, of which a step may read few.

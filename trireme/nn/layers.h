@@ -51,7 +51,7 @@ class Embedding : public Module {
   Embedding(int64_t vocabulary, int64_t width, EmbeddingOptions options = {});
   Tensor forward(const Tensor& ids) override;
   std::string_view kind() const override { return "embedding"; }
-  Tensor weight() const;  // f32[vocabulary,width], for a tied head
+  Tensor weight() const;  // [vocabulary,width], for a tied head
 
  private:
   int64_t vocabulary_, width_;

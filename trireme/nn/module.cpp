@@ -183,8 +183,13 @@ Tensor Module::buffer(std::string_view name, const TensorType& type, Init init) 
   return made;
 }
 
+Tensor Module::operand_parameter(std::string_view name, const Shape& shape, Init init, Shape saved_as) const {
+  const TraceOptions& options = Trace::current().options();
+  return parameter(name, {options.parameters_in_compute_type ? options.compute : DType::kF32, shape}, init, saved_as);
+}
+
 Tensor Module::operand(std::string_view name, const Shape& shape, Init init, Shape saved_as) const {
-  return Trace::current().in_compute_type(parameter(name, {DType::kF32, shape}, init, saved_as));
+  return Trace::current().in_compute_type(operand_parameter(name, shape, init, saved_as));
 }
 
 Scope::Scope(const Module& module) : trace_(Trace::current()), outer_(trace_.scope_) {

@@ -27,6 +27,9 @@ struct TraceOptions {
   // f32 or bf16: what layers compute in and hand on. Parameters are f32 whatever it is; layers cast them where they use
   // them, so that gradients reach them in f32.
   DType compute = DType::kF32;
+  // Where nothing is trained: those that layers would cast (Module::operand) are of the type that they would be cast
+  // to.
+  bool parameters_in_compute_type = false;
   // Above 0: tokens are the next ones of a sequence, of which a model keeps what it needs of this many at most
   // (nn/decoding.h).
   int64_t kept_tokens = 0;
@@ -163,7 +166,9 @@ class Module {
   Tensor parameter(std::string_view name, const TensorType& type, Init init, Shape saved_as = {}) const;
   // A buffer of this module (Trace::buffer): "<scope>.<name>".
   Tensor buffer(std::string_view name, const TensorType& type, Init init) const;
-  // An f32 parameter, in the type that layers compute in.
+  // One that layers read only in the type that they compute in: f32, unless the trace has it in that type.
+  Tensor operand_parameter(std::string_view name, const Shape& shape, Init init, Shape saved_as = {}) const;
+  // The same, in the type that layers compute in.
   Tensor operand(std::string_view name, const Shape& shape, Init init, Shape saved_as = {}) const;
 
  private:

@@ -15,7 +15,7 @@ namespace trireme {
 TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, Device& device, TierMemory* beside)
     : plan_(plan), device_(device) {
   const auto bytes = static_cast<size_t>(plan.arena().bytes);
-  if (!options.arena.empty() || bytes == 0) {
+  if (!options.arena.empty()) {
     require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
             options.arena.size());
     arenas_[static_cast<size_t>(Tier::kDevice)] = options.arena.first(bytes);
@@ -39,15 +39,15 @@ TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, De
 }
 
 // What is sent lies where other ranks read it in place, if that is in the host's memory: results of kernels, or their
-// staging.
+// staging. All ranks take such memory together, also a crew that needs none on the device where others do.
 void TierMemory::take(Tier tier, const TierOptions& options) {
   const auto bytes = static_cast<size_t>(plan_.arena(tier).bytes);
-  if (bytes == 0) return;
   const bool is_sent = tier == Tier::kDevice ? device_.memory() == Memory::kHost : !device_.sends_in_place();
-  if (is_sent && options.world != nullptr && options.world->size() > 1) {
-    arenas_[static_cast<size_t>(tier)] = options.world->allocate(bytes).first(bytes);
+  if (is_sent && options.world != nullptr && options.world->size() > 1 && (bytes > 0 || tier == Tier::kDevice)) {
+    arenas_[static_cast<size_t>(tier)] = options.world->allocate(std::max<size_t>(bytes, 1)).first(bytes);
     return;
   }
+  if (bytes == 0) return;
   DeviceMemory& memory = own_[static_cast<size_t>(tier)];
   memory = (tier == Tier::kDevice ? device_ : cpu_device()).allocate(static_cast<int64_t>(bytes));
   arenas_[static_cast<size_t>(tier)] = memory.bytes;

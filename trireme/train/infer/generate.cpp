@@ -67,6 +67,8 @@ std::string written_by(NextTokens& model, const GenerateOptions& options, const 
 std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
                      const GenerateOptions& options, const std::function<void(char)>& each) {
   check_writing(config, options);
+  require(options.compute == DType::kF32, "generate: parameters that are elsewhere are f32; compute in f32, not {}",
+          to_string(options.compute));
   NextTokens model(config, parameter, pool);
   return written_by(model, options, each);
 }
@@ -77,7 +79,7 @@ std::string generate(const JobConfig& config, const ckpt::Reader& checkpoint, co
   require(options.most_seconds == 0, "generate: most_seconds = {} on several ranks, whose clocks differ; use 0",
           options.most_seconds);
   const int64_t most_tokens = std::ssize(options.prompt) + std::max<int64_t>(options.tokens, 1) - 1;
-  NextTokens model(config, checkpoint, world, pool, most_tokens);
+  NextTokens model(config, checkpoint, world, pool, most_tokens, options.compute);
   return written_by(model, options, each);
 }
 

@@ -18,13 +18,14 @@ struct GenerateOptions {
   int64_t tokens = 200;
   double temperature = 0.8;  // 0 takes the likeliest byte each time
   uint64_t seed = 1;
-  double most_seconds = 0;  // after which no further byte is begun, but for the first; 0: none
+  DType compute = DType::kF32;  // f32 or bf16: what layers compute in, and keep parameters in that they read
+  double most_seconds = 0;      // after which no further byte is begun, but for the first; 0: none
 };
 
 // `parameter` gives the memory of a whole parameter by name; `each` gets every byte as it is made. Returns the prompt
 // and what the model wrote: each byte from one token and what the model keeps of those before (infer/next_token.h),
 // where it can and they are as many as it was trained on at most. Throws kInvalidArgument when the configuration's
-// model is no language model over bytes.
+// model is no language model over bytes. `compute` must be f32, as such parameters are.
 std::string generate(const JobConfig& config, const std::function<View(std::string_view)>& parameter, ThreadPool* pool,
                      const GenerateOptions& options, const std::function<void(char)>& each = {});
 

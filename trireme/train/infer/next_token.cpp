@@ -19,14 +19,9 @@ JobConfig of_one_sequence(JobConfig config) {
   return config;
 }
 
-JobConfig in_f32(JobConfig config) {
-  config.train.step.compute = DType::kF32;
-  return config;
-}
-
 JobConfig on_one_rank(JobConfig config) {
   config.parallel = {};
-  return in_f32(std::move(config));
+  return config;
 }
 
 // Of one sequence.
@@ -53,6 +48,12 @@ View as_in(const Graph& graph, std::string_view name, View view) {
 
 }  // namespace
 
+JobConfig predicting_in(DType type, JobConfig config) {
+  config.train.step.compute = type;
+  config.train.step.parameters_in_compute_type = true;
+  return config;
+}
+
 // One sequence can be cut neither by samples nor, token by token, by positions.
 void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks) {
   const auto& p = config.parallel;
@@ -75,11 +76,11 @@ void check_cuts_of_one_sequence(const JobConfig& config, int64_t ranks) {
           p.tp, p.pp, p.tp * p.pp, ranks);
 }
 
-NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool)
+NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, ThreadPool* pool, DType compute)
     : parameter_(std::move(parameter)),
       pool_(pool),
       model_(make_model(of_one_sequence(config))),
-      assembly_(assembly_on(on_one_rank(of_one_sequence(config)), *model_, 1)),
+      assembly_(assembly_on(predicting_in(compute, on_one_rank(of_one_sequence(config))), *model_, 1)),
       device_(make_device(assembly_.options.device)),
       tokens_field_(assembly_.batch.front().name),
       context_(assembly_.batch.front().type.shape[1]),
@@ -87,10 +88,10 @@ NextTokens::NextTokens(const JobConfig& config, ParametersByName parameter, Thre
       window_({DType::kI32, {1, context_}}) {}
 
 NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, comm::World* world, ThreadPool* pool,
-                       int64_t most_tokens)
+                       int64_t most_tokens, DType compute)
     : pool_(pool),
       model_(make_model(of_one_sequence(config))),
-      assembly_(assembly_on(in_f32(of_one_sequence(config)), *model_, world ? world->size() : 1)),
+      assembly_(assembly_on(predicting_in(compute, of_one_sequence(config)), *model_, world ? world->size() : 1)),
       tokens_field_(assembly_.batch.front().name),
       context_(assembly_.batch.front().type.shape[1]),
       can_decode_(model_of(config).can_decode()),
@@ -112,7 +113,7 @@ NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, 
       session_->step().fill_inputs({&input.name, 1},
                                    [](std::span<const View> kept) { std::ranges::fill(kept[0].raw(), std::byte{0}); });
     } else {
-      load_input(*session_, checkpoint, input);
+      load_input(*session_, checkpoint, input, ckpt::TensorSource::Types::kConvertible);
     }
   }
 }
@@ -151,6 +152,13 @@ Executor& NextTokens::of_next_token() {
   return session_ ? session_->step() : *next_of().executor;
 }
 
+Executor& NextTokens::of_block(int64_t tokens) {
+  const auto graph = [&] { return reading_of(assembly_, tokens); };
+  if (!session_) return *run_of(block_, graph, next_of().executor.get()).executor;
+  if (!beside_) beside_ = session_->beside(graph());
+  return *beside_->executor;
+}
+
 std::span<const float> NextTokens::after_all(std::span<const int32_t> tokens) {
   Executor& executor = of_whole_sequences();
   const size_t count = std::min(tokens.size(), static_cast<size_t>(context_));
@@ -184,9 +192,7 @@ void NextTokens::read_in_blocks(std::span<const int32_t> tokens) {
     const int64_t end = std::min(first + block, count);
     std::vector<int32_t> ids(tokens.begin() + first, tokens.begin() + end);
     ids.resize(static_cast<size_t>(block));
-    const Running& running = run_of(
-        block_, [&] { return reading_of(assembly_, block); }, next_of().executor.get());
-    run_at(*running.executor, ids, first);
+    run_at(of_block(block), ids, first);
     seen_.assign(tokens.begin(), tokens.begin() + end);
   }
 }
@@ -197,7 +203,7 @@ std::span<const float> NextTokens::logits(std::span<const int32_t> tokens) {
   Executor& executor = of_next_token();
   const bool goes_on = seen_.size() < tokens.size() && std::ranges::equal(seen_, tokens.first(seen_.size()));
   if (!goes_on) seen_.clear();  // what is kept of later tokens is written over before it is read
-  if (!session_) read_in_blocks(tokens.first(tokens.size() - 1));
+  read_in_blocks(tokens.first(tokens.size() - 1));
   while (seen_.size() < tokens.size()) {
     int32_t token = tokens[seen_.size()];
     run_at(executor, {&token, 1}, std::ssize(seen_));

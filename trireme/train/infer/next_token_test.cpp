@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <map>
 #include <mutex>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/tensor/convert.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
@@ -45,11 +47,26 @@ class Parameters {
       tensors_.emplace(input.name, std::move(tensor));
     }
   }
+  // Of the types that they have in this job.
+  Parameters as_in(const JobConfig& config) const {
+    const auto model = make_model(config);
+    Assembly assembly = assembly_of(config, *model, 1);
+    assembly.batch = batch_of(config, 1);
+    const Graph graph = inference_of(assembly, 1);
+    Parameters out;
+    for (const auto& [name, tensor] : tensors_) {
+      HostTensor made(graph.type(graph.input(name).value));
+      convert(tensor.view(), made.view());
+      out.tensors_.emplace(name, std::move(made));
+    }
+    return out;
+  }
   ParametersByName by_name() const {
     return [this](std::string_view name) { return tensors_.find(name)->second.view(); };
   }
 
  private:
+  Parameters() = default;
   std::map<std::string, HostTensor, std::less<>> tensors_;
 };
 
@@ -215,6 +232,89 @@ TEST_P(EveryKind, predicts_on_ranks_that_share_it_what_one_rank_predicts) {
       }
     });
   }
+}
+
+// Of ranks that share the model, each of which keeps its pieces of keys and values. The first prompt goes in blocks,
+// the second shares its beginning with the first and goes on by a block, the third begins anew.
+TEST_P(EveryKind, reads_prompts_in_blocks_on_ranks_that_share_it) {
+  JobConfig longer = config();
+  set_keys(longer, {"data.seq=150"});
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(longer, folder));
+  std::vector<int32_t> text, other;
+  for (int32_t i = 0; i < 150; ++i) text.push_back((i * 37 + i * i) % 256);
+  for (int32_t i = 0; i < 90; ++i) other.push_back((i * 11 + 5) % 256);
+  const std::vector<std::span<const int32_t>> prompts{std::span(text).first(70), std::span(text).first(140), other};
+  const auto logits_of = [&](NextTokens& model) {
+    std::vector<std::vector<float>> out;
+    for (const std::span<const int32_t> prompt : prompts) out.push_back(copy(model.logits(prompt)));
+    return out;
+  };
+  std::vector<std::vector<float>> want;
+  for (const std::span<const int32_t> prompt : prompts) {  // token by token
+    NextTokens model(longer, checkpoint, nullptr, nullptr, 8);
+    for (size_t count = 1; count < prompt.size(); ++count) model.logits(prompt.first(count));
+    want.push_back(copy(model.logits(prompt)));
+  }
+  std::mutex mutex;
+  const bool heads_divide = std::ranges::count(GetParam(), "model.kv_heads=1") == 0;
+  for (const auto& [ranks, tp, pp] : {std::array{1, 1, 1}, std::array{2, 2, 1}, std::array{2, 1, 2}}) {
+    if (tp > 1 && !heads_divide) continue;
+    JobConfig cut = longer;
+    if (ranks > 1)
+      set_keys(cut, {"parallel.mode=semi_auto_parallel", fmt::format("parallel.tp={}", tp),
+                     fmt::format("parallel.pp={}", pp)});
+    comm::spawn_ranks(ranks, "threads", [&](comm::World& world) {
+      NextTokens model(cut, checkpoint, &world, nullptr, 8);
+      const std::vector<std::vector<float>> got = logits_of(model);
+      const std::lock_guard lock(mutex);
+      for (size_t k = 0; k < want.size(); ++k) {
+        for (size_t i = 0; i < want[k].size(); ++i)
+          ASSERT_NEAR(got[k][i], want[k][i], 1e-4) << "rank " << world.rank() << " of tp " << tp << ", pp " << pp;
+      }
+    });
+  }
+}
+
+double norm_of(std::span<const float> x, std::span<const float> less = {}) {
+  double squares = 0;
+  for (size_t i = 0; i < x.size(); ++i) squares += std::pow(x[i] - (less.empty() ? 0 : less[i]), 2);
+  return std::sqrt(squares);
+}
+
+// Parameters that were rounded once give the bits that they give where they are rounded as they are read.
+TEST_P(EveryKind, predicts_in_bf16_by_parameters_in_bf16) {
+  const Parameters parameters(config());
+  const Parameters rounded = parameters.as_in(predicting_in(DType::kBF16, config()));
+  NextTokens exact(config(), parameters.by_name(), nullptr);
+  NextTokens model(config(), rounded.by_name(), nullptr, DType::kBF16);
+  JobConfig rounds = config();
+  rounds.train.step.compute = DType::kBF16;
+  const std::vector<int32_t> fit{1, 2, 3, 4, 5, 6}, more{9, 1, 2, 3, 4, 5, 6};  // token by token, and all at once
+  EXPECT_EQ(copy(model.logits(more)), of_whole(rounds, parameters, fit));
+  const std::vector<float> want = copy(exact.logits(fit)), got = copy(model.logits(fit));
+  EXPECT_GT(norm_of(got, want), 0);
+  EXPECT_LT(norm_of(got, want), 0.05 * norm_of(want));
+  EXPECT_LT(model.bytes_read(3), 0.7 * exact.bytes_read(3));
+}
+
+TEST_P(EveryKind, reads_a_checkpoint_of_f32_in_bf16) {
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(config(), folder));
+  NextTokens exact(config(), checkpoint, nullptr, nullptr, 8);
+  const std::vector<std::vector<float>> want = some_logits(exact);
+  JobConfig cut = config();
+  set_keys(cut, {"parallel.mode=semi_auto_parallel", "parallel.pp=2"});
+  std::mutex mutex;
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    NextTokens model(cut, checkpoint, &world, nullptr, 8, DType::kBF16);
+    const std::vector<std::vector<float>> got = some_logits(model);
+    const std::lock_guard lock(mutex);
+    for (size_t k = 0; k < want.size(); ++k) {
+      EXPECT_GT(norm_of(got[k], want[k]), 0);
+      EXPECT_LT(norm_of(got[k], want[k]), 0.05 * norm_of(want[k])) << "rank " << world.rank() << ", tokens " << k;
+    }
+  });
 }
 
 TEST(NextTokens, of_as_many_as_fit_take_no_memory_for_whole_sequences) {

@@ -1,5 +1,6 @@
 // A vector times a matrix: what a product of one row is. The matrix is read once, from memory, so several of its rows
-// are read side by side.
+// are read side by side, and each asks for the row that follows when they are done: rows are short, and the processor
+// alone begins each of them anew.
 #pragma once
 
 #include "trireme/backend/cpu/isa/products.h"
@@ -33,7 +34,10 @@ template <int rows, class T>
   for_each_vector(n, [&](auto v) {
     F32 sum = first ? F32{} : v.get(y);
 #pragma GCC unroll 8
-    for (int row = 0; row < rows; ++row) sum = fma(set(a[row]), v.get(from + row * stride), sum);
+    for (int row = 0; row < rows; ++row) {
+      sum = fma(set(a[row]), v.get(from + row * stride), sum);
+      __builtin_prefetch(from + (row + rows) * stride + v.at);
+    }
     v.put(y, sum);
   });
 }
@@ -56,7 +60,10 @@ template <int rows, class T>
   for_each_vector(n, [&](auto v) {
     const F32 factor = v.get(a);
 #pragma GCC unroll 8
-    for (int row = 0; row < rows; ++row) sums[row] = fma(factor, v.get(from + row * stride), sums[row]);
+    for (int row = 0; row < rows; ++row) {
+      sums[row] = fma(factor, v.get(from + row * stride), sums[row]);
+      __builtin_prefetch(from + (row + rows) * stride + v.at);
+    }
   });
 #pragma GCC unroll 8
   for (int row = 0; row < rows; ++row) y[row] = sum_lanes(sums[row]);

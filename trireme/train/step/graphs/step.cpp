@@ -172,18 +172,15 @@ struct Use {
 Graph graph_of(const Use& use, const ModelFn& model, const std::vector<BatchField>& batch, const StepOptions& options) {
   Graph graph(options.name + "." + std::string(use.name));
   const nn::Fields fields = add_batch(graph, batch);
-  nn::Trace trace(graph, {.training = false, .compute = options.compute, .kept_tokens = use.kept_tokens});
+  nn::Trace trace(graph, {.training = false,
+                          .compute = options.compute,
+                          .parameters_in_compute_type = options.parameters_in_compute_type,
+                          .kept_tokens = use.kept_tokens});
   for (const auto& [name, y] : predict(model, fields)) {
     if (use.predicts) graph.add_output(name, y.id());
   }
   if (use.kept_tokens > 0) add_buffer_updates(trace);
-  Graph live = without_dead_nodes(graph);
-  const std::vector<int> uses = live.use_counts();
-  std::vector<BatchField> read;  // targets are not there when a model is put to use
-  for (const BatchField& field : batch) {
-    if (uses[static_cast<size_t>(live.input(field.name).value)] > 0) read.push_back(field);
-  }
-  return read.empty() || read.size() == batch.size() ? live : graph_of(use, model, read, options);
+  return without_dead_nodes_and_inputs(graph);  // targets are not there when a model is put to use
 }
 
 }  // namespace
@@ -191,6 +188,7 @@ Graph graph_of(const Use& use, const ModelFn& model, const std::vector<BatchFiel
 Graph training_step(const ModelFn& model, const LossFn& loss, const std::vector<BatchField>& batch,
                     const Optimizer& optimizer, const StepOptions& options, const HandCut& cut) {
   check_batch(model, batch, "training_step");
+  require(!options.parameters_in_compute_type, "training_step: parameters that are trained are f32");
   Graph graph(options.name);
   const nn::Fields fields = add_batch(graph, batch);
   nn::Trace trace(graph, {.training = true, .seed = options.seed, .compute = options.compute});

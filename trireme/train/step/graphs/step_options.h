@@ -24,6 +24,8 @@ struct StepOptions {
   // 0", "wte.* = frozen" (nn/parameter_rules.h).
   std::vector<ParameterRule> groups = {};
   DType compute = DType::kF32;  // f32 or bf16: what layers compute in (nn/module.h). Parameters, state and loss are f32
+  // Of graphs that only predict: parameters that layers read in `compute` alone are inputs of that type.
+  bool parameters_in_compute_type = false;
   Numerics numerics = Numerics::kFast;  // of the plan; with kInvariant the gradients' norm is summed exactly
   bool accuracy = false;  // evaluation: also how many elements of the last field the largest output hits, which are
                           // classes

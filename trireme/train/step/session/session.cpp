@@ -42,6 +42,10 @@ CompileOptions compile_options(const Session::Options& options) {
   return how;
 }
 
+ExecutorOptions executor_options(const Session::Options& options) {
+  return {.world = options.world, .pool = options.pool, .device = options.compile.device.get(), .disk = options.disk};
+}
+
 void log_plan(const char* of, const ExecutionPlan& plan) {
   TRIREME_LOG(kDebug, "train", "plan  of={} hash={:016x} actions={} arena_bytes={} persistent_bytes={}", of, hash(plan),
               plan.actions.size(), plan.arena().bytes, plan.arena().persistent);
@@ -84,22 +88,34 @@ Session::Session(Graph step, std::optional<Graph> evaluation, const Options& opt
   log_plan("step", plan());
   const ExecutionPlan* const of_evaluation = compiled_evaluation_ ? &compiled_evaluation_->plan(crew_) : nullptr;
   if (of_evaluation != nullptr) log_plan("evaluation", *of_evaluation);
-  const ExecutorOptions run{
-      .world = options.world, .pool = options.pool, .device = how.device.get(), .disk = options.disk};
-  step_ = std::make_unique<Executor>(plan(), run);
+  step_ = std::make_unique<Executor>(plan(), executor_options(options));
   if (how.parallel.communication.reuse != 0) log_binding(*step_);
   if (of_evaluation != nullptr) {
-    ExecutorOptions eval = run;
+    ExecutorOptions eval = options_beside_step();
     eval.arena = step_->arena().subspan(static_cast<size_t>(plan().arena().persistent));
     const std::span<std::byte> on_host = step_->arena(Tier::kHost);
     eval.host_arena = on_host.subspan(static_cast<size_t>(plan().arena(Tier::kHost).persistent));
-    eval.external = [this](std::string_view name) { return step_->input(name); };
-    eval.beside = step_.get();
     evaluation_ = std::make_unique<Executor>(*of_evaluation, eval);
   }
   for (const PlanInput& input : plan().inputs) {
     if (input.role == Role::kParameter || input.role == Role::kState) persistent_.push_back(input);
   }
+}
+
+ExecutorOptions Session::options_beside_step() const {
+  ExecutorOptions out = executor_options(options_);
+  out.external = [this](std::string_view name) { return step_->input(name); };
+  out.beside = step_.get();
+  return out;
+}
+
+std::unique_ptr<Session::Beside> Session::beside(Graph graph) const {
+  auto out = std::make_unique<Beside>(Beside{compile_beside(compiled_, std::move(graph), how_), nullptr});
+  if (options_.world && options_.world->size() > 1) agree(out->compiled.plans(), *options_.world);
+  const ExecutionPlan& plan = out->compiled.plan(crew_);
+  log_plan("beside", plan);
+  out->executor = std::make_unique<Executor>(plan, options_beside_step());
+  return out;
 }
 
 void Session::compile_for(Graph step, std::optional<Graph> evaluation, CompileOptions& how) {
@@ -118,6 +134,8 @@ void Session::compile_for(Graph step, std::optional<Graph> evaluation, CompileOp
   }
   compiled_ = std::move(made.step);
   compiled_evaluation_ = std::move(made.evaluation);
+  how_ = how;
+  how_.measure = {};
 }
 
 void Session::initialise() {

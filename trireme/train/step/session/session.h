@@ -45,6 +45,15 @@ class Session {
   const ExecutionPlan& plan() const { return compiled_.plan(crew_); }  // that this rank runs
   const std::optional<Compiled>& compiled_evaluation() const { return compiled_evaluation_; }
 
+  // Another graph of the step's parameters and state, which it reads and writes where they lie, between steps, in
+  // memory of its own beside that. No longer lived than the session.
+  struct Beside {
+    Compiled compiled;
+    std::unique_ptr<Executor> executor;
+  };
+  // Collective.
+  std::unique_ptr<Beside> beside(Graph graph) const;
+
   // Parameters and state that lie on this rank's crew, in the order of the graph's inputs.
   const std::vector<PlanInput>& persistent() const { return persistent_; }
   int64_t parameter_count() const;  // of the whole model
@@ -56,8 +65,10 @@ class Session {
  private:
   void compile_for(Graph step, std::optional<Graph> evaluation, CompileOptions& how);
   void broadcast_parameters();
+  ExecutorOptions options_beside_step() const;
 
   Options options_;
+  CompileOptions how_;  // the step was compiled
   int crew_ = 0;
   Compiled compiled_;
   std::optional<Compiled> compiled_evaluation_;
