@@ -14,6 +14,7 @@
 #include "cli/plan_progress.h"
 #include "cli/plan_tables.h"
 #include "cli/planned_job.h"
+#include "cli/planning_memory.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/joined_text.h"
@@ -340,6 +341,7 @@ void check_files(const PlanArgs& args) {
 }
 
 int run(const PlanArgs& args) {
+  take_small_blocks();
   require(!args.config.empty(), "plan: config is required. See `trireme help plan`.");
   check_files(args);
   PlanRequest request{.job = args.read(),

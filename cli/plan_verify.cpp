@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/planned_job.h"
+#include "cli/planning_memory.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/planner/certificate/verify_certificate.h"
@@ -39,6 +40,7 @@ std::string plan_line(const std::string& file, const Certificate& certificate, s
 }
 
 int run(const VerifyArgs& args) {
+  take_small_blocks();
   check_job_flags(args);
   const std::string text = read_file(args.file);
   std::optional<PlanFile> plan;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
@@ -39,6 +41,7 @@ class SemiAuto {
         options_(options),
         stored_(options.stored),
         occurrences_(occurrences_of(graph)),
+        forward_(forward_ops_by_scope(graph)),
         mesh_(mesh_of_ranks(parallel, ranks)),
         all_(with_micro_batches(mesh_, micro_batches_of(parallel) * parts_of_micro_batch(parallel),
                                 seq_chunks_of(parallel))),
@@ -170,12 +173,9 @@ class SemiAuto {
   // ops of the training step, which the rules are for.
   void ask_ops(const OpRule& rule) {
     const OpPattern& pattern = rule.pattern;
-    std::vector<std::string> scopes, matched;
-    for (const Node& node : graph_.nodes()) {
-      const std::string name(graph_.scope_of(node));
-      if (!is_forward(node) || std::find(scopes.begin(), scopes.end(), name) != scopes.end()) continue;
-      scopes.push_back(name);
-      if (matches(pattern.scope, name)) matched.push_back(name);
+    std::vector<std::string_view> matched;
+    for (const OpsOfScope& each : forward_) {
+      if (matches(pattern.scope, each.scope)) matched.push_back(each.scope);
     }
     const auto* attribute = std::get_if<OpAttribute>(&rule.asked.what);
     const std::string name_of_rule = to_string(pattern);
@@ -184,7 +184,7 @@ class SemiAuto {
             rule.asked.text, name_of_rule);
     const std::string who = fmt::format("rule '{}'", name_of_rule);
     bool any = false;
-    for (const std::string& name : matched) {
+    for (const std::string_view name : matched) {
       OpPattern one = pattern;
       one.scope = name;
       any = (attribute != nullptr ? ask_attribute_of(one, *attribute, who)
@@ -192,6 +192,8 @@ class SemiAuto {
             any;
     }
     if (any || stored_ != nullptr) return;
+    std::vector<std::string> scopes;
+    for (const OpsOfScope& each : forward_) scopes.emplace_back(each.scope);
     require(!matched.empty(), "rule '{}' matches no part of the model.{}", name_of_rule,
             suggestion(pattern.scope, scopes));
     OpPattern first = pattern;
@@ -202,14 +204,12 @@ class SemiAuto {
   // Of all ops of that name in the scope, or of the given one; whether there is one.
   bool ask_attribute_of(const OpPattern& pattern, const OpAttribute& attribute, const std::string& who) {
     bool any = false;
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      const Node& node = graph_.nodes()[i];
-      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope || !is_op(pattern, node, occurrences_[i]))
-        continue;
+    for (const NodeId id : forward_ops_in(pattern.scope)) {
+      if (!is_op(pattern, graph_.node(id), occurrence(id))) continue;
       any = true;
       if (mesh_.devices() == 1) continue;
       try {
-        ask_attribute(attribute, graph_, static_cast<NodeId>(i), mesh_, asks_);
+        ask_attribute(attribute, graph_, id, mesh_, asks_);
       } catch (Error& e) {
         e.note(fmt::format("asked by {}", who));
         throw;
@@ -218,16 +218,18 @@ class SemiAuto {
     return any;
   }
 
-  static bool is_forward(const Node& node) { return node.phase == Phase::kForward; }
+  std::span<const NodeId> forward_ops_in(std::string_view scope) const {
+    const auto found = std::ranges::find(forward_, scope, &OpsOfScope::scope);
+    return found == forward_.end() ? std::span<const NodeId>() : found->ops;
+  }
+  int occurrence(NodeId id) const { return occurrences_[static_cast<size_t>(id)]; }
 
   // Of the first op that fits; whether there is one, as there must be in a training step.
   bool ask_op(const OpPattern& pattern, const Cuts& cuts, const std::string& who) {
     const std::vector<int> ranks = trireme::ranks_of(cuts.operands);
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      const Node& node = graph_.nodes()[i];
-      if (!is_forward(node) || graph_.scope_of(node) != pattern.scope) continue;
-      if (pattern.op.empty() ? ranks_of(node) != ranks : !is_op(pattern, node, occurrences_[i])) continue;
-      const auto id = static_cast<NodeId>(i);
+    for (const NodeId id : forward_ops_in(pattern.scope)) {
+      const Node& node = graph_.node(id);
+      if (pattern.op.empty() ? ranks_of(node) != ranks : !is_op(pattern, node, occurrence(id))) continue;
       try {
         ops_[id] = {op_cuts(cuts, graph_, node, mesh_, copies_), who};
       } catch (Error& e) {
@@ -243,11 +245,8 @@ class SemiAuto {
   // `cuts`: what the op should be cut by; null where an attribute names it.
   [[noreturn]] void fail_without_op(const OpPattern& pattern, const Cuts* cuts, const std::string& who) const {
     std::vector<std::string> candidates;
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      const Node& node = graph_.nodes()[i];
-      if (is_forward(node) && graph_.scope_of(node) == pattern.scope)
-        candidates.push_back(occurrence_text(node.op->name, occurrences_[i]));
-    }
+    for (const NodeId id : forward_ops_in(pattern.scope))
+      candidates.push_back(occurrence_text(graph_.node(id).op->name, occurrence(id)));
     fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
          pattern.op.empty()
              ? fmt::format("whose operands have {} dimensions", joined_text(trireme::ranks_of(cuts->operands), ", "))
@@ -348,9 +347,10 @@ class SemiAuto {
   const SemiAutoOptions& options_;
   const std::map<std::string, Layout>* stored_;
   std::vector<int> occurrences_;  // of nodes
-  Mesh mesh_;                     // of the ranks, by whose axes everything is asked
-  Mesh all_;                      // with micro-batches
-  int64_t copies_;                // that ops may be computed in on each rank
+  std::vector<OpsOfScope> forward_;
+  Mesh mesh_;       // of the ranks, by whose axes everything is asked
+  Mesh all_;        // with micro-batches
+  int64_t copies_;  // that ops may be computed in on each rank
   Asks asks_;
   std::map<NodeId, AskedOp> ops_;
   std::map<ValueId, Asked> parameters_;

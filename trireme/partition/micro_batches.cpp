@@ -26,7 +26,7 @@ class Unroll {
         count_(options.first > 0 ? options.first : micro_batches(from.mesh)),
         steps_(from, count_),
         parts_(graph_.values().size()),
-        copies_(graph_.values().size(), std::vector<ValueId>(static_cast<size_t>(count_), kNoValue)) {
+        copies_(graph_.values().size() * static_cast<size_t>(count_), kNoValue) {
     to_.graph = Graph(graph_.name());
     to_.graph.take_scopes(graph_);
     to_.graph.expect_nodes(graph_.nodes().size() * static_cast<size_t>(count_));  // most are there so many times
@@ -42,7 +42,7 @@ class Unroll {
 
   Program run() {
     for (const Input& input : graph_.inputs()) add_input(input);
-    made_of_.assign(graph_.nodes().size(), {});
+    made_of_.resize(graph_.nodes().size());
     for (const std::vector<NodeId>& level : steps_.levels()) {
       if (steps_.has_chunks()) {
         for (int64_t m = 0; m < count_; ++m) {
@@ -73,19 +73,21 @@ class Unroll {
   };
 
   const Layout& layout_of(ValueId id) const { return from_.layouts[static_cast<size_t>(id)]; }
+  // What a value became, by micro-batch.
+  std::span<ValueId> copies_of(ValueId id) { return {copies_.begin() + id * count_, static_cast<size_t>(count_)}; }
 
   // Gradients of all micro-batches, and updates.
   void carry_training() {
     std::vector<GradientOf> gradients;
     for (size_t m = static_cast<size_t>(count_); m-- > 0;) {
       for (const auto& [gradient, of] : graph_.gradients()) {
-        const GradientOf each{copies_[static_cast<size_t>(gradient)][m], copies_[static_cast<size_t>(of)][m]};
+        const GradientOf each{copies_of(gradient)[m], copies_of(of)[m]};
         if (each.gradient != kNoValue && each.of != kNoValue) gradients.push_back(each);
       }
     }
     to_.graph.add_gradients(std::move(gradients));
     std::vector<ValueId> became;
-    for (const std::vector<ValueId>& copies : copies_) became.push_back(copies.front());
+    for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) became.push_back(copies_of(id)[0]);
     to_.graph.carry_updates(graph_, became);
   }
 
@@ -112,14 +114,13 @@ class Unroll {
 
   // The value is this for all micro-batches that are like `m` along what it differs along.
   void define(ValueId old_id, int64_t m, ValueId id) {
-    std::vector<ValueId>& copies = copies_[static_cast<size_t>(old_id)];
     for (const int64_t other : steps_.all_like(m, steps_.differs_along(old_id)))
-      copies[static_cast<size_t>(other)] = id;
+      copies_of(old_id)[static_cast<size_t>(other)] = id;
   }
 
   // The value for a micro-batch. Parts of a batch are cut out, and weights gathered, where they are first read.
   ValueId find(ValueId old_id, int64_t m) {
-    ValueId& id = copies_[static_cast<size_t>(old_id)][static_cast<size_t>(m)];
+    ValueId& id = copies_of(old_id)[static_cast<size_t>(m)];
     if (id != kNoValue) return id;
     if (const auto whole = of_all_.find(old_id); whole != of_all_.end()) {
       to_.graph.set_mark({.micro_batch = marked_ ? static_cast<int>(m) : -1});
@@ -231,7 +232,7 @@ class Unroll {
     const Node& node = graph_.node(id);
     NodeId of = -1;
     if (node.gradient_of >= 0) {
-      const std::vector<NodeId>& made = made_of_[static_cast<size_t>(node.gradient_of)];
+      const auto& made = made_of_[static_cast<size_t>(node.gradient_of)];
       if (!made.empty()) of = made[std::min(static_cast<size_t>(m), made.size() - 1)];
     }
     to_.graph.mark_as(graph_, node, of);
@@ -242,8 +243,8 @@ class Unroll {
   // The node that is added next is this one for micro-batch m.
   void note_made(NodeId id, int64_t m) {
     const auto next = static_cast<NodeId>(to_.graph.nodes().size());
-    std::vector<NodeId>& made = made_of_[static_cast<size_t>(id)];
-    made.resize(std::max(made.size(), static_cast<size_t>(m) + 1), next);
+    auto& made = made_of_[static_cast<size_t>(id)];
+    while (made.size() <= static_cast<size_t>(m)) made.push_back(next);
     made[static_cast<size_t>(m)] = next;
   }
 
@@ -303,8 +304,7 @@ class Unroll {
     const Few<ValueId, 4> out = emit(*node.op, node.attrs, in, node.outputs, m);
     for (size_t i = 0; i < out.size(); ++i) {
       if (steps_.repeats(id)) {
-        const auto from =
-            copies_[static_cast<size_t>(node.outputs[i])].begin() + m / options_.interleave * options_.interleave;
+        const auto from = copies_of(node.outputs[i]).begin() + m / options_.interleave * options_.interleave;
         std::fill_n(from, options_.interleave, out[i]);
       } else {
         define(node.outputs[i], m, out[i]);
@@ -478,9 +478,9 @@ class Unroll {
   std::vector<PartsAlike> alike_;
   std::map<std::pair<ValueId, int64_t>, ValueId> carried_;  // by value and first chunk: sums for it and those before
   bool marked_;                                             // nodes of one micro-batch with its number
-  std::vector<std::vector<ValueId>> copies_;                // of each value, per micro-batch
+  std::vector<ValueId> copies_;                             // of each value, per micro-batch
   std::map<ValueId, ValueId> of_all_;                       // inputs that hold all micro-batches
-  std::vector<std::vector<NodeId>> made_of_;                // of each node, per micro-batch
+  std::vector<Few<NodeId, 4>> made_of_;                     // of each node, per micro-batch
   std::map<std::pair<NodeId, int64_t>, std::vector<Waiting>> sums_;
   std::pair<NodeId, int64_t> sent_{-1, 0};  // the sum whose term of this micro-batch is on its way
   Program to_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trireme/base/few.h"
 #include "trireme/exec/memory/memory_plan.h"
 
 namespace trireme {
@@ -37,7 +38,7 @@ void place_of_step(ExecutionPlan& plan, Tier tier, const std::vector<std::vector
   Arena& arena = plan.arena(tier);
   const int64_t alignment = plan.alignment_of(tier);
   std::vector<Lifetime> lifetimes;
-  std::vector<std::vector<int>> members;
+  std::vector<Few<int, 2>> members;
   std::vector<char> grouped(plan.buffers.size(), 0);
   for (const std::vector<int>& group : together) {
     if (plan.buffers[static_cast<size_t>(group.front())].tier != tier) continue;

@@ -28,6 +28,23 @@ std::vector<int> occurrences_of(const Graph& graph) {
   return out;
 }
 
+std::vector<OpsOfScope> forward_ops_by_scope(const Graph& graph) {
+  std::vector<OpsOfScope> out;
+  std::vector<size_t> place;  // by a scope's number, one more than where it is; 0: it is nowhere yet
+  for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
+    const Node& node = graph.node(id);
+    if (node.phase != Phase::kForward) continue;
+    place.resize(std::max(place.size(), static_cast<size_t>(node.scope) + 1));
+    size_t& of_scope = place[static_cast<size_t>(node.scope)];
+    if (of_scope == 0) {
+      out.push_back({graph.scope_of(node), {}});
+      of_scope = out.size();
+    }
+    out[of_scope - 1].ops.push_back(id);
+  }
+  return out;
+}
+
 std::string occurrence_text(std::string_view op, int occurrence) {
   return occurrence == 0 ? std::string(op) : fmt::format("{}#{}", op, occurrence);
 }

@@ -14,6 +14,14 @@ namespace trireme {
 // Of each node, how many of its name in its scope come before it.
 std::vector<int> occurrences_of(const Graph& graph);
 
+// The forward ops of a scope, in their order.
+struct OpsOfScope {
+  std::string_view scope;
+  std::vector<NodeId> ops;
+};
+// Of all scopes that have any, in the order of their first ones.
+std::vector<OpsOfScope> forward_ops_by_scope(const Graph& graph);
+
 std::string occurrence_text(std::string_view op, int occurrence);                         // "relu", "relu#1"
 std::string op_text(const Graph& graph, const std::vector<int>& occurrences, NodeId id);  // "relu#1 of 'mlp'"
 
