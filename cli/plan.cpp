@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -26,6 +27,7 @@
 #include "trireme/train/plan/exact/exact_certificate.h"
 #include "trireme/train/plan/exact/exact_compiled.h"
 #include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exact/ways_beside.h"
 #include "trireme/train/plan/exports/export_way.h"
 #include "trireme/train/plan/pages/plan_page.h"
 #include "trireme/train/plan/plan_text.h"
@@ -57,19 +59,21 @@ struct Answers {
   std::vector<Sensitivity> sensitivities;
 };
 
-// `plan_by` is the search that found the plan.
+// `plan_by` is the search that found the plan; `why_not` says why not a way that follows a rule.
 template <class Plan>
 Answers answers(const PlanArgs& args, const PlanRequest& request, const Plan& plan, const std::optional<WayRule>& rule,
-                Plan (*plan_by)(const PlanRequest&)) {
+                Plan (*plan_by)(const PlanRequest&), const std::function<std::string(const PlanRequest&)>& why_not) {
   Answers out;
   if (rule) {
     PlanRequest asked = request;
     asked.is_asked = [&](const Way& way) { return rule->is_kept_by(way); };
-    out.why_not = why_not_text(plan, plan_by(asked), *rule);
+    out.why_not = why_not(asked);
   }
   if (args.sensitivities) {
-    out.sensitivities = sensitivities(request, plan.machine, plan.memory_bytes,
-                                      [&](const PlanRequest& other) { return best_of(plan_by(other)); });
+    out.sensitivities = sensitivities(request, plan.machine, plan.memory_bytes, [&](PlanRequest other) {
+      other.other_cuts = 0;
+      return best_of(plan_by(other));
+    });
   }
   std::fputs(out.why_not.c_str(), stdout);
   if (args.sensitivities) std::fputs(sensitivities_text(best_of(plan), out.sensitivities).c_str(), stdout);
@@ -125,13 +129,12 @@ std::optional<ExactPlan> exact_plan(const PlanArgs& args, Asked& asked, PlanRequ
     return std::nullopt;
   try {
     if (!args.why_not.empty() || !args.only.empty())
-      read_rules(args, exact_setting(request).ways(request.ranks).examples(), asked, request);
+      read_rules(args, example_ways(exact_setting(request), request), asked, request);
     PlanRequest watched = request;
-    if (compiles_best(args)) watched.other_cuts = watched.top;
     PlanProgress progress;
     progress.watch(watched);
     ExactPlan plan = plan_exact(watched);
-    require_some(args, asked, plan.ledger.ways);
+    if (plan.ledger.ways == 0) require_some(args, asked, std::ssize(example_ways(plan.setting, request)));
     return plan;
   } catch (const Error& error) {
     if (args.search == "exact" || error.kind() != ErrorKind::kUnsupported) throw;
@@ -194,31 +197,20 @@ void write_certificate(const std::string& path, const Certificate& certificate) 
   std::printf("wrote %s; check its proof with: trireme plan verify %s\n", path.c_str(), path.c_str());
 }
 
-// Of the plan's ways, with what it takes compiled; the first where nothing fits, or nothing is compiled.
-struct Chosen {
-  size_t which = 0;
-  std::optional<WayCost> cost;
-};
-
-Chosen choose(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
-  if (plan.best.empty() || !compiles_best(args)) return {};
-  const std::vector<CompiledWay> compiled = compile_best(plan, request);
-  std::fputs(compiled_text(plan, compiled).c_str(), stdout);
-  const size_t chosen = fastest_that_fits(plan, compiled);
-  if (chosen > 0)
-    std::printf("the fastest of them that fits is the plan: %s\n", plan.way(chosen).outer.way().text().c_str());
-  return {chosen, compiled[chosen].cost};
+// Nothing: nothing is compiled for so many ranks.
+std::optional<CompiledPlan> compile_found(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan) {
+  if (!compiles_best(args)) return std::nullopt;
+  PlanRequest watched = request;
+  PlanProgress progress;
+  progress.watch(watched);
+  return compiled_plan(plan, watched);
 }
 
-// The plan as if the chosen way were its best one, with what follows it.
-ExactPlan from_chosen_on(const ExactPlan& plan, size_t chosen) {
-  ExactPlan out = plan;
-  if (chosen < plan.best.size()) {
-    out.best.erase(out.best.begin(), out.best.begin() + static_cast<std::ptrdiff_t>(chosen));
-  } else {
-    out.best = {plan.way(chosen)};
-  }
-  return out;
+void print_compiled(const ExactPlan& plan, const CompiledPlan& compiled) {
+  std::fputs(compiled_text(plan, compiled).c_str(), stdout);
+  require_any(plan, compiled);
+  if (compiled.has_any() && compiled.which != 0)
+    std::printf("the fastest of them that fits is the plan: %s\n", compiled.way(plan).text().c_str());
 }
 
 // A certificate is of the best ways by the tables: with so many of these that the chosen one is among them. Where that
@@ -228,6 +220,7 @@ void add_best_up_to(const ExactWay& chosen, PlanRequest& request, ExactPlan& pla
   for (size_t top = kFewest; top <= kMost; top *= 4) {
     PlanRequest more = request;
     more.top = top;
+    more.other_cuts = 0;
     ExactPlan found = plan_exact(more);
     if (std::ranges::none_of(found.best, [&](const ExactWay& way) { return way.outer == chosen.outer; })) continue;
     request = more;
@@ -236,8 +229,9 @@ void add_best_up_to(const ExactWay& chosen, PlanRequest& request, ExactPlan& pla
   }
 }
 
-void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan, size_t chosen) {
-  const bool is_beside = args.certificate.empty() && !plan.best.empty() && !args.out.empty();
+// `which` of the plan's ways is written beside it; nothing: one that no table knows.
+void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan, std::optional<size_t> which) {
+  const bool is_beside = args.certificate.empty() && (!plan.best.empty() || !which) && !args.out.empty();
   const std::string file = is_beside ? args.out + ".certificate" : args.certificate;
   if (file.empty()) return;
   if (!args.only.empty()) {
@@ -246,7 +240,11 @@ void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPl
     std::printf(
         "no certificate is written, as the plan is not proven to be the best; --most-jobs 0 lets the search go on "
         "until one is\n");
-  } else if (is_beside && chosen >= plan.best.size()) {
+  } else if (is_beside && !which) {
+    std::printf(
+        "no certificate is written beside it: what is proven is by the tables, and none says what this way takes; "
+        "--certificate FILE writes the proof of the best by these\n");
+  } else if (is_beside && *which >= plan.best.size()) {
     std::printf(
         "no certificate is written beside it: what is proven is by the tables, by which hundreds of others are faster; "
         "--certificate FILE writes the proof of the best of these\n");
@@ -256,15 +254,21 @@ void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPl
 }
 
 // The plan's file and its proof.
-void write_exact(const PlanArgs& args, PlanRequest request, ExactPlan plan, size_t chosen, const WayCost* cost) {
-  const bool is_other = chosen >= plan.best.size() && !plan.best.empty();
-  if (is_other && !args.out.empty() && args.only.empty()) {
+void write_exact(const PlanArgs& args, PlanRequest request, ExactPlan plan,
+                 const std::optional<CompiledPlan>& compiled) {
+  if (compiled && compiled->is_beside()) {
+    if (!args.out.empty()) write_plan(args, plan_file(plan, request, *compiled), plan.machine);
+    return write_proof(args, request, plan, std::nullopt);
+  }
+  size_t chosen = compiled ? compiled->which.value_or(0) : 0;
+  if (chosen >= plan.best.size() && !plan.best.empty() && !args.out.empty() && args.only.empty()) {
     const ExactWay way = plan.way(chosen);
     add_best_up_to(way, request, plan);
     for (size_t i = 0; i < plan.ways(); ++i) {
       if (plan.way(i).outer == way.outer) chosen = i;
     }
   }
+  const WayCost* const cost = compiled && compiled->has_any() ? &compiled->cost() : nullptr;
   if (!plan.best.empty() && !args.out.empty())
     write_plan(args, plan_file(plan, args.ranks, chosen, cost), plan.machine);
   write_proof(args, request, plan, chosen);
@@ -274,19 +278,28 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(exact_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
   if (asked.only) std::printf("of all ways these were only the ones that keep %s\n", asked.only->text().c_str());
-  const auto [chosen, cost] = choose(args, request, plan);
-  const Answers more = answers(args, request, plan, asked.why_not, plan_exact);
-  const bool fits = !plan.best.empty();
+  std::fflush(stdout);
+  const std::optional<CompiledPlan> compiled = compile_found(args, request, plan);
+  if (compiled) print_compiled(plan, *compiled);
+  const auto why_not = [&](const PlanRequest& kept_by_rule) {
+    const ExactPlan kept = plan_exact(kept_by_rule);
+    const std::optional<CompiledPlan> compiled_kept = compile_found(args, kept_by_rule, kept);
+    return why_not_text({plan, compiled}, {kept, compiled_kept}, *asked.why_not);
+  };
+  const Answers more = answers(args, request, plan, asked.why_not, plan_exact, why_not);
+  const bool fits = !plan.best.empty() || (compiled && compiled->has_any());
   if (fits && !args.html.empty()) {
-    PlanPage page = page_of(from_chosen_on(plan, chosen), request, tokens);
+    PlanPage page = compiled ? page_of(plan, *compiled, request, tokens) : page_of(plan, request, tokens);
     page.why_not = more.why_not;
     add_sensitivities(best_of(plan), more.sensitivities, page);
     write_page(args, page);
   }
-  write_exact(args, request, plan, chosen, cost ? &*cost : nullptr);
+  write_exact(args, request, plan, compiled);
   if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
-    const ExactWay& way = plan.way(chosen);
-    write_export(args, request, way.outer.way(), way.layers_of_stages(plan.parts));
+    const bool is_beside = compiled && compiled->is_beside();
+    const ExactWay* const way = is_beside ? nullptr : &plan.way(compiled ? *compiled->which : 0);
+    write_export(args, request, way ? way->outer.way() : compiled->way(plan),
+                 way ? way->layers_of_stages(plan.parts) : std::vector<int64_t>());
   }
   return fits ? 0 : 1;
 }
@@ -313,7 +326,9 @@ int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
   if (plan.best.empty()) {
     if (const auto nearest = nearest_compiled(request, plan)) std::fputs(nearest_text(*nearest).c_str(), stdout);
   }
-  const Answers more = answers(args, request, plan, asked.why_not, plan_job);
+  const Answers more = answers(args, request, plan, asked.why_not, plan_job, [&](const PlanRequest& kept_by_rule) {
+    return why_not_text(plan, plan_job(kept_by_rule), *asked.why_not);
+  });
   if (plan.best.empty()) return 1;
   if (!args.html.empty()) {
     PlanPage page = page_of(plan, request, tokens);
@@ -361,6 +376,7 @@ int run(const PlanArgs& args) {
                 "some, use --only",
                 joined_text(cuts, ", "));
   }
+  if (compiles_best(args)) request.other_cuts = request.top;
   PlanTables tables(args.tables);
   request.tables = &tables.known();
   Asked asked;
@@ -412,8 +428,9 @@ void add_files(CLI::App& command, PlanArgs& args) {
                   "FILE.certificate")
       ->check(is_named);
   command.add_flag("--compile", args.compile,
-                   "For the exact search: compile the ways shown (--top) as training does; the plan is the fastest of "
-                   "them in virtual time that fits. Always done up to 32 ranks");
+                   "For the exact search: compile the ways shown (--top), and the best of other splits, as training "
+                   "does; the plan is the fastest in virtual time that fits. Always done up to 32 ranks, with others "
+                   "and what --auto finds");
   command
       .add_option("--certificate", args.certificate,
                   "File to write the proof of the exact search to, even if nothing fits")
@@ -471,7 +488,9 @@ void add_plan(CLI::App& app, Action& chosen) {
       "exact, for many ranks: what stands before the blocks, one block and what stands after them are compiled and\n"
       "priced for each way to cut a stage, and of all ways and all cuts into stages the best by these prices is "
       "found,\n"
-      "which is proven; collectives count as if nothing hid them. It does not look at what --auto finds.\n\n"
+      "which is proven; collectives count as if nothing hid them. Up to 32 ranks the likely ways are then compiled, "
+      "and\n"
+      "so is what --auto finds, for which there are no prices; the plan is the fastest of these that fits.\n\n"
       "Example:\n  trireme plan examples/gpt_text.toml -n 4 --out plan.trp\n"
       "  trireme plan gpt3-175b -n 512 --machine machines/h100x512.toml --batch 1536 --set train.dtype=bf16");
   command->callback([=, &chosen] {

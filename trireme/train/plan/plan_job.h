@@ -30,7 +30,9 @@ struct PlanRequest {
   int threads = 1;           // of a rank
   int64_t memory_bytes = 0;  // of a rank; 0: what the machine's file or this host says
   size_t top = 3;            // how many ways are kept
-  size_t other_cuts = 0;  // of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them
+  // Of the exact search: how many ways of other pp, tp, cp, ep and dp than these, beside them. With any, for a few
+  // ranks there are others as well, of other slices and recomputation (kMostPassesOfOthers).
+  size_t other_cuts = 0;
   // Of a block that the exact search compiles before it is stopped, and again, where nothing fits, to find what would;
   // 0: until all is proven.
   int64_t most_jobs = 0;

@@ -11,7 +11,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/plan/auto/auto_search_impl.h"
-#include "trireme/train/plan/exact/exact_compiled.h"
+#include "trireme/train/plan/exact/ways_beside.h"
 
 namespace trireme {
 namespace {
@@ -84,12 +84,11 @@ bool is_exact(const AutoRequest& request) {
 
 // Such that a rule can be read by them.
 std::vector<Way> ways_for_rules(const AutoRequest& request, const PlanRequest& plan) {
-  return is_exact(request) ? exact_setting(plan).ways(request.ranks).examples() : ways_of(plan);
+  return is_exact(request) ? example_ways(exact_setting(plan), plan) : ways_of(plan);
 }
 
-int64_t count_ways(const AutoRequest& request, const PlanRequest& plan) {
-  return is_exact(request) ? exact_setting(plan).ways(request.ranks).count()
-                           : static_cast<int64_t>(ways_of(plan).size());
+bool has_ways(const AutoRequest& request, const PlanRequest& plan) {
+  return !ways_for_rules(request, plan).empty();
 }
 
 // As `trireme plan` asks.
@@ -119,7 +118,7 @@ AskedPlan asked_of(const AutoRequest& request) {
     throw;
   }
   out.plan.is_asked = [kept = out.kept](const Way& way) { return kept.is_kept_by(way); };
-  require(count_ways(request, out.plan) > 0, "plan: no way over {} has all of {}; leave some out",
+  require(has_ways(request, out.plan), "plan: no way over {} has all of {}; leave some out",
           counted(request.ranks, "rank"), rule);
   return out;
 }

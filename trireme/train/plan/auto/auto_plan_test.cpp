@@ -46,12 +46,11 @@ TEST(AutoPlan, is_what_trireme_plan_finds) {
   PlanRequest request{.job = job, .ranks = 4, .most_jobs = kUsualMostJobs};
   request.other_cuts = request.top;
   const ExactPlan found = plan_exact(request);
-  const std::vector<CompiledWay> compiled = compile_best(found, request);
-  const size_t chosen = fastest_that_fits(found, compiled);
+  const CompiledPlan compiled = compiled_plan(found, request);
 
   const AutoPlan plan = auto_plan({.job = job, .ranks = 4});
-  EXPECT_EQ(plan.file, to_string(plan_file(found, 4, chosen, &*compiled[chosen].cost)));
-  EXPECT_EQ(plan.way, found.way(chosen).outer.way().text());
+  EXPECT_EQ(plan.file, to_string(plan_file(found, request, compiled)));
+  EXPECT_EQ(plan.way, compiled.way(found).text());
   EXPECT_THAT(plan.text, HasSubstr("plan of the exact search for 4 ranks by the rates of 'this_host'"));
   EXPECT_THAT(plan.text, HasSubstr("  proven by the tables of "));
   const auto lines = std::ranges::count(plan.text, '\n');

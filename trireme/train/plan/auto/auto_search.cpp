@@ -33,7 +33,19 @@ Error nothing_fits(const PlanRequest& request, const WayRule& kept, int64_t memo
           fmt::format("{} fits in {} on each rank", no_way(request, kept), said_bytes(memory_bytes))};
 }
 
-[[noreturn]] void fail_exactly(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept) {
+[[noreturn]] void fail_by_compiling(const JobPlan& plan, const PlanRequest& request, const WayRule& kept) {
+  require(plan.ledger.do_not_divide < plan.ledger.ways, "{} works: {}", no_way(request, kept),
+          plan.ledger.first_refusal);
+  Error error = nothing_fits(request, kept, plan.memory_bytes);
+  if (plan.smallest)
+    error.note(fmt::format("the smallest, {}, takes {} on the fullest rank", plan.smallest->way.text(),
+                           said_bytes(plan.smallest->cost.most_bytes())));
+  throw error;
+}
+
+[[noreturn]] void fail_exactly(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept,
+                               const std::optional<CompiledPlan>& compiled) {
+  if (plan.ledger.ways == 0 && compiled) fail_by_compiling(compiled->beside, request, kept);
   require(plan.ledger.do_not_divide < plan.ledger.ways || plan.first_refusal.empty(), "{} works: {}",
           no_way(request, kept), plan.first_refusal);
   require(plan.is_proven,
@@ -110,25 +122,21 @@ std::string memory_line(const ExactWay& way) {
   return memory_line(*fullest, kinds_of_crews(way.problem, way.begins)[crew]);
 }
 
+std::string stages_line(const ExactPlan& plan, const ExactWay& way) {
+  if (way.outer.pp == 1 || way.outer.virtual_stages > 1) return "";
+  return fmt::format("  layers of its stages: {}\n", joined_text(way.layers_of_stages(plan.parts), ", "));
+}
+
 std::string other_line(const Way& way, double step_s) {
   return fmt::format("  other: {} takes {:.3f} ms\n", way.text(), step_s * 1e3);
 }
 
-// The one of an exact plan to train by.
-struct ChosenWay {
-  size_t which = 0;
-  std::vector<CompiledWay> compiled;  // empty for many ranks
-
-  double step_s(const ExactPlan& plan, size_t way) const {
-    return compiled.empty() ? static_cast<double>(plan.way(way).price.total) * 1e-12 : compiled[way].cost->step_s;
-  }
-};
-
-ChosenWay chosen_of(const ExactPlan& plan, const PlanRequest& request) {
-  if (request.ranks > kMostRanksOfBestCompiled) return {};
-  ChosenWay out{.compiled = compile_best(plan, request)};
+// What was compiled for an exact plan, if anything is for so many ranks.
+std::optional<CompiledPlan> compiled_of(const ExactPlan& plan, const PlanRequest& request) {
+  if (request.ranks > kMostRanksOfBestCompiled) return std::nullopt;
+  CompiledPlan out = compiled_plan(plan, request);
   try {
-    out.which = fastest_that_fits(plan, out.compiled);
+    require_any(plan, out);
   } catch (Error& error) {
     error.note("these are flags of `trireme plan`, and `trireme train --plan` trains by what it writes");
     throw;
@@ -136,37 +144,58 @@ ChosenWay chosen_of(const ExactPlan& plan, const PlanRequest& request) {
   return out;
 }
 
-std::string step_line(const ExactPlan& plan, const ExactWay& way, double step_s, const std::optional<WayCost>& cost) {
-  const double by_tables_ms = static_cast<double>(way.price.total) * 1e-9;
-  return fmt::format("  step {:.3f} ms{}, {:.1f} % of the peak: {}\n", step_s * 1e3,
-                     cost ? fmt::format(" in virtual time ({:.3f} ms by its tables)", by_tables_ms) : " by its tables",
-                     100 * plan.flops / (step_s * plan.peak_flops_per_s), cost ? times_text(*cost) : times_text(way));
+// Of the step's figures that are the same however it was found.
+double share_of_peak(const ExactPlan& plan, double step_s) {
+  return 100 * plan.flops / (step_s * plan.peak_flops_per_s);
 }
 
 std::string proof_line(const ExactPlan& plan) {
   const double least_ms = static_cast<double>(plan.least_ps) * 1e-9;
-  if (plan.is_proven)
-    return fmt::format("  proven by the tables of {}: by these none takes less than {:.3f} ms\n",
-                       counted(plan.ledger.ways, "way"), least_ms);
-  return fmt::format("  not proven, as the search was stopped: by the tables none of {} takes less than {:.3f} ms\n",
-                     counted(plan.ledger.ways, "way"), least_ms);
+  const std::string ways = counted(plan.ledger.ways, "way");
+  if (!plan.is_proven)
+    return fmt::format("  not proven, as the search was stopped: by the tables none of {} takes less than {:.3f} ms\n",
+                       ways, least_ms);
+  if (plan.best.empty()) return fmt::format("  by the tables none of {} fits\n", ways);
+  return fmt::format("  proven by the tables of {}: by these none takes less than {:.3f} ms\n", ways, least_ms);
 }
 
-std::string text_of(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept, const ChosenWay& chosen) {
-  const ExactWay& way = plan.way(chosen.which);
-  const std::optional<WayCost> cost = chosen.compiled.empty() ? std::nullopt : chosen.compiled[chosen.which].cost;
+std::string beside_line(const JobPlan& beside) {
+  if (beside.ledger.ways == 0) return "";
+  return fmt::format("  beside these, of {} that no table knows {} fit\n", counted(beside.ledger.ways, "way"),
+                     beside.ledger.fit);
+}
+
+// By the tables alone.
+std::string text_of(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept) {
+  const ExactWay& way = plan.best.front();
+  const auto seconds = [](const ExactWay& of) { return static_cast<double>(of.price.total) * 1e-12; };
   std::string out = head_text("the exact search", request, kept, plan.machine, plan.memory_bytes, way_text(way));
-  if (way.outer.pp > 1 && way.outer.virtual_stages == 1)
-    out += fmt::format("  layers of its stages: {}\n", joined_text(way.layers_of_stages(plan.parts), ", "));
-  out += step_line(plan, way, chosen.step_s(plan, chosen.which), cost);
-  out += cost ? memory_line(*cost) : memory_line(way);
-  size_t told = 0;
-  for (size_t i = 0; i < plan.ways() && told < kMostOthers; ++i) {
-    if (i == chosen.which || (!chosen.compiled.empty() && !chosen.compiled[i].fits)) continue;
-    out += other_line(plan.way(i).outer.way(), chosen.step_s(plan, i));
-    ++told;
-  }
+  out += stages_line(plan, way);
+  out += fmt::format("  step {:.3f} ms by its tables, {:.1f} % of the peak: {}\n", seconds(way) * 1e3,
+                     share_of_peak(plan, seconds(way)), times_text(way));
+  out += memory_line(way);
+  for (size_t i = 1; i < std::min(plan.best.size(), kMostOthers + 1); ++i)
+    out += other_line(plan.best[i].outer.way(), seconds(plan.best[i]));
   return out + proof_line(plan);
+}
+
+// By what was compiled.
+std::string text_of(const ExactPlan& plan, const PlanRequest& request, const WayRule& kept,
+                    const CompiledPlan& compiled) {
+  const WayCost& cost = compiled.cost();
+  const std::optional<ExactWay> tables = compiled.which ? std::optional(plan.way(*compiled.which)) : std::nullopt;
+  std::string out = head_text("the exact search", request, kept, plan.machine, plan.memory_bytes,
+                              tables ? way_text(*tables) : compiled.way(plan).text());
+  if (tables) out += stages_line(plan, *tables);
+  out += fmt::format(
+      "  step {:.3f} ms in virtual time{}, {:.1f} % of the peak: {}\n", cost.step_s * 1e3,
+      tables ? fmt::format(" ({:.3f} ms by its tables)", static_cast<double>(tables->price.total) * 1e-9) : "",
+      share_of_peak(plan, cost.step_s), times_text(cost));
+  out += memory_line(cost);
+  const JobPlan all = as_job_plan(plan, compiled);
+  for (size_t i = 1; i < std::min(all.best.size(), kMostOthers + 1); ++i)
+    out += other_line(all.best[i].way, all.best[i].cost.step_s);
+  return out + proof_line(plan) + beside_line(compiled.beside);
 }
 
 std::string text_of(const JobPlan& plan, const PlanRequest& request, const WayRule& kept) {
@@ -186,25 +215,20 @@ std::string text_of(const JobPlan& plan, const PlanRequest& request, const WayRu
 
 AutoFound find_exactly(const PlanRequest& request, const WayRule& kept) {
   const ExactPlan plan = plan_exact(request);
-  if (plan.best.empty()) fail_exactly(plan, request, kept);
-  const ChosenWay chosen = chosen_of(plan, request);
-  const WayCost* const cost = chosen.compiled.empty() ? nullptr : &*chosen.compiled[chosen.which].cost;
-  return {.file = plan_file(plan, request.ranks, chosen.which, cost),
-          .way = plan.way(chosen.which).outer.way().text(),
-          .text = text_of(plan, request, kept, chosen)};
+  const std::optional<CompiledPlan> compiled = compiled_of(plan, request);
+  if (plan.best.empty() && !(compiled && compiled->has_any())) fail_exactly(plan, request, kept, compiled);
+  if (!compiled)
+    return {.file = plan_file(plan, request.ranks),
+            .way = plan.best.front().outer.way().text(),
+            .text = text_of(plan, request, kept)};
+  return {.file = plan_file(plan, request, *compiled),
+          .way = compiled->way(plan).text(),
+          .text = text_of(plan, request, kept, *compiled)};
 }
 
 AutoFound find_by_compiling(const PlanRequest& request, const WayRule& kept) {
   const JobPlan plan = plan_job(request);
-  if (plan.best.empty()) {
-    require(plan.ledger.do_not_divide < plan.ledger.ways, "{} works: {}", no_way(request, kept),
-            plan.ledger.first_refusal);
-    Error error = nothing_fits(request, kept, plan.memory_bytes);
-    if (plan.smallest)
-      error.note(fmt::format("the smallest, {}, takes {} on the fullest rank", plan.smallest->way.text(),
-                             said_bytes(plan.smallest->cost.most_bytes())));
-    throw error;
-  }
+  if (plan.best.empty()) fail_by_compiling(plan, request, kept);
   return {.file = plan_file(plan, request), .way = plan.best.front().way.text(), .text = text_of(plan, request, kept)};
 }
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <set>
+#include <tuple>
 
 #include "trireme/base/error.h"
 
@@ -9,29 +12,109 @@ namespace trireme {
 
 namespace {
 
-bool are_cut_alike(const OuterWay& a, const OuterWay& b) {
-  return a.pp == b.pp && a.inner.tp == b.inner.tp && a.inner.cp == b.inner.cp && a.inner.ep == b.inner.ep &&
-         a.inner.dp == b.inner.dp;
+// Tables are off by about as much for ways of one kind: how much of what they count as if nothing hid it is hidden.
+using WayKind = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, WayRecompute>;
+using KindOf = WayKind (*)(const OuterWay&);
+
+WayKind cut_of(const OuterWay& way) {
+  const InnerWay& inner = way.inner;
+  return {way.pp, inner.tp, inner.cp, inner.ep, inner.dp, 0, false, WayRecompute::kNone};
 }
 
-// Tables say little of ways whose times differ by less than they are off, and ways that are cut alike are off alike:
-// of each other cut the best one, as long as it may be the fastest when it is compiled.
-std::vector<ExactWay> best_of_other_cuts(WayTables& tables, const OuterWays& ways, const std::vector<ExactWay>& best,
-                                         const PlanRequest& request) {
-  std::vector<ExactWay> out;
-  const auto worth = static_cast<int64_t>(static_cast<double>(best.front().price.total) * kWorthCompiling);
-  while (out.size() < request.other_cuts) {
-    const OuterWays left = ways.kept_by([&](const OuterWay& way) {
-      const auto is_like = [&](const ExactWay& other) { return are_cut_alike(other.outer, way); };
-      return std::ranges::none_of(best, is_like) && std::ranges::none_of(out, is_like);
-    });
-    if (left.count() == 0) break;
-    OuterResult found = tables.search(left, request.ranks, 1, request.on_exact, request.most_jobs);
-    if (found.best.empty() || found.best.front().price.total > worth) break;
-    out.push_back(std::move(exact_ways(tables, left, std::move(found)).front()));
-  }
+WayKind cut_and_slices_of(const OuterWay& way) {
+  WayKind out = cut_of(way);
+  std::get<5>(out) = way.inner.zero;
+  std::get<6>(out) = way.inner.sp;
   return out;
 }
+
+WayKind cut_slices_and_recompute_of(const OuterWay& way) {
+  WayKind out = cut_and_slices_of(way);
+  std::get<7>(out) = way.inner.recompute;
+  return out;
+}
+
+// The best way of each kind that may be the fastest once it is compiled.
+class WorthCompiling {
+ public:
+  WorthCompiling(WayTables& tables, const OuterWays& ways, const ExactPlan& plan, const PlanRequest& request)
+      : tables_(tables),
+        ways_(ways),
+        plan_(plan),
+        request_(request),
+        worth_ps_(static_cast<int64_t>(static_cast<double>(plan.best.front().price.total) * kWorthCompiling)) {}
+
+  std::vector<ExactWay> find(bool is_joined) {
+    add(ways_, cut_of, request_.other_cuts);
+    if (request_.ranks > kMostRanksOfBestCompiled) return std::move(out_);
+    const bool is_scarce = plan_.ledger.memory > 0;
+    passes_left_ = kMostPassesOfOthers;
+    add(ways_, is_scarce ? cut_slices_and_recompute_of : cut_and_slices_of, kMostOfKinds);
+    if (is_scarce && !is_joined) add_too_large();
+    return std::move(out_);
+  }
+
+ private:
+  static constexpr size_t kMostOfKinds = 24;
+
+  // Of what compiling a way takes: block by block, for each micro-batch.
+  int64_t passes_of(const ExactWay& way) const { return plan_.parts.layers() * way.outer.micro_batches; }
+
+  bool is_known(const OuterWay& way) const {
+    const auto is_it = [&](const ExactWay& each) { return each.outer == way; };
+    return std::ranges::any_of(plan_.best, is_it) || std::ranges::any_of(out_, is_it);
+  }
+
+  // Up to `most` of kinds that nothing is of yet, by time.
+  void add(const OuterWays& ways, KindOf kind_of, size_t most) {
+    std::set<WayKind> known;
+    for (const ExactWay& way : plan_.best) known.insert(kind_of(way.outer));
+    for (const ExactWay& way : out_) known.insert(kind_of(way.outer));
+    for (size_t i = 0; i < most && add_best(ways, kind_of, known); ++i) {
+    }
+  }
+
+  // False: no other is worth it.
+  bool add_best(const OuterWays& ways, KindOf kind_of, std::set<WayKind>& known) {
+    if (passes_left_ < passes_of(plan_.best.front())) return false;
+    const OuterWays left = ways.with_cuts([&](const OuterWay& way) { return !known.contains(kind_of(way)); });
+    if (left.count() == 0) return false;
+    OuterResult found = tables_.search(left, request_.ranks, 1, request_.on_exact, request_.most_jobs);
+    if (found.best.empty() || found.best.front().price.total > worth_ps_) return false;
+    ExactWay way = std::move(exact_ways(tables_, left, std::move(found)).front());
+    known.insert(kind_of(way.outer));
+    if (is_known(way.outer)) return true;
+    passes_left_ -= passes_of(way);
+    out_.push_back(std::move(way));
+    return true;
+  }
+
+  // What may fit, though its tables say that it does not: they add up what the parts need at their fullest moments.
+  // With slices of state, or several stages, that is more than a program takes, by up to so much of it.
+  static double most_bytes_above(const OuterWay& way) {
+    if (way.inner.zero > 1) return 0.6;
+    return way.inner.zero == 1 ? 0.3 : way.pp > 1 ? 0.2 : 0;
+  }
+  void add_too_large() {
+    for (const double above : {0.2, 0.3, 0.6}) {
+      if (passes_left_ < passes_of(plan_.best.front())) break;
+      tables_.add_memory(static_cast<int64_t>(above * static_cast<double>(plan_.memory_bytes)));
+      const OuterWays some = ways_.with_cuts([&](const OuterWay& way) { return most_bytes_above(way) == above; });
+      std::set<WayKind> known;
+      for (size_t i = 0; i < kMostOfKinds && add_best(some, cut_slices_and_recompute_of, known); ++i) {
+      }
+    }
+    tables_.add_memory(0);
+  }
+
+  WayTables& tables_;
+  const OuterWays& ways_;
+  const ExactPlan& plan_;
+  const PlanRequest& request_;
+  const int64_t worth_ps_;
+  int64_t passes_left_ = std::numeric_limits<int64_t>::max();
+  std::vector<ExactWay> out_;
+};
 
 }  // namespace
 
@@ -84,7 +167,8 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.best = exact_ways(tables, ways, std::move(found));
   out.first_refusal = tables.pricer().refusal();
   out.asked = tables.asked();  // before others are
-  if (!out.best.empty() && out.is_proven) out.others = best_of_other_cuts(tables, ways, out.best, request);
+  if (!out.best.empty() && out.is_proven && request.other_cuts > 0)
+    out.others = WorthCompiling(tables, ways, out, request).find(setting.figures.is_joined);
   if (out.best.empty() && out.is_proven)
     out.nearest = nearest_fit(tables, setting, ways, request.ranks, request.on_exact, request.most_jobs);
   out.jobs_compiled = tables.pricer().jobs_compiled();
@@ -93,10 +177,18 @@ ExactPlan plan_exact(const PlanRequest& request) {
   return out;
 }
 
+PlanLedger ledger_of(const OuterLedger& of) {
+  return {.ways = of.ways,
+          .do_not_divide = of.do_not_divide,
+          .memory_least = of.memory_least,
+          .needless = of.bound + of.slower + of.needless + of.open,
+          .memory = of.memory,
+          .fit = of.solved};
+}
+
 PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen, const WayCost* compiled) {
   require(!plan.best.empty(), "plan: nothing fits, so there is no plan to write");
   const ExactWay& best = plan.way(chosen);
-  const OuterLedger& l = plan.ledger;
   std::vector<std::string> keys = best.keys(plan.parts);
   for (std::string& key : keys_of_places(plan.setting.job)) keys.push_back(std::move(key));
   return {.ranks = ranks,
@@ -109,12 +201,7 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen, const Wa
           .compiled = compiled ? std::optional(
                                      PlanFile::Compiled{std::llround(compiled->step_s * 1e12), compiled->most_bytes()})
                                : std::nullopt,
-          .ledger = {.ways = l.ways,
-                     .do_not_divide = l.do_not_divide,
-                     .memory_least = l.memory_least,
-                     .needless = l.bound + l.slower + l.needless + l.open,
-                     .memory = l.memory,
-                     .fit = l.solved}};
+          .ledger = ledger_of(plan.ledger)};
 }
 
 }  // namespace trireme

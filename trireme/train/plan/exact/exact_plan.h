@@ -27,7 +27,7 @@ struct ExactPlan {
   ModelParts parts;
   OuterLedger ledger;
   std::vector<ExactWay> best;
-  std::vector<ExactWay> others;  // of other cuts than these, where they were asked for: the best of each, by time
+  std::vector<ExactWay> others;  // of other kinds than these, where they were asked for: the best of each, by time
   bool is_proven = true;         // else the search was stopped (PlanRequest::most_jobs)
   int64_t least_ps = 0;          // no way takes less by the tables
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
@@ -47,14 +47,21 @@ struct ExactPlan {
 // What a search over tables found, with everything that is shown about each way.
 std::vector<ExactWay> exact_ways(WayTables& tables, const OuterWays& ways, OuterResult found);
 
+// Up to so many ranks what a plan shows is compiled where nobody asks for it, and beside it what no table knows.
+inline constexpr int64_t kMostRanksOfBestCompiled = 32;
+// How much is compiled for so few ranks beside what is shown and other cuts: so many passes of a block by a
+// micro-batch, of ways that tables know, and of others. It takes a second or two.
+inline constexpr int64_t kMostPassesOfOthers = 3000, kMostPassesBeside = 3000;
 // By its tables, a way that takes up to this many times as long as the best is worth compiling.
 inline constexpr double kWorthCompiling = 1.25;
 
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);
 
-// The file that `train --plan` reads, for one of the plan's ways (ExactPlan::way). Its ledger counts as needless what a
-// bound rules out. `compiled`: what the way took when it was compiled.
+// As a plan's file counts ways: what a bound rules out is needless.
+PlanLedger ledger_of(const OuterLedger& of);
+// The file that `train --plan` reads, for one of the plan's ways (ExactPlan::way). `compiled`: what the way took when
+// it was compiled.
 PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen = 0, const WayCost* compiled = nullptr);
 
 // A way as flags, with its data parallel ranks; and the items of its step, which add up to it: over all parts, as an

@@ -190,6 +190,7 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
       out += "no way that fits was found before the search was stopped; give it more with --most-jobs\n";
       return out + ledger_text(plan);
     }
+    if (plan.ledger.ways == 0) return out + "no way that tables know is among those asked for\n";
     out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
       out += fmt::format("  {}\n", plan.first_refusal);

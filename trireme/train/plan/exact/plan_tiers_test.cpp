@@ -72,7 +72,8 @@ void expect_what_training_takes(const ExactPlan& plan, const PlanRequest& reques
   const std::vector<CompiledWay> compiled = compile_best(plan, request);
   ASSERT_TRUE(compiled.front().cost) << compiled.front().refusal;
   if (ranks == 1) EXPECT_TRUE(compiled.front().fits);  // tables of zb-h1 can be below the arena
-  EXPECT_THAT(compiled_text(plan, compiled), HasSubstr("values go between the device and the host or the disk"));
+  EXPECT_THAT(compiled_text(plan, {.ways = compiled}),
+              HasSubstr("values go between the device and the host or the disk"));
   JobConfig job = request.job;
   set_keys(job, plan_file(plan, ranks).keys);
   const auto model = make_model(job);

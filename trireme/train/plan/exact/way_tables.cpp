@@ -201,7 +201,7 @@ OuterAnswer WayTables::answer_by_parts(const OuterWay& way, const InnerWay& know
 void WayTables::learn(const OuterWay& way, const StageProblem& problem, WayGuesses& guesses) const {
   guesses.learn_time(way, bound_of_cuts(problem));
   StageProblem within = problem;
-  within.memory = setting_.memory_bytes;
+  within.memory = memory_bytes();
   if (!some_cut_fits(within)) guesses.learn_too_large(way);
 }
 
@@ -312,7 +312,7 @@ OuterResult WayTables::search(const OuterWays& ways, int64_t ranks, size_t top, 
         return guesses.next(limit);
       };
   }
-  return search_outer(ways.candidates(setting_.figures), ways.variants(), setting_.memory_bytes, top, ask);
+  return search_outer(ways.candidates(setting_.figures), ways.variants(), memory_bytes(), top, ask);
 }
 
 // Best first, as the search for time: by parameters and state alone, by the table of one data parallel rank, by its
@@ -401,7 +401,7 @@ bool WayTables::may_fit(const OuterWay& way, const PartPrices& least) {
   for (const auto& [part, count] : runs_) sums.add(parts[part], count);
   sums.check_bytes(of_way.most_held);
   return some_cut_fits(sums, of_way.shape,
-                       {.device = setting_.memory_bytes, .host = setting_.beside.host, .disk = setting_.beside.disk},
+                       {.device = memory_bytes(), .host = setting_.beside.host, .disk = setting_.beside.disk},
                        of_way.even);
 }
 
@@ -410,7 +410,7 @@ StageProblem WayTables::problem_with(const OuterWay& way, const PartPrices& pric
                    .shape = shape(way),
                    .micro_batches = way.micro_batches,
                    .crossing = prices.crossing,
-                   .memory = setting_.memory_bytes,
+                   .memory = memory_bytes(),
                    .host = setting_.beside.host,
                    .disk = setting_.beside.disk};
   out.parts.reserve(chain_.size());

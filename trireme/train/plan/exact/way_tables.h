@@ -22,6 +22,8 @@ class WayTables {
   // `setting`, and `known` as of a PartPricer, must outlive this.
   WayTables(const ExactSetting& setting, int threads, PricedTables* known = nullptr);
 
+  // From now on a rank's device has so many bytes more than the setting says.
+  void add_memory(int64_t bytes) { more_bytes_ = bytes; }
   // The way's tables, with the memory of a rank. Nothing if the compiler refuses the way.
   std::optional<StageProblem> problem_of(const OuterWay& way);
   // The best `top` of these ways, by everything that is known about them.
@@ -96,9 +98,11 @@ class WayTables {
   bool may_fit(const OuterWay& way, const PartPrices& least);
   StageProblem problem_with(const OuterWay& way, const PartPrices& prices);
   const ShapeOfCrews& shape_of_crews(const OuterWay& way);
+  int64_t memory_bytes() const { return setting_.memory_bytes + more_bytes_; }
   const PipelineShape& shape(const OuterWay& way) { return shape_of_crews(way).shape; }
 
   const ExactSetting& setting_;
+  int64_t more_bytes_ = 0;
   PartPricer pricer_;
   using Asks = std::unordered_map<InnerWay, const std::optional<PartPrices>*, InnerWayHash>;
   Asks asked_alone_, asked_prices_;

@@ -12,7 +12,7 @@
 #include "trireme/train/html/html_page.h"
 #include "trireme/train/html/lanes_chart.h"
 #include "trireme/train/plan/axis_levels.h"
-#include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exact/exact_compiled.h"
 #include "trireme/train/plan/pages/layer_cuts.h"
 #include "trireme/train/plan/plan_job.h"
 #include "trireme/train/plan/questions/what_if.h"
@@ -66,6 +66,9 @@ struct PlannedTokens {
 PlanPage page_of(const JobPlan& plan, const PlanRequest& request, const PlannedTokens& tokens);
 // By the tables of its parts: nothing of the job's size is compiled.
 PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const PlannedTokens& tokens);
+// The same of the way to train by, and of those after it; as a compiled plan, if no table knows that way.
+PlanPage page_of(const ExactPlan& plan, const CompiledPlan& compiled, const PlanRequest& request,
+                 const PlannedTokens& tokens);
 // What lies on the host and the disk, of so much that a rank has there, in the headline.
 void add_beside(const BesideBytes& room, int64_t host, int64_t disk, PlanPage& page);
 void add_sensitivities(const std::optional<ComparedWay>& now, const std::vector<Sensitivity>& all, PlanPage& page);

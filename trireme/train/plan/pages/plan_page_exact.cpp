@@ -275,15 +275,7 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
   return out;
 }
 
-void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
-  const auto best = static_cast<double>(plan.best.front().price.total);
-  for (const ExactWay& each : plan.best) {
-    page.ways.push_back({way_text(each), fmt::format("{:.3f}", static_cast<double>(each.price.total) * 1e-9),
-                         &each == &plan.best.front()
-                             ? "the best"
-                             : fmt::format("{:+.2f} %", 100 * (static_cast<double>(each.price.total) / best - 1)),
-                         fmt::format("{:.1f}", static_cast<double>(std::ranges::max(each.crew_bytes)) / 1048576.0)});
-  }
+void add_exact_ledger(const ExactPlan& plan, PlanPage& page) {
   const OuterLedger& l = plan.ledger;
   const std::pair<const char*, int64_t> counts[] = {
       {"ways", l.ways},
@@ -301,6 +293,29 @@ void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
   page.bound = fmt::format(
       "{} over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",
       plan.is_proven ? "Proven" : "So much is proven", ms_text(plan.least_ps), ms_text(plan.bound_ps));
+}
+
+void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
+  const auto best = static_cast<double>(plan.best.front().price.total);
+  for (const ExactWay& each : plan.best) {
+    page.ways.push_back({way_text(each), fmt::format("{:.3f}", static_cast<double>(each.price.total) * 1e-9),
+                         &each == &plan.best.front()
+                             ? "the best"
+                             : fmt::format("{:+.2f} %", 100 * (static_cast<double>(each.price.total) / best - 1)),
+                         fmt::format("{:.1f}", static_cast<double>(std::ranges::max(each.crew_bytes)) / 1048576.0)});
+  }
+  add_exact_ledger(plan, page);
+}
+
+// The plan as if one of its ways were the best, with what follows it.
+ExactPlan from_way_on(const ExactPlan& plan, size_t way) {
+  ExactPlan out = plan;
+  if (way < plan.best.size()) {
+    out.best.erase(out.best.begin(), out.best.begin() + static_cast<std::ptrdiff_t>(way));
+  } else {
+    out.best = {plan.way(way)};
+  }
+  return out;
 }
 
 // How a block of each kind, what stands before and what stands after are cut: those of a job of these on the ranks of a
@@ -337,6 +352,17 @@ void add_stage_names(const ExactPlan& plan, const ExactWay& way, PlanPage& page)
 }
 
 }  // namespace
+
+PlanPage page_of(const ExactPlan& plan, const CompiledPlan& compiled, const PlanRequest& request,
+                 const PlannedTokens& tokens) {
+  if (compiled.which) return page_of(from_way_on(plan, *compiled.which), request, tokens);
+  PlanPage page = page_of(as_job_plan(plan, compiled), request, tokens);
+  page.ledger.clear();
+  add_exact_ledger(plan, page);
+  page.ledger.emplace_back("beside them, that no table knows", fmt::format("{}", compiled.beside.ledger.ways));
+  page.ledger.emplace_back("fit of these", fmt::format("{}", compiled.beside.ledger.fit));
+  return page;
+}
 
 PlanPage page_of(const ExactPlan& plan, const PlanRequest& request, const PlannedTokens& tokens) {
   require(!plan.best.empty(), "plan: nothing fits, so there is no plan to draw");

@@ -158,6 +158,18 @@ OuterWays OuterWays::kept_by(const std::function<bool(const OuterWay&)>& has) co
   return out;
 }
 
+OuterWays OuterWays::with_cuts(const std::function<bool(const OuterWay&)>& has) const {
+  OuterWays out;
+  out.variants_ = variants_;
+  for (size_t cut = 0; cut < cuts_.size(); ++cut) {
+    const OuterWay way = this->cut(cut);
+    if (!has(way)) continue;
+    out.add(way);
+    out.has_.back() = has_[cut];
+  }
+  return out;
+}
+
 OuterWay OuterWays::cut(size_t index) const {
   const Cut& own = cuts_[index];
   OuterWay out = axes_[own.axes];

@@ -30,6 +30,8 @@ class OuterWays {
   // Adds a way that is no variant, together with all its variants. `has`: only those for which it returns true.
   void add(const OuterWay& cut);
   OuterWays kept_by(const std::function<bool(const OuterWay&)>& has) const;
+  // The same where the variant does not count: asked once of each cut.
+  OuterWays with_cuts(const std::function<bool(const OuterWay&)>& has) const;
 
   size_t size() const { return cuts_.size() * variants_.size(); }  // numbers, not all of which there are
   bool has(size_t number) const { return (has_[number / variants_.size()] >> number % variants_.size() & 1) != 0; }

@@ -130,13 +130,18 @@ std::string why_not_text(const JobPlan& chosen, const JobPlan& kept, const WayRu
   });
 }
 
-std::string why_not_text(const ExactPlan& chosen, const ExactPlan& kept, const WayRule& rule) {
-  const OuterLedger& ledger = kept.ledger;
-  std::string out = why_not(rule, ledger.ways, best_of(chosen), best_of(kept), [&] {
-    return (kept.nearest ? nearest_fit_text(*kept.nearest, kept.memory_bytes) : "") +
-           refused_text(ledger.do_not_divide, ledger.ways, kept.first_refusal);
+std::string why_not_text(const ComparedPlan& chosen, const ComparedPlan& kept, const WayRule& rule) {
+  const auto best = [&](const ComparedPlan& of) {
+    if (!of.compiled) return best_of(of.plan);
+    return of.compiled->has_any() ? best_of(as_job_plan(of.plan, *of.compiled)) : std::nullopt;
+  };
+  const PlanLedger ledger = kept.compiled ? as_job_plan(kept.plan, *kept.compiled).ledger : ledger_of(kept.plan.ledger);
+  std::string out = why_not(rule, ledger.ways, best(chosen), best(kept), [&] {
+    const std::string& of_tables = kept.plan.first_refusal;
+    return (kept.plan.nearest ? nearest_fit_text(*kept.plan.nearest, kept.plan.memory_bytes) : "") +
+           refused_text(ledger.do_not_divide, ledger.ways, of_tables.empty() ? ledger.first_refusal : of_tables);
   });
-  if (!kept.is_proven)
+  if (!kept.plan.is_proven)
     out += "  not proven, as the search was stopped (--most-jobs): there may be a faster way that keeps it\n";
   return out;
 }

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/train/plan/exact/exact_plan.h"
+#include "trireme/train/plan/exact/exact_compiled.h"
 #include "trireme/train/plan/ways/way_rule.h"
 
 namespace trireme {
@@ -30,7 +30,12 @@ std::optional<ComparedWay> best_of(const ExactPlan& plan);
 // The best way that follows the rule beside the chosen one, item by item; or why there is none. `kept` is planned with
 // the rule as PlanRequest::is_asked.
 std::string why_not_text(const JobPlan& chosen, const JobPlan& kept, const WayRule& rule);
-std::string why_not_text(const ExactPlan& chosen, const ExactPlan& kept, const WayRule& rule);
+// Of the exact search with what was compiled of it: then ways are compared in virtual time, else by their tables.
+struct ComparedPlan {
+  const ExactPlan& plan;
+  const std::optional<CompiledPlan>& compiled;
+};
+std::string why_not_text(const ComparedPlan& chosen, const ComparedPlan& kept, const WayRule& rule);
 
 struct Sensitivity {
   std::string what;                 // "all links half as fast"
