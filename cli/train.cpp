@@ -192,16 +192,40 @@ AutoRequest plan_request(const JobFlags& args, const JobConfig& asked, int ranks
   return {.job = asked, .ranks = ranks, .threads = threads, .said = args.said()};
 }
 
-bool can_run(const JobFlags& args, const JobConfig& asked, int ranks) {
+// Why the job is none for so many ranks; "" where it is one.
+std::string why_cannot_run(const JobFlags& args, const JobConfig& asked, int ranks) {
   try {
     const JobConfig config = is_left_to_plan(asked) ? auto_plan(plan_request(args, asked, ranks, 1)).job : asked;
     check_batches_divide(config, ranks);
     const Parallel parallel = parallel_of(config, ranks);
-    mesh_of_ranks(parallel, ranks_of_crew(parallel.pipeline, ranks));
-    return true;
-  } catch (const Error&) {
-    return false;
+    const int64_t of_crew = ranks_of_crew(parallel.pipeline, ranks);
+    mesh_of_ranks(parallel, of_crew);
+    check_shard_size(parallel.optimizer, of_crew);
+    return "";
+  } catch (const Error& error) {
+    return error.text();
   }
+}
+
+// What the job would go on with after a rank is lost. A plan is made for any number of ranks, and takes its time.
+void check_fewer_ranks(const JobFlags& args, const JobConfig& asked) {
+  if (args.min_ranks == 0 || args.restarts == 0 || args.min_ranks >= args.ranks || is_left_to_plan(asked)) return;
+  std::vector<std::string> cannot;
+  std::string first;
+  for (int ranks = args.ranks - 1; ranks >= args.min_ranks; --ranks) {
+    const std::string why = why_cannot_run(args, asked, ranks);
+    if (why.empty()) continue;
+    if (cannot.empty()) first = why;
+    cannot.push_back(std::to_string(ranks));
+  }
+  if (cannot.empty()) return;
+  const std::string ranks =
+      fmt::format("{} rank{}", joined_text(cannot, ", "), cannot == std::vector<std::string>{"1"} ? "" : "s");
+  require(cannot.size() < static_cast<size_t>(args.ranks - args.min_ranks),
+          "train: -n {0}:{1}: the job cannot go on with {2}: {3}. Use -n {1}, or make it one that can", args.min_ranks,
+          args.ranks, ranks, first);
+  TRIREME_LOG(kWarn, "launch", "of -n {}:{} the job cannot go on with {}: {}", args.min_ranks, args.ranks, ranks,
+              first);
 }
 
 // The job as it runs: planned, where that is left to a plan.
@@ -340,11 +364,12 @@ int train(JobFlags args) {
           "train: -n {}:{}: with --nnodes or --master, -n is the number of ranks on this node; let the number of nodes "
           "vary instead, as in --nnodes 2:4",
           args.min_ranks, args.ranks);
+  if (!of_nodes) check_fewer_ranks(args, config);
   if (is_left_to_plan(config))
     check_auto_plan(plan_request(args, config, ranks, compute_threads(args.threads, args.ranks)));
   return relaunch({.ranks = args.ranks,
                    .min_ranks = args.min_ranks,
-                   .can_run = [&](int count) { return can_run(args, config, count); },
+                   .can_run = [&](int count) { return why_cannot_run(args, config, count).empty(); },
                    .threads = args.threads,
                    .log_dir = args.out + "/logs",
                    .restarts = args.restarts,

@@ -93,14 +93,42 @@ TEST_F(ElasticTest, ANumberOfRanksThatTheConfigurationCannotHaveIsLeftOutAndTheR
   Program only = begin_and_kill_a_rank("only", elastic, 4);
   const Outcome outcome = finish(only);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid "));
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("of -n 2:4 the job cannot go on with 3 ranks: train: a batch of 8 samples"),
+                                 HasSubstr("the job starts again (1 of 1) with 2 ranks: rank 3 (pid ")));
   expect_as_undisturbed(eight);
+}
 
-  fs::remove_all(path("run"));
-  Program none = begin_and_kill_a_rank("none", {"-n", "3:4", "--restarts", "1", "--set", "train.batch=8"}, 4);
-  const Outcome refused = finish(none);
-  EXPECT_EQ(refused.code, 3);
-  EXPECT_THAT(refused.err, HasSubstr("  the job cannot go on with 3 to 3 ranks\n"));
+TEST_F(ElasticTest, ARangeOfRanksOfWhichTheJobCanHaveNoFewerIsRefusedAtTheStart) {
+  const Words sliced{"--zero", "1", "--set", "parallel.zero_shard_size=2"};
+  const auto refusal = [&](Words words) {
+    const Outcome outcome = run(job("run", words));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    return error_line(outcome);
+  };
+  Words one{"-n", "1:2", "--restarts", "1"};
+  append(one, sliced);
+  EXPECT_THAT(refusal(one), HasSubstr("train: -n 1:2: the job cannot go on with 1 rank: optimizer parallelism: a shard "
+                                      "size of 2; it must be from 1 to 1, the number of ranks"));
+  EXPECT_THAT(refusal({"-n", "3:4", "--restarts", "1", "--set", "train.batch=8"}),
+              HasSubstr("the job cannot go on with 3 ranks: train: a batch of 8 samples does not divide over 3 ranks"));
+
+  // Of three ranks two can be groups of two, and one cannot.
+  Words words{"-n", "1:3", "--restarts", "2"};
+  append(words, sliced);
+  Program only = begin("only", job("run", words));
+  for (const size_t ranks : {3U, 2U}) {
+    const int before = saved_steps();
+    ASSERT_TRUE(
+        soon([&] { return (saved_steps() >= before + 5 && workers_of(only).size() == ranks) || !is_running(only); }));
+    const std::vector<int> workers = workers_of(only);
+    ASSERT_EQ(workers.size(), ranks) << err_of(only);
+    ASSERT_EQ(::kill(workers.back(), SIGKILL), 0);
+  }
+  const Outcome outcome = finish(only);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("of -n 1:3 the job cannot go on with 1 rank: optimizer parallelism"),
+                                 HasSubstr("the job starts again (1 of 2) with 2 ranks: rank 2 (pid "),
+                                 HasSubstr("  the job cannot go on with 1 to 1 ranks\n")));
 }
 
 TEST_F(ElasticTest, ANumberOfRanksWhoseSharesDoNotFallInMicroBatchesIsLeftOut) {

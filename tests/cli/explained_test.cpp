@@ -276,6 +276,24 @@ TEST_F(ExplainedTest, RandomJobsRunWhatIsExplained) {
   EXPECT_THAT(tiers_, ElementsAre(Tier::kDevice, Tier::kHost, Tier::kDisk));
 }
 
+// A dimension that both axes cut is cut by them in one order, and each order is looked at.
+TEST_F(ExplainedTest, ASearchOfAllAxesFindsTheSamePriceInWhateverOrderTheMeshHasThem) {
+  const DrawnJob job{
+      "[model]\nkind = \"lenet\"\n[data]\nkind = \"synthetic\"\nsamples = 96\nvalidation = 0.5\n[train]\nsteps = "
+      "1\nbatch "
+      "= 48\n",
+      {"-n", "6", "--auto", "--search", "dynamic_programming"}};
+  write("job.toml", job.toml);
+  const auto price_over = [&](const std::string& mesh) {
+    const Outcome shown = explain(job, {"--set", "parallel.mesh=" + mesh, "--stage", "search"});
+    const size_t at = shown.out.find("predicted to take ");
+    EXPECT_NE(at, std::string::npos) << shown.out << shown.err;
+    return at == std::string::npos ? "" : shown.out.substr(at, shown.out.find(" ms", at) - at);
+  };
+  const std::string price = price_over("dp=2,tp=3");
+  for (const char* other : {"tp=3,dp=2", "tp=2,dp=3", "dp=3,tp=2"}) EXPECT_EQ(price_over(other), price) << other;
+}
+
 TEST_F(ExplainedTest, ARunLeavesTheRatesThatItsPlanWasMadeBy) {
   const DrawnJob job{
       "[model]\nkind = \"mlp\"\n[data]\nkind = \"synthetic\"\nsamples = 16\nvalidation = 0.5\n[train]\nsteps = "

@@ -19,13 +19,16 @@ Recompute recompute_of(const Case& test) {
   if (test.recompute == "gathered") return {.optimizer_communication = false};
   if (test.recompute == "slices") return {.slice = !test.by_hand, .fewest_bytes = 1};
   using Keep = Recompute::Rule::Keep;
-  Recompute out{.rules = {{"part*"}}, .communication = test.recompute != "local", .fewest_bytes = 1};
+  // "part.3", or "part3" of cases that were kept before; the last rule says what is a module.
+  Recompute out{.rules = {{"part*"}, {"part.*"}}, .communication = test.recompute != "local", .fewest_bytes = 1};
   if (test.recompute == "most")
-    out.rules.insert(out.rules.end(), {{"part*/matmul", Keep::kMemory}, {"loss"}, {"*/add"}});
+    out.rules.insert(out.rules.end(),
+                     {{"part*/matmul", Keep::kMemory}, {"loss"}, {"*/add"}, {"part.0..1/mul", Keep::kMemory}});
   if (test.recompute == "most" && !test.by_hand) out.rules.push_back({"*", Keep::kSlice});
-  if (test.recompute == "all")
-    out.rules = {
-        {.pattern = "part*", .communication = false, .optimizer_communication = false, .slice = !test.by_hand}};
+  if (test.recompute == "all") {
+    for (Recompute::Rule& rule : out.rules)
+      rule.communication = rule.optimizer_communication = false, rule.slice = !test.by_hand;
+  }
   return out;
 }
 
@@ -81,7 +84,8 @@ OnHost on_host_of(const Case& test) {
   const auto add = [&](const std::vector<std::string>& rules) {
     for (const std::string& rule : rules) out.rules.push_back(parse_host_rule(rule));
   };
-  if (test.on_host == "parts") add({"part0..1 = host", "part3 = host", "loss = host", "*/add = device"});
+  if (test.on_host == "parts")
+    add({"part.0..1 = host", "part.3 = host", "part3 = host", "loss = host", "*/add = device"});
   if (test.on_host == "kinds") add({"*/matmul = host", "*/add = host", "*/mul = host", "*/softmax = host"});
   if (test.on_host == "all") add({"* = host"});
   return out;

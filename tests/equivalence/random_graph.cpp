@@ -33,7 +33,7 @@ class RandomGraph {
     // Of bf16 no more than can be compared: each op errs by as much as 2^-8.
     const int64_t length = is_large_ ? 1 : 1 + draw_.below(real_ == DType::kBF16 ? 3 : 6);
     for (int64_t i = 0; i < length; ++i) {
-      graph_.set_scope(fmt::format("part{}", i));
+      graph_.set_scope(fmt::format("part.{}", i));
       if (draw_.chance(45)) {
         add_example();
       } else {

@@ -67,5 +67,31 @@ TEST(Search, by_communication_of_random_graphs_finds_strategies_that_compute_the
   });
 }
 
+// Where the links are alike nothing tells axes of one size apart.
+int64_t least_ps_over(const Case& drawn, const std::vector<MeshAxis>& axes) {
+  const Mesh mesh(axes);
+  const Case test{.graph = drawn.graph, .seed = drawn.seed, .steps = drawn.steps};
+  PartitionOptions options = partition_options(test, test.graph, mesh);
+  options.costs.axes.clear();  // all have options.costs.link
+  const Rates rates{options.costs, machine_of(drawn)};
+  return search_strategy(test.graph, mesh, {.kind = SearchKind::kDynamicProgramming}, {options, rates}).price.time_ps;
+}
+
+TEST(Search, of_random_graphs_finds_the_same_price_for_axes_of_other_names_and_in_another_order) {
+  int cut = 0;
+  for (uint32_t seed = 1; seed <= 24; ++seed) {
+    const Case test = random_case(seed);
+    if (test.by_hand) continue;
+    const int64_t other = seed % 2 == 0 ? 2 : 3;
+
+    const int64_t ps = least_ps_over(test, {{"dp", 2}, {"tp", other}});
+
+    ASSERT_EQ(least_ps_over(test, {{"tp", 2}, {"dp", other}}), ps) << "seed " << seed << ", by the axes' names";
+    ASSERT_EQ(least_ps_over(test, {{"tp", other}, {"dp", 2}}), ps) << "seed " << seed << ", by the axes' order";
+    cut += ps < least_ps_over(test, {}) ? 1 : 0;
+  }
+  EXPECT_GT(cut, 3);
+}
+
 }  // namespace
 }  // namespace trireme::equivalence::search_test

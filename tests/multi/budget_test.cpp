@@ -6,6 +6,7 @@
 #include "tests/multi/loss_curve.h"
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
+#include "trireme/op/message.h"
 #include "trireme/train/job/parallel_settings.h"
 #include "trireme/train/step/compile/choose_homes.h"
 
@@ -164,6 +165,52 @@ TEST(Budget, chosen_rules_are_those_of_a_jobs_file) {
     EXPECT_THAT(chosen_of(again), IsEmpty());
     EXPECT_EQ(to_string(again.plan()), to_string(made.plan()));
   }
+}
+
+void expect_keeps_of_its_own(const CompiledCrew& crew) {
+  for (const ChosenRule& each : crew.chosen_homes) {
+    if (each.key != "keep") continue;
+    const ScopePattern part(each.rule.substr(0, each.rule.find(" = ")));
+    EXPECT_TRUE(std::ranges::any_of(crew.program.graph.nodes(), [&](const Node& node) {
+      return !is_message(def_of(node)) && part.matches(crew.program.graph.scope_of(node));
+    })) << each.rule;
+  }
+}
+
+// Also of a pipeline, where each crew has modules of its own: what it keeps of what others have sent is theirs that
+// read it.
+TEST(Budget, chosen_rules_of_all_crews_are_together_those_of_a_jobs_file) {
+  Parallel parallel;
+  parallel.pipeline.crews = 2;
+  parallel.accumulation = 2;
+  parallel.pipeline.rules = {{"wte", 0}, {"wpe", 0}, {"h.0..2", 0}, {"h.3..5", 1}, {"ln_f", 1}};
+  const auto plans = [](const Compiled& made) { return to_string(*made.plans()[0]) + to_string(*made.plans()[1]); };
+  const Compiled usual = compiled_within({}, 2, parallel);
+  int64_t most = 0;
+  for (const ExecutionPlan* const plan : usual.plans()) most = std::max(most, plan->arena().bytes);
+  int compared = 0;
+  for (const int64_t percent : {90, 80, 70, 60, 50}) {
+    const Compiled made = compiled_within({.device = MemorySize(most * percent / 100)}, 2, parallel);
+    std::vector<ChosenRule> all;
+    bool each_keeps = true;
+    for (const CompiledCrew& crew : made.crews) {
+      all.insert(all.end(), crew.chosen_homes.begin(), crew.chosen_homes.end());
+      expect_keeps_of_its_own(crew);
+      each_keeps = each_keeps && std::ranges::count(crew.chosen_homes, "keep", &ChosenRule::key) > 0;
+    }
+    if (!each_keeps) continue;  // products are fused in fewer places where a job has rules for what is kept
+    ++compared;
+    const JobConfig job = parse_config(fmt::format("[data]\nkind = \"synthetic\"\n[train]\nsteps = 1\n[parallel]\n{}\n",
+                                                   fmt::join(as_keys(all), "\n")),
+                                       "pasted.toml");
+    Parallel pasted = parallel;
+    pasted.homes = job.parallel.homes;
+    PassOptions passes = keeping_small();
+    passes.recompute.rules = recompute_of(job).rules;
+    const Compiled again = compile(deep_step(), {.ranks = 2, .parallel = pasted, .passes = passes});
+    EXPECT_EQ(plans(again), plans(made)) << percent << " %: " << fmt::format("{}", fmt::join(as_keys(all), " "));
+  }
+  EXPECT_GT(compared, 0);
 }
 
 Parallel updating_on_host() {

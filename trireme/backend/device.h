@@ -97,6 +97,8 @@ class Device {
   virtual std::string processor() const { return ""; }
   // Why products of this type take as long as those of f32; "": they take less, or nobody knows.
   virtual std::string why_no_quicker(DType /*dtype*/) const { return ""; }
+  // Whether a product of this type and ops on its rows are better one op than several (pass/fuse_rows).
+  virtual bool fuses_products(DType dtype) const { return dtype == DType::kF32; }
   // What it reaches with this pool; null: it does not measure that.
   virtual std::optional<Peak> measure_peak(ThreadPool& /*pool*/, const PeakOptions& /*options*/) const {
     return std::nullopt;

@@ -59,6 +59,8 @@ TEST(Device, cpu_says_what_its_instruction_set_has_no_products_of) {
             "'baseline' has no products of bf16, so that their operands are widened to f32");
   EXPECT_EQ(guarded->why_no_quicker(DType::kBF16), cpu_device().why_no_quicker(DType::kBF16));
   EXPECT_EQ(guarded->processor(), cpu_device().processor());
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF64})
+    EXPECT_EQ(guarded->fuses_products(dtype), cpu_device().fuses_products(dtype));
   set_isa(process_isa());
 }
 

@@ -111,16 +111,20 @@ std::vector<Key> keys_of(OptimizerParallel& options) {
            .of_training = true}};
 }
 
+void check_shard_size(const OptimizerParallel& options, int64_t ranks) {
+  const bool is_used = options.level > 0;
+  require(options.shard_size == -1 || (options.shard_size > 0 && (!is_used || options.shard_size <= ranks)),
+          "optimizer parallelism: a shard size of {}; it must be from 1 to {}, the number of ranks, or -1 for all of a "
+          "parameter's",
+          options.shard_size, ranks);
+}
+
 void ask_optimizer_parallel(const Graph& graph, const Strategy& plain, const OptimizerParallel& options, Asks& asks) {
   require(options.level >= 0 && options.level <= 3, "optimizer parallelism of level {}; it must be 0, 1, 2 or 3",
           options.level);
   require(options.threshold_kb >= 0, "optimizer parallelism: a threshold of {} KiB; it must be 0 or more",
           options.threshold_kb);
-  const int64_t ranks = without_micro_batches(plain.mesh).devices();
-  require(options.shard_size == -1 || (options.shard_size > 0 && options.shard_size <= ranks),
-          "optimizer parallelism: a shard size of {}; it must be from 1 to {}, the number of ranks, or -1 for all of a "
-          "parameter's",
-          options.shard_size, ranks);
+  check_shard_size(options, without_micro_batches(plain.mesh).devices());
   if (options.level == 0) return;
   const std::vector<Layout> layouts = value_layouts(graph, plain);
   for (size_t i = 0; i < graph.inputs().size(); ++i) {

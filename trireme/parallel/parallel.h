@@ -49,6 +49,8 @@ struct OptimizerParallel {
 };
 // The section [parallel].
 std::vector<Key> keys_of(OptimizerParallel& options);
+// Throws kInvalidArgument for groups that so many ranks, of one crew, cannot form.
+void check_shard_size(const OptimizerParallel& options, int64_t ranks);
 bool is_excepted(const std::string& name, const OptimizerParallel& options);
 bool is_below_threshold(const TensorType& type, const OptimizerParallel& options);
 

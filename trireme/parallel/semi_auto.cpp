@@ -175,7 +175,7 @@ class SemiAuto {
     const OpPattern& pattern = rule.pattern;
     std::vector<std::string_view> matched;
     for (const OpsOfScope& each : forward_) {
-      if (matches(pattern.scope, each.scope)) matched.push_back(each.scope);
+      if (pattern.scope.names(each.scope)) matched.push_back(each.scope);
     }
     const auto* attribute = std::get_if<OpAttribute>(&rule.asked.what);
     const std::string name_of_rule = to_string(pattern);
@@ -195,7 +195,7 @@ class SemiAuto {
     std::vector<std::string> scopes;
     for (const OpsOfScope& each : forward_) scopes.emplace_back(each.scope);
     require(!matched.empty(), "rule '{}' matches no part of the model.{}", name_of_rule,
-            suggestion(pattern.scope, scopes));
+            suggestion(pattern.scope.text(), scopes));
     OpPattern first = pattern;
     first.scope = matched.front();
     fail_without_op(first, attribute == nullptr ? &std::get<Cuts>(rule.asked.what) : nullptr, who);
@@ -204,7 +204,7 @@ class SemiAuto {
   // Of all ops of that name in the scope, or of the given one; whether there is one.
   bool ask_attribute_of(const OpPattern& pattern, const OpAttribute& attribute, const std::string& who) {
     bool any = false;
-    for (const NodeId id : forward_ops_in(pattern.scope)) {
+    for (const NodeId id : forward_ops_in(pattern.scope.text())) {
       if (!is_op(pattern, graph_.node(id), occurrence(id))) continue;
       any = true;
       if (mesh_.devices() == 1) continue;
@@ -227,7 +227,7 @@ class SemiAuto {
   // Of the first op that fits; whether there is one, as there must be in a training step.
   bool ask_op(const OpPattern& pattern, const Cuts& cuts, const std::string& who) {
     const std::vector<int> ranks = trireme::ranks_of(cuts.operands);
-    for (const NodeId id : forward_ops_in(pattern.scope)) {
+    for (const NodeId id : forward_ops_in(pattern.scope.text())) {
       const Node& node = graph_.node(id);
       if (pattern.op.empty() ? ranks_of(node) != ranks : !is_op(pattern, node, occurrence(id))) continue;
       try {
@@ -245,9 +245,9 @@ class SemiAuto {
   // `cuts`: what the op should be cut by; null where an attribute names it.
   [[noreturn]] void fail_without_op(const OpPattern& pattern, const Cuts* cuts, const std::string& who) const {
     std::vector<std::string> candidates;
-    for (const NodeId id : forward_ops_in(pattern.scope))
+    for (const NodeId id : forward_ops_in(pattern.scope.text()))
       candidates.push_back(occurrence_text(graph_.node(id).op->name, occurrence(id)));
-    fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope,
+    fail(ErrorKind::kInvalidArgument, "{}: '{}' has no op {}; its ops are {}", who, pattern.scope.text(),
          pattern.op.empty()
              ? fmt::format("whose operands have {} dimensions", joined_text(trireme::ranks_of(cuts->operands), ", "))
              : fmt::format("'{}'", occurrence_text(pattern.op, std::max(pattern.occurrence, 0))),

@@ -42,7 +42,7 @@ class Why {
       const Node& node = graph_.nodes()[i];
       const std::string scope(graph_.scope_of(node));
       if (names.empty() || names.back() != scope) names.push_back(scope);
-      const bool is_named = matches(op.scope, scope) && is_op(op, node, occurrences_[i]);
+      const bool is_named = op.scope.names(scope) && is_op(op, node, occurrences_[i]);
       if (!is_named && !matches(pattern, scope)) continue;
       out +=
           fmt::format("{}\n  why: {}\n", op_text(graph_, occurrences_, static_cast<NodeId>(i)), strategy_.why_nodes[i]);

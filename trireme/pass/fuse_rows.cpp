@@ -34,7 +34,7 @@ class FuseRows {
   FuseRows(const Program& program, const PassOptions& options)
       : program_(program),
         product_bytes_(may_join_products(options) ? options.fused_product_bytes : -1),
-        fuses_bf16_(!options.rates.machine || options.rates.machine->to_host_bytes_per_s == 0),
+        fused_products_(options.fused_products),
         graph_(program.graph),
         size_(graph_.nodes().size()),
         kind_of_(size_, -1),
@@ -111,7 +111,7 @@ class FuseRows {
     if (product_bytes_ < 0 || op.collective || types.in.size() != 2 || types.out.size() != 1) return std::nullopt;
     const DType dtype = types.out[0].dtype;
     const bool is_large = types.out[0].bytes() >= product_bytes_ && types.out[0].elements() > 0;
-    if (!is_large || (dtype != DType::kF32 && (dtype != DType::kBF16 || !fuses_bf16_))) return std::nullopt;
+    if (!is_large || std::ranges::find(fused_products_, dtype) == fused_products_.end()) return std::nullopt;
     if (types.in[0].dtype != dtype || types.in[1].dtype != dtype) return std::nullopt;
     return product_on_rows(op, types);
   }
@@ -313,7 +313,7 @@ class FuseRows {
 
   const Program& program_;
   int64_t product_bytes_;  // as PassOptions::fused_product_bytes; -1: no product is joined
-  bool fuses_bf16_;        // on CPUs, which run what is fused block by block: there the device's memory is the host's
+  const std::vector<DType>& fused_products_;
   const Graph& graph_;
   size_t size_;
   std::vector<ByRow> by_row_;  // of the group that is looked at

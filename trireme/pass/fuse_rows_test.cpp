@@ -80,10 +80,8 @@ TEST(FuseRows, a_product_of_bf16_is_one_with_what_follows) {
   graph.add_output("y", gelu(matmul(x, bf16("w", {8, 4}, Role::kParameter)), true).id());
   EXPECT_THAT(ops_of(fused(graph, {.fused_product_bytes = 6 * 4 * 2})), ElementsAre("fused_rows"));
   EXPECT_THAT(ops_of(fused(graph, {.fused_product_bytes = 6 * 4 * 2 + 1})), ElementsAre("matmul", "gelu"));
-  // Not on devices with memory of their own, where each step is a kernel of its own.
-  Machine gpus;
-  gpus.to_host_bytes_per_s = 64e9;
-  EXPECT_THAT(ops_of(fused(graph, {.rates = {.machine = gpus}, .fused_product_bytes = 1})),
+  // Not where the device would have them as ops of their own.
+  EXPECT_THAT(ops_of(fused(graph, {.fused_product_bytes = 1, .fused_products = {DType::kF32}})),
               ElementsAre("matmul", "gelu"));
 }
 

@@ -30,7 +30,8 @@ class Candidates {
         first_(graph_.values().size(), -1),
         last_(graph_.values().size(), -1),
         last_early_(graph_.values().size(), -1),
-        first_late_(graph_.values().size(), -1) {
+        first_late_(graph_.values().size(), -1),
+        scopes_(scopes_of_kept(graph_)) {
     find_uses();
     add_inputs();
     add_gradients();
@@ -130,7 +131,7 @@ class Candidates {
         continue;
       const RecomputeAsked& of_op = asked[static_cast<size_t>(producer)];
       if (of_op.home != Tier::kDevice || of_op.kept) continue;
-      add(HomeKind::kKept, graph_.scope_of(graph_.node(producer)), id, 2, between(early, late));
+      add(HomeKind::kKept, scopes_[static_cast<size_t>(producer)], id, 2, between(early, late));
     }
   }
 
@@ -140,7 +141,7 @@ class Candidates {
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.nodes().size()); ++id) {
       const Node& node = graph_.node(id);
       if (node.phase == Phase::kForward && !is_for_backward(node))
-        seconds[part_of_model(graph_.scope_of(node))] += between(id, id + 1);
+        seconds[part_of_model(scopes_[static_cast<size_t>(id)])] += between(id, id + 1);
     }
     for (auto& [key, candidate] : found_) {
       const auto known = seconds.find(candidate.part);
@@ -153,6 +154,7 @@ class Candidates {
   const PassOptions& passes_;
   std::vector<double> starts_;
   std::vector<NodeId> first_, last_, last_early_, first_late_;              // uses of each value
+  std::vector<std::string_view> scopes_;                                    // of what each node makes
   std::map<std::tuple<HomeKind, bool, std::string>, HomeCandidate> found_;  // by kind, on_host and part
 };
 

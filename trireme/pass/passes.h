@@ -60,9 +60,10 @@ struct PassOptions {
   // fuse_rows: the result of a product from which on it becomes one with ops on its rows; a smaller one stays in the
   // cache.
   int64_t fused_product_bytes = 1 << 20;
-  int64_t loss_pieces = 1;                     // loss_in_pieces runs with another number alone
-  std::vector<std::string> disabled;           // names of passes to leave out
-  std::string stop_after;                      // the last pass to run; "" runs all
+  std::vector<DType> fused_products = {DType::kF32, DType::kBF16};  // of these types, as the device has it
+  int64_t loss_pieces = 1;                                          // loss_in_pieces runs with another number alone
+  std::vector<std::string> disabled;                                // names of passes to leave out
+  std::string stop_after;                                           // the last pass to run; "" runs all
   bool verify = true;                          // the program after each pass; not where it is priced and never run
   std::string dump_dir;                        // writes NNN_<pass>.program after each pass that changed something
   std::string dump_name;                       // stands before the names of these files

@@ -1,10 +1,10 @@
 #include "trireme/pass/recompute_rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
-#include "trireme/base/words.h"
 #include "trireme/op/message.h"
 #include "trireme/op/structural.h"
 #include "trireme/parallel/asked/paths.h"
@@ -14,17 +14,12 @@ namespace {
 
 // "h.*" against "h.3.mlp": the part of the scope that the pattern is of, "h.3"; "." for the whole model, of "";
 // nothing where it does not match.
-std::string_view matched_scope(std::string_view pattern, std::string_view scope) {
-  if (pattern.empty()) return ".";
-  for (size_t end = 0; end <= scope.size(); ++end) {
-    end = std::min(scope.find('.', end), scope.size());
-    if (matches(pattern, scope.substr(0, end))) return scope.substr(0, end);
-  }
-  return {};
+std::string_view matched_scope(const ScopePattern& pattern, std::string_view scope) {
+  return pattern.text().empty() ? "." : pattern.outermost(scope);
 }
 
-bool is_of(std::string_view pattern, std::string_view scope) {
-  return !matched_scope(pattern, scope).empty() || matches(pattern, scope);
+bool is_of(const ScopePattern& pattern, std::string_view scope) {
+  return !matched_scope(pattern, scope).empty() || pattern.names(scope);
 }
 
 void apply(const Recompute::Rule& rule, std::string_view op, std::string_view scope, RecomputeAsked& out) {
@@ -76,14 +71,30 @@ std::vector<std::string> distinct(std::vector<std::string> names) {
 
 }  // namespace
 
+std::vector<std::string_view> scopes_of_kept(const Graph& graph) {
+  std::vector<std::string_view> out;
+  std::vector<char> is_read(graph.nodes().size(), 0);
+  for (const Node& node : graph.nodes()) {
+    out.push_back(graph.scope_of(node));
+    if (is_message(def_of(node))) continue;
+    for (const ValueId operand : node.inputs) {
+      const NodeId producer = graph.value(operand).producer;
+      if (producer < 0 || std::exchange(is_read[static_cast<size_t>(producer)], 1) != 0) continue;
+      if (is_message(def_of(graph.node(producer)))) out[static_cast<size_t>(producer)] = out.back();
+    }
+  }
+  return out;
+}
+
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options) {
   std::vector<RecomputeAsked> out;
   const std::vector<char> of_batch = options.keeps_elsewhere() ? nodes_of_batch(graph) : std::vector<char>();
+  const std::vector<std::string_view> scopes = scopes_of_kept(graph);
   for (const Node& node : graph.nodes()) {
     RecomputeAsked asked{.communication = options.communication,
                          .optimizer_communication = options.optimizer_communication,
                          .slice = options.slice};
-    const std::string_view scope = graph.scope_of(node);
+    const std::string_view scope = scopes[out.size()];
     const NumberedModule block = numbered_module(scope);
     if (block.number >= 0 && (options.blocks < 0 || block.number < options.blocks)) asked.module = block.path;
     for (const Recompute::Rule& rule : options.rules) apply(rule, node.op->name, scope, asked);
@@ -120,7 +131,7 @@ void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules
     }
     if (any) continue;
     require(!ops.empty(), "parallel.keep '{}' matches no part of the model.{}", to_string(pattern),
-            suggestion(pattern.scope, distinct(std::move(scopes))));
+            suggestion(pattern.scope.text(), distinct(std::move(scopes))));
     fail(ErrorKind::kInvalidArgument, "parallel.keep '{}' matches no op of the forward pass.{}", to_string(pattern),
          suggestion(pattern.op, distinct(std::move(ops))));
   }

@@ -22,6 +22,9 @@ struct RecomputeAsked {
   Tier home = Tier::kDevice;
 };
 std::vector<RecomputeAsked> recompute_asked(const Graph& graph, const Recompute& options);
+// The scope by which rules are for each node's results: its own. What another crew has sent is kept by the module here
+// that reads it first, not by the one there that made it.
+std::vector<std::string_view> scopes_of_kept(const Graph& graph);
 // Whether Recompute::blocks can ask for anything of it: modules with a number have ops of the forward pass, beside
 // messages, which are kept.
 bool has_blocks(const Graph& graph);

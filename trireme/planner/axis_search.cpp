@@ -71,7 +71,7 @@ SearchResult AxisSearch::over(const Strategy& base, const std::vector<AxisGroup>
   space.base = base;
   space.axes = axes;
   const StrategyProblem all(graph_, units_, space, conditions_.partition, model_);
-  is_limited_ = is_limited_ || all.is_limited();
+  is_limited_ = all.is_limited();
   const solver::Simplified smaller = solver::simplify(all.problem());
   const std::optional<solver::Found> found = solver::cheapest_within(smaller.problem, {.bytes = bytes});
   require(found.has_value(),

@@ -27,7 +27,7 @@ class AxisSearch {
   // Nothing is cut but what is asked.
   const Strategy& base() const { return space_.base; }
   const Mesh& mesh() const { return mesh_; }
-  // Whether choices were left out of a search so far.
+  // Whether choices were left out of the last search.
   bool is_limited() const { return is_limited_; }
 
  private:

@@ -3,7 +3,10 @@
 namespace trireme {
 
 SearchResult recursive_programming(AxisSearch& search) {
-  const std::vector<AxisGroup> axes = prime_axes(search.mesh());
+  return recursive_programming(search, prime_axes(search.mesh()));
+}
+
+SearchResult recursive_programming(AxisSearch& search, const std::vector<AxisGroup>& axes) {
   if (axes.empty()) return search.over(search.base(), {});
   SearchResult out{.strategy = search.base()};
   for (const AxisGroup& axis : axes) {

@@ -67,6 +67,16 @@ TEST_F(Described, is_what_its_file_says) {
   EXPECT_EQ(device->bits(Numerics::kFast), "fast");
 }
 
+TEST_F(Described, of_bf16_fuses_products_where_it_works_in_the_hosts_memory) {
+  EXPECT_TRUE(make_device("described:" + path_)->fuses_products(DType::kBF16));
+  std::string file = kFile;
+  file.insert(file.find("alignment"), "to_host_bytes_per_s = 64e9\nfrom_host_bytes_per_s = 64e9\n");
+  std::ofstream(path_) << file;
+  const std::shared_ptr<Device> gpu = make_device("described:" + path_);
+  EXPECT_FALSE(gpu->fuses_products(DType::kBF16));
+  EXPECT_TRUE(gpu->fuses_products(DType::kF32));
+}
+
 TEST_F(Described, the_first_rule_that_names_an_op_says_its_scratch) {
   const std::shared_ptr<Device> device = make_device("described:" + path_);
   const std::vector<TensorType> one{{DType::kF32, {10}}};

@@ -44,6 +44,11 @@ class DescribedDevice : public Device {
     return "fast";
   }
 
+  // What works in the host's memory, with no link to it, is a CPU.
+  bool fuses_products(DType dtype) const override {
+    return dtype == DType::kF32 || (dtype == DType::kBF16 && machine_.to_host_bytes_per_s == 0);
+  }
+
   Memory memory() const override { return Memory::kDevice; }
   bool sends_in_place() const override { return true; }
   int64_t memory_bytes() const override { return machine_.memory_bytes; }

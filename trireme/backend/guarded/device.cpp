@@ -25,6 +25,7 @@ class GuardedDevice : public Device {
   std::string bits(Numerics numerics) const override { return cpu_device().bits(numerics); }
   std::string processor() const override { return cpu_device().processor(); }
   std::string why_no_quicker(DType dtype) const override { return cpu_device().why_no_quicker(dtype); }
+  bool fuses_products(DType dtype) const override { return cpu_device().fuses_products(dtype); }
   std::optional<Peak> measure_peak(ThreadPool& pool, const PeakOptions& options) const override {
     return cpu_device().measure_peak(pool, options);
   }

@@ -252,6 +252,12 @@ class BufferChoice {
   OfKind<std::vector<std::pair<int, int>>> aliases_;
 };
 
+bool meets_disk(const ExecutionPlan& plan) {
+  return plan.arena(Tier::kDisk).bytes > 0 || std::ranges::any_of(plan.actions, [](const Action& action) {
+           return is_move(*action.op) && move_of(action.attrs).meets_disk();
+         });
+}
+
 }  // namespace
 
 ExecutionPlan plan_execution(const Program& program, const PlanOptions& options) {
@@ -268,13 +274,13 @@ ExecutionPlan plan_execution(const Program& program, const PlanOptions& options)
   plan.by_hand = program.by_hand;
   plan.micro_batches = program.micro_batches;
   plan.seq_chunks = program.seq_chunks;
-  plan.disk_blocks = options.disk_blocks;
   PlannedActions planned = plan_actions(program, options, device);
   plan.actions = std::move(planned.actions);
   const auto together = BufferChoice(program, options, device, std::move(planned), plan).run();
   for (const Output& output : program.graph.outputs())
     plan.outputs.push_back({output.name, output.value, output.updates == kNoValue ? -1 : output.updates});
   place_buffers(plan, together, options.external_parameters);
+  if (meets_disk(plan)) plan.disk_blocks = options.disk_blocks;
   end_sends(plan);
   if (options.reuse.limit > 0) reuse_collectives(plan, options.reuse);
   return plan;

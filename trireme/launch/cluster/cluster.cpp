@@ -332,6 +332,17 @@ bool Cluster::lost(const Node& node, int64_t now_ms) const {
          (node.away_since_ms >= 0 && now_ms - node.away_since_ms > std::min(options_.silence_ms, kComeBack));
 }
 
+// Whether nobody will say why it failed.
+bool Cluster::is_decided(int64_t now_ms) const {
+  if (decide_at_ms_ < 0 || now_ms < decide_at_ms_) return false;
+  const auto may_say = [](const auto& entry) {
+    const Node& node = entry.second;
+    return !node.gone && node.away_since_ms < 0 && node.last.state != NodeState::kEnded;
+  };
+  return std::ranges::none_of(nodes_, may_say) ||
+         now_ms >= decide_at_ms_ + options_.most_settle_ms - options_.settle_ms;
+}
+
 void Cluster::stood_still(int64_t ms) {
   for (auto& [id, node] : nodes_) {
     node.heard_ms += ms;
@@ -364,7 +375,7 @@ void Cluster::tick(int64_t now_ms) {
   if (phase_ == Phase::kForming && now_ms >= window_ends_ms_) {
     end({.exit_code = kExitOfPeers, .text = missing_text()});
   }
-  if (phase_ == Phase::kRunning && decide_at_ms_ >= 0 && now_ms >= decide_at_ms_) end(candidate_);
+  if (phase_ == Phase::kRunning && is_decided(now_ms)) end(candidate_);
   if (again_) begin_again(attempt_ + 1, now_ms);
 }
 

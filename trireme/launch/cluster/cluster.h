@@ -87,7 +87,9 @@ struct ClusterOptions {
   int64_t last_call_ms = 10'000;  // for more ranks to come when enough have come
   int64_t window_ms = 300'000;    // for all ranks to come
   int64_t silence_ms = 10'000;    // after which a node counts as lost; 0: never
-  int64_t settle_ms = 500;        // for the cause of a failure to show, after one that may be a consequence
+  // For the cause of a failure to show, after one that may be a consequence: at least so long, and as long again as
+  // nodes have ranks that have not ended, of which one may be the cause.
+  int64_t settle_ms = 500, most_settle_ms = 5'000;
 };
 
 class Cluster {
@@ -152,6 +154,7 @@ class Cluster {
   void note_failure(const NodeReport& report, int64_t now_ms);
   void end(Ending ending);
   bool lost(const Node& node, int64_t now_ms) const;
+  bool is_decided(int64_t now_ms) const;
   std::string missing_text() const;
   std::string name_of(const NodeReport& node) const;
 
@@ -175,7 +178,7 @@ class Cluster {
   uint16_t store_port_ = 0;
   int interrupt_ = 0;
   int64_t other_secrets_ = 0;  // connections
-  int64_t decide_at_ms_ = -1;  // when candidate_ becomes the ending
+  int64_t decide_at_ms_ = -1;  // when candidate_ becomes the ending, or later
   Ending candidate_;
   Ending ending_;
   uint64_t version_ = 1;

@@ -81,9 +81,11 @@ void tell_interruption(const std::vector<Worker>& workers, int passed_on, Launch
 
 LaunchResult outcome_of(const std::vector<Worker>& workers, int interrupted, int tail_lines) {
   std::vector<std::pair<const Worker*, Story>> failures;
+  // A rank that a signal of somebody else's ends takes its time for that, and may be asked to end before it has.
   const auto ended_by_us = [&](const Worker& worker) {
-    const bool by_signal = worker.signal == SIGTERM || worker.signal == SIGKILL;
-    return (worker.asked && (by_signal || worker.said.empty())) || (interrupted != 0 && worker.signal == interrupted);
+    const bool by_ours = worker.signal == SIGTERM || (worker.signal == SIGKILL && worker.killed);
+    const bool by_none = worker.signal == 0 && worker.said.empty();
+    return (worker.asked && (by_ours || by_none)) || (interrupted != 0 && worker.signal == interrupted);
   };
   for (const Worker& worker : workers) {
     if (failed(worker) && !ended_by_us(worker)) failures.emplace_back(&worker, story_of(worker));

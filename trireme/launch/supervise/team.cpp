@@ -87,6 +87,7 @@ void Team::end_stopped() {
     if (worker.stopped_s == 0 || now_s() - worker.stopped_s < std::chrono::duration<double>(patience_).count())
       continue;
     worker.stood_s = now_s() - worker.stopped_s;
+    worker.killed = true;
     kill(-worker.pid, SIGKILL);
   }
 }
@@ -155,12 +156,15 @@ void Team::end_who_hangs() {
   Worker& worker = workers_[static_cast<size_t>(at)];
   worker.hang = story + stacks_of(worker.pid, worker.page->page());
   worker.hung_s = now_s();
+  worker.killed = true;
   kill(-worker.pid, SIGKILL);
 }
 
 void Team::kill_all() {
-  for (const Worker& worker : workers_) {
-    if (worker.running) kill(-worker.pid, SIGKILL);
+  for (Worker& worker : workers_) {
+    if (!worker.running) continue;
+    worker.killed = true;
+    kill(-worker.pid, SIGKILL);
   }
 }
 

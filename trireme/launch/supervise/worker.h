@@ -35,7 +35,8 @@ struct Worker {
   std::string hang;                  // why it was taken to hang, and ended
   double hung_s = 0;
   bool running = true;
-  bool asked = false;  // to end, by the launcher
+  bool asked = false;   // to end, by the launcher
+  bool killed = false;  // by the launcher, with SIGKILL
   int exit_code = 0;
   int signal = 0;  // that ended it, or 0
   double ended_s = 0;

@@ -73,8 +73,8 @@ OpPattern OpPattern::read(std::string_view text) {
 }
 
 std::string to_string(const OpPattern& pattern) {
-  if (pattern.op.empty()) return pattern.scope;
-  return fmt::format("{}/{}{}", pattern.scope, pattern.op,
+  if (pattern.op.empty()) return pattern.scope.text();
+  return fmt::format("{}/{}{}", pattern.scope.text(), pattern.op,
                      pattern.occurrence < 0 ? "" : fmt::format("#{}", pattern.occurrence));
 }
 

@@ -8,6 +8,7 @@
 
 #include "trireme/base/words.h"
 #include "trireme/ir/graph.h"
+#include "trireme/parallel/asked/scope_pattern.h"
 
 namespace trireme {
 
@@ -25,9 +26,9 @@ std::vector<OpsOfScope> forward_ops_by_scope(const Graph& graph);
 std::string occurrence_text(std::string_view op, int occurrence);                         // "relu", "relu#1"
 std::string op_text(const Graph& graph, const std::vector<int>& occurrences, NodeId id);  // "relu#1 of 'mlp'"
 
-// What a rule names: a scope, or an op of it. The scope may be a pattern with `*`.
+// What a rule names: a scope, or an op of it. The scope may be a pattern.
 struct OpPattern {
-  std::string scope;
+  ScopePattern scope;
   std::string op;       // "": none
   int occurrence = -1;  // -1: none is given
 

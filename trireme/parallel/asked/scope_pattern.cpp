@@ -26,14 +26,13 @@ NumberRange range_at(std::string_view pattern) {
 
 // Of several stars only the last one that was reached is tried with more characters: what an earlier one could take is
 // of no more use to what follows.
-bool ScopePattern::matches(std::string_view scope) const {
-  if (text_.empty() || scope.empty()) return text_.empty();
+std::optional<size_t> ScopePattern::find(std::string_view scope, bool whole) const {
   const std::string_view pattern = text_;
   constexpr size_t kNone = std::string_view::npos;
   size_t at = 0, i = 0, star = kNone, taken = 0;  // in the pattern, in the scope; the last star, and where it ends
   while (true) {
     const bool is_over = at == pattern.size();
-    if (is_over && (i == scope.size() || scope[i] == '.')) return true;
+    if (is_over && (i == scope.size() || (!whole && scope[i] == '.'))) return i;
     const bool begins = at == 0 || pattern[at - 1] == '.';
     const NumberRange range = begins && !is_over ? range_at(pattern.substr(at)) : NumberRange();
     const std::string_view part = scope.substr(i, scope.find('.', i) - i);
@@ -48,9 +47,21 @@ bool ScopePattern::matches(std::string_view scope) const {
       at = star + 1;
       i = ++taken;
     } else {
-      return false;
+      return std::nullopt;
     }
   }
+}
+
+bool ScopePattern::matches(std::string_view scope) const {
+  return text_.empty() || (!scope.empty() && find(scope, false));
+}
+
+bool ScopePattern::names(std::string_view scope) const {
+  return find(scope, true).has_value();
+}
+
+std::string_view ScopePattern::outermost(std::string_view scope) const {
+  return scope.substr(0, find(scope, false).value_or(0));
 }
 
 }  // namespace trireme

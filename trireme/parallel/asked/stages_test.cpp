@@ -47,6 +47,17 @@ TEST(Stages, a_star_in_rules_stands_for_any_characters) {
   EXPECT_FALSE(ScopePattern("*.0..1.*.2..3").matches("a.1.b.4.c.5.d"));
 }
 
+TEST(Stages, rules_may_name_a_module_alone_and_say_which_part_of_a_path_they_name) {
+  EXPECT_TRUE(ScopePattern("h.0..5").names("h.5"));
+  EXPECT_FALSE(ScopePattern("h.0..5").names("h.5.attn"));
+  EXPECT_TRUE(ScopePattern("h.*").names("h.5.attn"));
+  EXPECT_TRUE(ScopePattern("*").names(""));
+  EXPECT_EQ(ScopePattern("h.*").outermost("h.3.mlp"), "h.3");
+  EXPECT_EQ(ScopePattern("h.0..5").outermost("h.3.mlp"), "h.3");
+  EXPECT_EQ(ScopePattern("h.0..5.mlp").outermost("h.3.mlp.c_fc"), "h.3.mlp");
+  EXPECT_EQ(ScopePattern("h.0..2").outermost("h.3.mlp"), "");
+}
+
 TEST(Stages, many_stars_in_rules_take_no_longer) {
   std::string pattern;
   for (int i = 0; i < 40; ++i) pattern += "a*";

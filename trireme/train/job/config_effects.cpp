@@ -122,8 +122,8 @@ Reasons keys_without_effect(const JobConfig& c, int64_t ranks = 0) {
   } else if (c.parallel.search.kind != SearchKind::kRecursiveProgramming) {
     all["parallel.search_cost"] = fmt::format("parallel.search = '{}'", to_string(c.parallel.search.kind));
   }
+  if (has_loss_in_parts(c)) all.erase("parallel.vocabulary");
   if (!c.parallel.strategy.empty()) {
-    all.erase("parallel.vocabulary");  // the loss is another one with it, whoever cuts the model
     const std::string file =
         fmt::format("parallel.strategy = '{}', which says how everything lies", c.parallel.strategy);
     const StrategyFile given = is_file(c.parallel.strategy) ? strategy_of(c) : StrategyFile();

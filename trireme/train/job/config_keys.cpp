@@ -288,7 +288,8 @@ std::vector<Key> keys_of_kept(JobConfig& c) {
       {.name = "keep",
        .target = as_texts(&p.keep),
        .doc = "what of modules and ops is kept for the backward pass, \"scope = again\" (not: it is computed "
-              "again), \"scope/op = device\" (it is, whatever train.recompute says), \"scope = slices\" (ranks "
+              "again; a scope like \"h.3\", \"h.*\" or \"h.0..5\"), \"scope/op = device\" (it is, whatever "
+              "train.recompute says), \"scope = slices\" (ranks "
               "that have the same keep slices of it), \"scope = host\" (in the host's memory, until it is read), or "
               "\"scope = disk\"",
        .of_training = true},

@@ -323,9 +323,13 @@ std::unique_ptr<nn::Module> make_model(const JobConfig& config) {
   return model_of(config).make(fields_of(config));
 }
 
+bool has_loss_in_parts(const JobConfig& config) {
+  const auto& p = config.parallel;
+  return p.vocabulary && (p.tp > 1 || !p.mesh.empty() || !p.strategy.empty());
+}
+
 LossFn make_loss(const JobConfig& config) {
-  const nn::LossOptions options{.label_smoothing = config.train.label_smoothing,
-                                .in_parts = config.parallel.vocabulary};
+  const nn::LossOptions options{.label_smoothing = config.train.label_smoothing, .in_parts = has_loss_in_parts(config)};
   return [spec = config.model.spec, options](const nn::Fields& predicted, const nn::Fields& batch) {
     return spec->loss(predicted, batch, options);
   };

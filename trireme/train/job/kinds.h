@@ -22,6 +22,9 @@ std::vector<FieldSpec> fields_of(const JobConfig& config);
 // What they make.
 std::unique_ptr<nn::Module> make_model(const JobConfig& config);
 LossFn make_loss(const JobConfig& config);
+// Whether the loss can be taken of logits that ranks have parts of: by parallel.vocabulary, where tp cuts weights, or a
+// mesh or strategy of the job's own may.
+bool has_loss_in_parts(const JobConfig& config);
 data::Split make_data(const JobConfig& config);
 bool predicts_classes(const JobConfig& config);  // one class a sample; else one token a position
 bool writes_text(const JobConfig& config);       // a language model over bytes

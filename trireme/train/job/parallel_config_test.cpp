@@ -6,6 +6,7 @@
 #include "trireme/base/file.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
+#include "trireme/train/job/kinds.h"
 #include "trireme/train/job/parallel_settings.h"
 
 namespace trireme::parallel_config_test {
@@ -203,6 +204,17 @@ TEST(ParallelConfig, sums_and_what_is_kept_have_no_effect_where_all_is_as_asked_
   EXPECT_EQ(remark_of("keep", "keep = [\"h.* = again\", \"h.0 = device\"]\n"), "");
   EXPECT_THAT(remark_of("recompute_communication", "recompute_communication = false\nkeep = [\"h.* = host\"]\n"),
               HasSubstr("train.recompute = 'none'"));
+}
+
+// The loss is that of whole logits then; a mesh or a strategy of the job's own may cut them.
+TEST(ParallelConfig, a_vocabulary_that_nothing_cuts_has_no_effect) {
+  const std::string line = "mode = \"semi_auto_parallel\"\nvocabulary = true\n";
+  EXPECT_THAT(remark_of("vocabulary", line), HasSubstr("has no effect with parallel.tp = 1"));
+  EXPECT_FALSE(has_loss_in_parts(with(line)));
+  for (const char* more : {"tp = 2\n", "mesh = \"dp=1,tp=2\"\n", "strategy = \"file\"\n"}) {
+    EXPECT_EQ(remark_of("vocabulary", line + more), "") << more;
+    EXPECT_TRUE(has_loss_in_parts(with(line + more))) << more;
+  }
 }
 
 TEST(ParallelConfig, the_number_of_ranks_must_be_the_one_asked_for) {

@@ -1,16 +1,11 @@
 // attention and attention_grad of bf16 tensors by tiles of AMX (isa/tile_attention.h): scores and sums are f32;
-// probabilities and their gradients are rounded to bf16 before they are multiplied. A task is one key head and the
-// query heads that share it, so that its keys and values are packed once. An element's bits depend on the tokens of its
-// head alone: sums of products are taken 32 terms at a time, from the first key or query on.
+// probabilities and their gradients are rounded to bf16 before they are multiplied. An element's bits depend on the
+// tokens of its head alone: sums of products are taken 32 terms at a time, from the first key or query on.
 #include <algorithm>
-#include <limits>
 
-#include "trireme/backend/cpu/attention/attention_sizes.h"
-#include "trireme/backend/cpu/attention/layouter.h"
+#include "trireme/backend/cpu/attention/attention_key_heads.h"
 #include "trireme/backend/cpu/kernels.h"
 #include "trireme/backend/cpu/products/tile_state.h"
-#include "trireme/backend/cpu/storage.h"
-#include "trireme/backend/cpu/tasks.h"
 
 namespace trireme::cpu {
 namespace attention_amx {  // whose names are those of attention.cpp
@@ -76,10 +71,9 @@ TileKeys keys_of(const Sizes& n, int64_t query, int64_t count, int64_t key, int6
   return {std::clamp<int64_t>(seen, 0, most), n.causal ? query + n.t - n.s + 1 - key : n.t};
 }
 
-// A tile of queries of one head; q and out point to its first one.
-void forward_queries(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, float* lse, const ForwardRoom& room) {
+void forward_queries(const Sizes& n, int64_t query, const ForwardQueries& at, const ForwardRoom& room) {
   const int64_t queries = std::min(kForwardQueries, n.s - query), row = n.h * n.d, steps = blocks(n.d);
-  loops().tile_attention.pack({.tokens = queries, .size = n.d, .from = q, .stride = row, .columns = room.q});
+  loops().tile_attention.pack({.tokens = queries, .size = n.d, .from = at.q, .stride = row, .columns = room.q});
   for (int64_t key = 0; key < n.t; key += kForwardKeys) {
     const TileKeys keys = keys_of(n, query, queries, key, kForwardKeys);
     if (keys.count == 0) break;
@@ -98,49 +92,12 @@ void forward_queries(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, fl
                                     .sum = room.sum,
                                     .out = room.out});
   }
-  loops().finish_softmax(queries, room.max, room.sum, lse);
+  loops().finish_softmax(queries, room.max, room.sum, at.lse);
   loops().tile_attention.put_elements(
-      {.tokens = queries, .size = n.d, .sums = room.out, .factors = room.sum, .to = out, .stride = row});
+      {.tokens = queries, .size = n.d, .sums = room.out, .factors = room.sum, .to = at.out, .stride = row});
 }
 
-void attention(const KernelArgs& args) {
-  if (sees_nothing(args)) {
-    std::ranges::fill(args.out[1].as<float>(), -std::numeric_limits<float>::infinity());
-    return;
-  }
-  const Sizes n = sizes_of(args);
-  const Bf16* q = data_of<Bf16>(args.in[0]);
-  const Bf16* k = data_of<Bf16>(args.in[1]);
-  const Bf16* v = data_of<Bf16>(args.in[2]);
-  Bf16* out = data_of<Bf16>(args.out[0]);
-  float* lse = args.out[1].as<float>().data();
-  run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
-    const TileState state;
-    const int64_t batch = task / n.g;
-    const int64_t group = task % n.g;
-    const ForwardRoom room = room_of<ForwardRoom>(n, args, thread);
-    const int64_t k_at = (batch * n.t * n.g + group) * n.d;
-    const int64_t k_row = n.g * n.d;
-    loops().tile_attention.pack({.tokens = n.t, .size = n.d, .from = k + k_at, .stride = k_row, .rows = room.k});
-    loops().tile_attention.pack({.tokens = n.t, .size = n.d, .from = v + k_at, .stride = k_row, .terms_rows = room.v});
-    for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
-      for (int64_t query = 0; query < n.s; query += kForwardQueries) {
-        const int64_t at = ((batch * n.s + query) * n.h + head) * n.d;
-        forward_queries(n, query, q + at, out + at, lse + (batch * n.h + head) * n.s + query, room);
-      }
-    }
-  });
-}
-
-// One tile of queries of one head: pointers to its first query.
-struct QueryTile {
-  const Bf16 *q, *out, *dout;
-  const float* lse;
-  Bf16* dq;
-};
-
-// dq may lie on out or dout; it is written when nothing more is read of them.
-void backward_queries(const Sizes& n, int64_t query, const QueryTile& at, const BackwardRoom& room) {
+void backward_queries(const Sizes& n, int64_t query, const BackwardQueries& at, const BackwardRoom& room) {
   const int64_t queries = std::min(kBackwardQueries, n.s - query), row = n.h * n.d, steps = blocks(n.d);
   std::fill_n(room.delta, kBackwardQueries, 0.0F);
   std::fill_n(room.lse, kBackwardQueries, 0.0F);
@@ -183,49 +140,37 @@ void backward_queries(const Sizes& n, int64_t query, const QueryTile& at, const 
       {.tokens = queries, .size = n.d, .sums = room.dq, .factor = n.scale, .to = at.dq, .stride = row});
 }
 
-// What the query heads of a task add to dk and dv is added in their order.
-void attention_grad(const KernelArgs& args) {
-  if (sees_nothing(args)) return;
-  const Sizes n = sizes_of(args);
-  const Bf16* q = data_of<Bf16>(args.in[0]);
-  const Bf16* k = data_of<Bf16>(args.in[1]);
-  const Bf16* v = data_of<Bf16>(args.in[2]);
-  const Bf16* out = data_of<Bf16>(args.in[3]);
-  const float* lse = args.in[4].as<float>().data();
-  const Bf16* dout = data_of<Bf16>(args.in[5]);
-  Bf16* dq = data_of<Bf16>(args.out[0]);
-  run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
-    const TileState state;
-    const int64_t batch = task / n.g;
-    const int64_t group = task % n.g;
-    const BackwardRoom room = room_of<BackwardRoom>(n, args, thread);
-    const int64_t k_at = (batch * n.t * n.g + group) * n.d;
-    const int64_t k_row = n.g * n.d;
+struct ByTiles {
+  using Guard = TileState;
+  using ForwardRoom = attention_amx::ForwardRoom;
+  using BackwardRoom = attention_amx::BackwardRoom;
+  static constexpr int64_t kForwardQueries = attention_amx::kForwardQueries;
+  static constexpr int64_t kBackwardQueries = attention_amx::kBackwardQueries;
+  static constexpr auto* forward = &forward_queries;
+  static constexpr auto* backward = &backward_queries;
+
+  static void pack(const Sizes& n, const Bf16* k, const Bf16* v, const ForwardRoom& room) {
+    const int64_t row = n.g * n.d;
+    loops().tile_attention.pack({.tokens = n.t, .size = n.d, .from = k, .stride = row, .rows = room.k});
+    loops().tile_attention.pack({.tokens = n.t, .size = n.d, .from = v, .stride = row, .terms_rows = room.v});
+  }
+  static void pack(const Sizes& n, const Bf16* k, const Bf16* v, const BackwardRoom& room) {
+    const int64_t row = n.g * n.d;
     loops().tile_attention.pack(
-        {.tokens = n.t, .size = n.d, .from = k + k_at, .stride = k_row, .rows = room.k, .terms_rows = room.k_terms});
-    loops().tile_attention.pack({.tokens = n.t, .size = n.d, .from = v + k_at, .stride = k_row, .rows = room.v});
+        {.tokens = n.t, .size = n.d, .from = k, .stride = row, .rows = room.k, .terms_rows = room.k_terms});
+    loops().tile_attention.pack({.tokens = n.t, .size = n.d, .from = v, .stride = row, .rows = room.v});
     const int64_t floats = blocks(n.t) * kBlock * blocks(n.d) * kBlock;
     std::fill_n(room.dk, floats, 0.0F);
     std::fill_n(room.dv, floats, 0.0F);
-    for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
-      for (int64_t query = 0; query < n.s; query += kBackwardQueries) {
-        const int64_t at = ((batch * n.s + query) * n.h + head) * n.d;
-        const int64_t line = (batch * n.h + head) * n.s + query;
-        backward_queries(n, query, {q + at, out + at, dout + at, lse + line, dq + at}, room);
-      }
-    }
-    const auto put = [&](const float* sums, float factor, const View& to) {
-      loops().tile_attention.put_tokens({.tokens = n.t,
-                                         .size = n.d,
-                                         .sums = sums,
-                                         .factor = factor,
-                                         .to = data_of<Bf16>(to) + k_at,
-                                         .stride = k_row});
-    };
-    put(room.dk, n.scale, args.out[1]);
-    put(room.dv, 1, args.out[2]);
-  });
-}
+  }
+  static void put(const Sizes& n, const BackwardRoom& room, Bf16* dk, Bf16* dv) {
+    const int64_t row = n.g * n.d;
+    loops().tile_attention.put_tokens(
+        {.tokens = n.t, .size = n.d, .sums = room.dk, .factor = n.scale, .to = dk, .stride = row});
+    loops().tile_attention.put_tokens(
+        {.tokens = n.t, .size = n.d, .sums = room.dv, .factor = 1, .to = dv, .stride = row});
+  }
+};
 
 std::string no_tiles(const TypeArgs& args) {
   const TensorType& q = args.in[0];
@@ -242,7 +187,7 @@ std::span<const Kernel> attention_amx_kernels() {
           .name = "attention.amx.pairs",
           .why_not = attention_amx::no_tiles,
           .scratch = scratch_of<attention_amx::ForwardRoom>,
-          .run = attention_amx::attention,
+          .run = attention_by_key_heads<attention_amx::ByTiles>,
           .bits = Bits::kElement,
       },
       {
@@ -250,7 +195,7 @@ std::span<const Kernel> attention_amx_kernels() {
           .name = "attention_grad.amx.pairs",
           .why_not = attention_amx::no_tiles,
           .scratch = scratch_of<attention_amx::BackwardRoom>,
-          .run = attention_amx::attention_grad,
+          .run = attention_grad_by_key_heads<attention_amx::ByTiles>,
           .bits = Bits::kElement,
       },
   };

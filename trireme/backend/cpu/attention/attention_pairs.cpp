@@ -1,15 +1,10 @@
 // attention and attention_grad of bf16 tensors in tiles, as in attention.cpp, with products of bf16
 // in pairs: scores and sums are f32, probabilities and their gradients are rounded to bf16 before
-// they are multiplied. A task is one key head and the query heads that share it, so that its keys
-// and values are brought into pairs once.
-#include <cmath>
+// they are multiplied.
 #include <limits>
 
-#include "trireme/backend/cpu/attention/attention_sizes.h"
-#include "trireme/backend/cpu/attention/layouter.h"
+#include "trireme/backend/cpu/attention/attention_key_heads.h"
 #include "trireme/backend/cpu/kernels.h"
-#include "trireme/backend/cpu/storage.h"
-#include "trireme/backend/cpu/tasks.h"
 #include "trireme/backend/cpu/why_not.h"
 
 namespace trireme::cpu {
@@ -133,62 +128,26 @@ void put_rows(const float* from, int64_t rows, int64_t size, int64_t width, Bf16
   for (int64_t row = 0; row < rows; ++row) loops().bf16.from_f32(size, from + row * width, to + row * stride);
 }
 
-// One tile of queries of one head; q and out point to its first query.
-void forward_tile(const Sizes& n, int64_t query, const Bf16* q, Bf16* out, float* lse, const ForwardRoom& room) {
+void forward_queries(const Sizes& n, int64_t query, const ForwardQueries& at, const ForwardRoom& room) {
   const int64_t queries = std::min(kQueries, n.s - query);
   std::fill_n(room.max, queries, -std::numeric_limits<float>::infinity());
   std::fill_n(room.sum, queries, 0.0F);
   for (int64_t key = 0; key < n.t; key += kKeys) {
     const Tile tile = tile_of(n, query, key);
     if (tile.keys == 0) break;
-    multiply_scores(n, tile, q, room.k, room.columns, room.scores);
+    multiply_scores(n, tile, at.q, room.k, room.columns, room.scores);
     loops().online_softmax({queries, tile.keys}, kKeys, tile.visible, n.scale, room.scores, room.max, room.sum,
                            room.correction);
     if (key > 0) loops().scale_rows({queries, n.d}, room.width, room.correction, room.out);
     round_tile(tile, room.scores, room.p);
     multiply_keys(n, tile, room.p, room.v, room.width, room.out);
   }
-  loops().finish_softmax(queries, room.max, room.sum, lse);
+  loops().finish_softmax(queries, room.max, room.sum, at.lse);
   loops().scale_rows({queries, n.d}, room.width, room.sum, room.out);
-  put_rows(room.out, queries, n.d, room.width, out, n.h * n.d);
+  put_rows(room.out, queries, n.d, room.width, at.out, n.h * n.d);
 }
 
-void attention(const KernelArgs& args) {
-  if (sees_nothing(args)) {
-    std::ranges::fill(args.out[1].as<float>(), -std::numeric_limits<float>::infinity());
-    return;
-  }
-  const Sizes n = sizes_of(args);
-  const Bf16* q = data_of<Bf16>(args.in[0]);
-  const Bf16* k = data_of<Bf16>(args.in[1]);
-  const Bf16* v = data_of<Bf16>(args.in[2]);
-  Bf16* out = data_of<Bf16>(args.out[0]);
-  float* lse = args.out[1].as<float>().data();
-  run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
-    const int64_t batch = task / n.g;
-    const int64_t group = task % n.g;
-    const ForwardRoom room = room_of<ForwardRoom>(n, args, thread);
-    const int64_t k_at = (batch * n.t * n.g + group) * n.d;
-    loops().pairs.pair_columns({n.t, n.d}, n.g * n.d, k + k_at, room.columns, room.k);
-    loops().pairs.pair_rows({n.t, n.d}, n.g * n.d, v + k_at, room.width, room.v);
-    for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
-      for (int64_t query = 0; query < n.s; query += kQueries) {
-        const int64_t at = ((batch * n.s + query) * n.h + head) * n.d;
-        forward_tile(n, query, q + at, out + at, lse + (batch * n.h + head) * n.s + query, room);
-      }
-    }
-  });
-}
-
-// One tile of queries of one head: pointers to its first query.
-struct QueryTile {
-  const Bf16 *q, *out, *dout;
-  const float* lse;
-  Bf16* dq;
-};
-
-// dq may lie on out or dout; it is written when nothing more is read of them.
-void backward_queries(const Sizes& n, int64_t query, const QueryTile& at, const BackwardRoom& room) {
+void backward_queries(const Sizes& n, int64_t query, const BackwardQueries& at, const BackwardRoom& room) {
   const int64_t queries = std::min(kQueries, n.s - query);
   const int64_t row = n.h * n.d;
   for (int64_t i = 0; i < queries; ++i) room.delta[i] = loops().bf16.dot(n.d, at.out + i * row, at.dout + i * row);
@@ -209,39 +168,32 @@ void backward_queries(const Sizes& n, int64_t query, const QueryTile& at, const 
   put_rows(room.dq, queries, n.d, room.width, at.dq, row);
 }
 
-// What the query heads of a task add to dk and dv is added in their order.
-void attention_grad(const KernelArgs& args) {
-  if (sees_nothing(args)) return;
-  const Sizes n = sizes_of(args);
-  const Bf16* q = data_of<Bf16>(args.in[0]);
-  const Bf16* k = data_of<Bf16>(args.in[1]);
-  const Bf16* v = data_of<Bf16>(args.in[2]);
-  const Bf16* out = data_of<Bf16>(args.in[3]);
-  const float* lse = args.in[4].as<float>().data();
-  const Bf16* dout = data_of<Bf16>(args.in[5]);
-  Bf16* dq = data_of<Bf16>(args.out[0]);
-  run_tasks(args.pool, n.b * n.g, [&](int64_t task, int thread) {
-    const int64_t batch = task / n.g;
-    const int64_t group = task % n.g;
-    const BackwardRoom room = room_of<BackwardRoom>(n, args, thread);
-    const int64_t k_at = (batch * n.t * n.g + group) * n.d;
-    const int64_t k_row = n.g * n.d;
-    loops().pairs.pair_columns({n.t, n.d}, k_row, k + k_at, room.columns, room.k_columns);
-    loops().pairs.pair_columns({n.t, n.d}, k_row, v + k_at, room.columns, room.v_columns);
-    loops().pairs.pair_rows({n.t, n.d}, k_row, k + k_at, room.width, room.k_rows);
+struct ByPairs {
+  struct Guard {};
+  using ForwardRoom = pairs::ForwardRoom;
+  using BackwardRoom = pairs::BackwardRoom;
+  static constexpr int64_t kForwardQueries = kQueries, kBackwardQueries = kQueries;
+  static constexpr auto* forward = &forward_queries;
+  static constexpr auto* backward = &backward_queries;
+
+  static void pack(const Sizes& n, const Bf16* k, const Bf16* v, const ForwardRoom& room) {
+    const int64_t row = n.g * n.d;
+    loops().pairs.pair_columns({n.t, n.d}, row, k, room.columns, room.k);
+    loops().pairs.pair_rows({n.t, n.d}, row, v, room.width, room.v);
+  }
+  static void pack(const Sizes& n, const Bf16* k, const Bf16* v, const BackwardRoom& room) {
+    const int64_t row = n.g * n.d;
+    loops().pairs.pair_columns({n.t, n.d}, row, k, room.columns, room.k_columns);
+    loops().pairs.pair_columns({n.t, n.d}, row, v, room.columns, room.v_columns);
+    loops().pairs.pair_rows({n.t, n.d}, row, k, room.width, room.k_rows);
     std::fill_n(room.dk, n.t * room.width, 0.0F);
     std::fill_n(room.dv, n.t * room.width, 0.0F);
-    for (int64_t head = group * n.r(); head < (group + 1) * n.r(); ++head) {
-      for (int64_t query = 0; query < n.s; query += kQueries) {
-        const int64_t at = ((batch * n.s + query) * n.h + head) * n.d;
-        const int64_t line = (batch * n.h + head) * n.s + query;
-        backward_queries(n, query, {q + at, out + at, dout + at, lse + line, dq + at}, room);
-      }
-    }
-    put_rows(room.dk, n.t, n.d, room.width, data_of<Bf16>(args.out[1]) + k_at, k_row);
-    put_rows(room.dv, n.t, n.d, room.width, data_of<Bf16>(args.out[2]) + k_at, k_row);
-  });
-}
+  }
+  static void put(const Sizes& n, const BackwardRoom& room, Bf16* dk, Bf16* dv) {
+    put_rows(room.dk, n.t, n.d, room.width, dk, n.g * n.d);
+    put_rows(room.dv, n.t, n.d, room.width, dv, n.g * n.d);
+  }
+};
 
 std::string no_pairs(const TypeArgs& args) {
   const TensorType& q = args.in[0];
@@ -260,7 +212,7 @@ std::span<const Kernel> attention_pairs_kernels() {
           .name = "attention.pairs",
           .why_not = pairs::no_pairs,
           .scratch = scratch_of<pairs::ForwardRoom>,
-          .run = pairs::attention,
+          .run = attention_by_key_heads<pairs::ByPairs>,
           .bits = Bits::kElement,
       },
       {
@@ -268,7 +220,7 @@ std::span<const Kernel> attention_pairs_kernels() {
           .name = "attention_grad.pairs",
           .why_not = pairs::no_pairs,
           .scratch = scratch_of<pairs::BackwardRoom>,
-          .run = pairs::attention_grad,
+          .run = attention_grad_by_key_heads<pairs::ByPairs>,
           .bits = Bits::kElement,
       },
   };

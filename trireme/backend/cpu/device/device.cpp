@@ -93,6 +93,8 @@ class CpuDevice : public Device {
     if (dtype != DType::kBF16 || isa() >= Isa::kAvx512Bf16) return "";
     return fmt::format("'{}' has no products of bf16, so that their operands are widened to f32", to_string(isa()));
   }
+  // Block by block, while the rows are in the cache.
+  bool fuses_products(DType dtype) const override { return dtype == DType::kF32 || dtype == DType::kBF16; }
   std::optional<Peak> measure_peak(ThreadPool& pool, const PeakOptions& options) const override {
     return trireme::measure_peak(pool, options);
   }

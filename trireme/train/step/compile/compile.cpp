@@ -268,6 +268,7 @@ PassOptions pass_options(const Compiled& compiled, const CompileOptions& options
   out.fusion = how.fusion;
   out.fusion.ids = fusion_rules(compiled.graph, how.fusion.ids);
   out.rates = compiled.rates;
+  std::erase_if(out.fused_products, [&](DType dtype) { return !device_of(options).fuses_products(dtype); });
   if (options.numerics == Numerics::kInvariant) out.disabled.emplace_back("sum_in_products");  // sums are trees
   out.on_host = with_requests(compiled.graph, options.parallel.on_host);
   out.homes = homes_asked(compiled.graph, options.parallel);

@@ -9,7 +9,9 @@
 #include "trireme/mesh/machine.h"
 #include "trireme/nn/models/mlp.h"
 #include "trireme/ops/ops.h"
+#include "trireme/pass/fuse_rows.h"
 #include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/step/compile/compile.h"
 #include "trireme/train/step/graphs/step.h"
 #include "trireme/train/step/session/session.h"
 
@@ -129,6 +131,25 @@ TEST(SessionOnDescribed, is_planned_and_not_run) {
   write_machine(machine, path);
   EXPECT_THAT(text_of(), testing::ContainsRegex("takes [0-9.]+ K?i?B on each rank"));
   EXPECT_THAT(text_of(), HasSubstr("device 'toy' has 64 B; cut it over more ranks"));
+}
+
+TEST(SessionOnDescribed, products_of_bf16_are_fused_with_what_follows_where_the_device_has_it_so) {
+  const Folder folder;
+  const auto fused_on = [&](double to_host_bytes_per_s, DType compute) {
+    Machine machine = Machine::this_host();
+    machine.to_host_bytes_per_s = machine.from_host_bytes_per_s = to_host_bytes_per_s;
+    const std::string path = folder.path() + "/toy.toml";
+    write_machine(machine, path);
+    nn::Mlp mlp({6, 5, 4});
+    Graph graph = training_step([&](const Tensor& x) { return mlp(x); }, loss_of_classes(), kFields, AdamW{},
+                                {.compute = compute});
+    const Compiled made =
+        compile(std::move(graph), {.device = make_device("described:" + path), .passes = {.fused_product_bytes = 1}});
+    return fused_text(made.crews[0].program);
+  };
+  EXPECT_THAT(fused_on(0, DType::kBF16), HasSubstr("matmul"));
+  EXPECT_THAT(fused_on(64e9, DType::kBF16), testing::Not(HasSubstr("matmul")));
+  EXPECT_THAT(fused_on(64e9, DType::kF32), HasSubstr("matmul"));
 }
 
 }  // namespace

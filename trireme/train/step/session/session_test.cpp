@@ -311,6 +311,8 @@ TEST(Session, a_rule_for_what_is_kept_that_matches_nothing_is_refused) {
     return std::string();
   };
   EXPECT_EQ(with("h.*/gelu"), "");
+  EXPECT_EQ(with("h.0..1/gelu"), "");
+  EXPECT_THAT(with("h.5..9"), HasSubstr("parallel.keep 'h.5..9' matches no part of the model"));
   EXPECT_THAT(with("g.*"), AllOf(HasSubstr("parallel.keep 'g.*' matches no part of the model"), HasSubstr("'h.0")));
   EXPECT_THAT(with("h.*/gel"), AllOf(HasSubstr("parallel.keep 'h.*/gel' matches no op"), HasSubstr("'gelu'")));
   EXPECT_THAT(with("h.*/gelu#1"), HasSubstr("parallel.keep 'h.*/gelu#1' names one op of several"));
