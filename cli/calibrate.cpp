@@ -2,15 +2,19 @@
 #include <CLI/CLI.hpp>
 
 #include <unistd.h>
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 
 #include "cli/commands.h"
+#include "trireme/base/bytes_text.h"
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/cost/op_seconds.h"
+#include "trireme/mesh/machine.h"
 #include "trireme/train/job/job.h"
 #include "trireme/train/plan/calibrate.h"
 
@@ -54,12 +58,19 @@ void print_fit(const Calibration& found) {
               100 * (all.fitted / all.measured - 1));
 }
 
+// What a rank takes for the largest of the models that it trains.
+constexpr int64_t kRankBytes = int64_t{800} << 20;
+
 int run(const CalibrateArgs& args) {
   if (!args.disk.empty())
     require_directory(args.disk, "calibrate: --disk", "name a directory that there is, or make one");
   require(!args.out.empty(), "calibrate: --out is empty; name a file");
   require_place_for(args.out, "calibrate: --out");
   require(!args.name.empty(), "calibrate: --name is empty; give the machine a name");
+  const Machine host = Machine::this_host();
+  const int64_t most = std::max<int64_t>(1, host.memory_bytes * host.devices() / kRankBytes);
+  require(args.ranks <= most, "calibrate: {} ranks take {} each and this host has {}; give at most {} (-n)", args.ranks,
+          bytes_text(kRankBytes), bytes_text(static_cast<double>(host.memory_bytes * host.devices())), most);
   if (args.ranks > 1 && !is_worker()) return relaunch({.ranks = args.ranks, .threads = args.threads});
   const Job job({.transport = args.transport, .threads = args.threads});
   const double begin = now_s();
@@ -116,6 +127,7 @@ void add_calibrate(CLI::App& app, Action& chosen) {
   command->add_option("--disk", args->disk,
                       "Directory on the disk on which ranks may keep values; each rank writes 512 MiB there, which are "
                       "removed. By default the disk is not measured");
+  command->footer("Example:\n  trireme calibrate -n 2 --out machine.toml");
   command->callback([=, &chosen] { chosen = [=] { return run(*args); }; });
 }
 

@@ -132,6 +132,9 @@ void leave_run_out_of_help(CLI::App& command) {
         "--node-id", "--address", "--window", "--heartbeat", "--tls-cert", "--tls-key", "--secret-file", "--tls-ca",
         "--tls-crl", "--tls-password-file", "--tls-warn-days"})
     command.get_option(name)->group("");
+  command.get_option("--ranks")->description("Ranks to compile for; default 1. Of a range, like 2:4, the most");
+  command.get_option("--nnodes")->description("Nodes of the job, each with the ranks of -n. Of a range the most");
+  command.get_option("--world")->description("Ranks of the whole job, where nodes differ. Of a range the most");
 }
 
 }  // namespace trireme::cli

@@ -55,7 +55,8 @@ RunJob read_as_it_runs(const JobFlags& flags);
 
 void add_job_flags(CLI::App& command, JobFlags& flags);
 // For a command that starts no rank: what says where a run writes, how it goes on and how its ranks meet is taken, so
-// that the command line of a run can be given as it is, and not listed.
+// that the command line of a run can be given as it is, and not listed. What says how many ranks there are is described
+// without their start.
 void leave_run_out_of_help(CLI::App& command);
 
 }  // namespace trireme::cli

@@ -19,6 +19,8 @@
 #include "trireme/base/log.h"
 #include "trireme/comm/transports/hangup.h"
 #include "trireme/launch/rank/rank_info.h"
+#include "trireme/train/job/kinds.h"
+#include "trireme/train/plan/ways/way_rule.h"
 #include "trireme/version.h"
 
 namespace trireme::cli {
@@ -38,15 +40,26 @@ std::string where_to_read(const CLI::App& app) {
                      command->get_subcommands().front()->get_name());
 }
 
+const CLI::App* innermost(const CLI::App& app) {
+  const CLI::App* out = &app;
+  while (!out->get_subcommands().empty()) out = out->get_subcommands().front();
+  return out;
+}
+
+std::string kind_of_value(const CLI::App& app, const std::string& option) {
+  const CLI::Option* found = innermost(app)->get_option_no_throw(option);
+  const std::string type = found == nullptr ? "" : found->get_type_name();
+  if (type.starts_with("INT") || type.starts_with("UINT")) return "a whole number";
+  return type.starts_with("FLOAT") ? "a number" : "a value of the right kind";
+}
+
 // What the first of the words that CLI11 could not place was meant to be, or "".
 std::string nearest(const CLI::App& app, const std::string& word) {
   std::vector<std::string> candidates;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     candidates.push_back(command->get_name());
   }
-  const CLI::App* where = &app;
-  if (!app.get_subcommands().empty()) where = app.get_subcommands().front();
-  if (!where->get_subcommands().empty()) where = where->get_subcommands().front();
+  const CLI::App* where = innermost(app);
   if (where != &app) {
     candidates.clear();
     for (const CLI::App* command : where->get_subcommands([](const CLI::App*) { return true; })) {
@@ -62,30 +75,63 @@ std::string nearest(const CLI::App& app, const std::string& word) {
   return closest(word, candidates);
 }
 
+// For a command that takes keys of a job, but not this flag of one: how the key is said, or, where the command finds
+// its value, how that is limited. "" otherwise.
+std::string as_key(const CLI::App& app, const std::string& word) {
+  if (app.get_subcommands().empty()) return "";
+  const CLI::App* command = app.get_subcommands().front();
+  if (command->get_option_no_throw("--set") == nullptr) return "";
+  const std::string flag = word.substr(0, word.find('='));
+  for (const KeyHelp& key : all_keys()) {
+    const std::vector<std::string> names = CLI::detail::split(std::string(key.row.flag), ',');
+    if (std::ranges::find(names, flag) == names.end()) continue;
+    const std::string term = key.name.substr(key.name.find('.') + 1);
+    const bool is_found = command->get_option_no_throw("--only") != nullptr &&
+                          std::ranges::find(way_terms(), term, &WayTerm::name) != way_terms().end();
+    return is_found ? fmt::format(" It is planned; --only \"{}=VALUE\" plans these ways alone.", term)
+                    : fmt::format(" It is the key {0}: --set {0}=VALUE.", key.name);
+  }
+  return "";
+}
+
 std::string unknown_word(const CLI::App& app, const std::string& word) {
-  const std::string near = nearest(app, word);
+  const std::string key = as_key(app, word);
+  const std::string near = key.empty() ? nearest(app, word) : "";
   const std::string where = app.get_subcommands().empty() ? "trireme" : app.get_subcommands().front()->get_name();
-  return fmt::format("{}: no {} '{}'.{} {}", where, word.starts_with('-') ? "option" : "command or argument", word,
-                     near.empty() ? "" : fmt::format(" Did you mean '{}'?", near), where_to_read(app));
+  return fmt::format("{}: no {} '{}'.{}{} {}", where, word.starts_with('-') ? "option" : "command or argument", word,
+                     key, near.empty() ? "" : fmt::format(" Did you mean '{}'?", near), where_to_read(app));
 }
 
 // What CLI11 found wrong, in the words of this program.
 std::string wrong_usage(const CLI::App& app, const CLI::ParseError& error) {
   // An option that is missing may be there misspelt.
-  if (const std::vector<std::string> extra = app.remaining(true); !extra.empty() && !nearest(app, extra[0]).empty()) {
+  if (const std::vector<std::string> extra = app.remaining(true);
+      !extra.empty() && !(nearest(app, extra[0]) + as_key(app, extra[0])).empty()) {
     return unknown_word(app, extra[0]);
   }
   std::string text = error.what();
   if (text.starts_with(": ")) text.erase(0, 2);  // after a name that help hides
+  const std::vector<CLI::App*> commands = app.get_subcommands();
   if (error.get_name() == "ConversionError") {
     const size_t equals = text.find(" = ");
     const size_t colon = text.find(": ");
     if (colon != std::string::npos && equals != std::string::npos) {
-      text = fmt::format("{}: '{}' is not a value of the right kind", text.substr(colon + 2, equals - colon - 2),
-                         text.substr(equals + 3));
+      const std::string name = text.substr(colon + 2, equals - colon - 2);
+      text = fmt::format("{}: '{}' is not {}", name, text.substr(equals + 3), kind_of_value(app, name));
     }
   }
-  const std::vector<CLI::App*> commands = app.get_subcommands();
+  // "--dtype: fp16 not in {f32,bf16}"
+  if (const size_t value = text.find(": "), list = text.find(" not in {"); list < text.size() && value < list) {
+    const std::string word = text.substr(value + 2, list - value - 2);
+    const std::vector<std::string> words = CLI::detail::split(text.substr(list + 9, text.size() - list - 10), ',');
+    text = fmt::format("{}: '{}'; it must be {}", text.substr(0, value), word, quoted_list(words));
+    if (const std::string near = closest(word, words); !near.empty())
+      text += fmt::format(" (did you mean '{}'?)", near);
+  }
+  if (error.get_name() == "RequiredError" && !commands.empty()) {
+    const CLI::Option* option = innermost(app)->get_option_no_throw(text.substr(0, text.find(' ')));
+    if (option != nullptr) text += ": " + option->get_description();
+  }
   if (text == "A subcommand is required") {
     std::vector<std::string> names;
     for (const CLI::App* one : commands.back()->get_subcommands([](const CLI::App*) { return true; })) {

@@ -72,6 +72,7 @@ void add_models(CLI::App& app, Action& chosen) {
   auto name = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("models", "List published models by name, or print the job's file of one");
   command->add_option("name", *name, "A model of the list, whose job's file is printed");
+  command->footer("Example:\n  trireme models gpt2 > gpt2.toml");
   command->callback([=, &chosen] { chosen = [=] { return show(*name); }; });
 }
 

@@ -112,12 +112,13 @@ void warn_of_mindspore_variables() {
     return;  // once for a job is enough; the workers' terminals are the ones that are read
   if (flag_bool("MS_ENABLE_RECOVERY").value_or(false)) {
     TRIREME_LOG(kWarn, "launch",
-                "MS_ENABLE_RECOVERY=1 has no effect; --restarts lets a job go on after a failure (docs/guide/03)");
+                "MS_ENABLE_RECOVERY=1 has no effect; --restarts lets a job go on after a failure "
+                "(docs/guide/03_starting_a_job.md)");
   }
   for (const char* name : {"MS_RECOVERY_PATH", "MS_RECEIVE_MSG_TIMEOUT", "MS_RETRY_INTERVAL_LOWER",
                            "MS_RETRY_INTERVAL_UPPER", "MS_HCCL_CM_INIT", "MS_ENABLE_LCCL"}) {
     if (const auto text = flag_text(name))
-      TRIREME_LOG(kWarn, "launch", "{}={} has no effect (docs/guide/03 says why)", name, *text);
+      TRIREME_LOG(kWarn, "launch", "{}={} has no effect (docs/howto/come_from_mindspore.md says why)", name, *text);
   }
 }
 

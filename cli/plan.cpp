@@ -98,7 +98,10 @@ PlannedTokens tokens_of(const JobConfig& job) {
   return {job.train.fit.batch * (classes ? 1 : fields_of(job)[0].sample.elements()), classes ? "samples" : "tokens"};
 }
 
-void write_page(const PlanArgs& args, const PlanPage& page) {
+template <class Plan>
+void write_page(const PlanArgs& args, const Plan& plan, const Answers& more, PlanPage page) {
+  page.why_not = more.why_not;
+  add_sensitivities(best_of(plan), more.sensitivities, page);
   atomic_write(args.html, render_plan_page(page));
   std::printf("wrote %s\n", args.html.c_str());
 }
@@ -119,14 +122,17 @@ void require_some(const PlanArgs& args, const Asked& asked, int64_t ways) {
           asked.only ? asked.only->text() : "");
 }
 
+bool compiles_all(const PlanArgs& args) {
+  return args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled);
+}
+
 bool compiles_best(const PlanArgs& args) {
   return args.compile || args.ranks <= kMostRanksOfBestCompiled;
 }
 
 // Nothing: all ways are compiled.
 std::optional<ExactPlan> exact_plan(const PlanArgs& args, Asked& asked, PlanRequest& request) {
-  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled))
-    return std::nullopt;
+  if (compiles_all(args)) return std::nullopt;
   try {
     if (!args.why_not.empty() || !args.only.empty())
       read_rules(args, example_ways(exact_setting(request), request), asked, request);
@@ -147,8 +153,7 @@ std::optional<ExactPlan> exact_plan(const PlanArgs& args, Asked& asked, PlanRequ
 
 // By the search that `plan` takes for so many ranks.
 std::unique_ptr<AdviceSearch> advice_search(const PlanArgs& args, const PlanRequest& request) {
-  if (args.search == "compiled" || (args.search == "auto" && args.ranks <= kMostRanksOfAllCompiled))
-    return compiled_advice_search(request);
+  if (compiles_all(args)) return compiled_advice_search(request);
   try {
     return exact_advice_search(request);
   } catch (const Error& error) {
@@ -289,10 +294,7 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
   const Answers more = answers(args, request, plan, asked.why_not, plan_exact, why_not);
   const bool fits = !plan.best.empty() || (compiled && compiled->has_any());
   if (fits && !args.html.empty()) {
-    PlanPage page = compiled ? page_of(plan, *compiled, request, tokens) : page_of(plan, request, tokens);
-    page.why_not = more.why_not;
-    add_sensitivities(best_of(plan), more.sensitivities, page);
-    write_page(args, page);
+    write_page(args, plan, more, compiled ? page_of(plan, *compiled, request, tokens) : page_of(plan, request, tokens));
   }
   write_exact(args, request, plan, compiled);
   if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
@@ -323,19 +325,13 @@ int run_compiled(const PlanArgs& args, PlanRequest& request, Asked& asked) {
   }
   const PlannedTokens tokens = tokens_of(request.job);
   std::fputs(plan_text(plan, args.ranks, tokens.per_step, tokens.unit).c_str(), stdout);
-  if (plan.best.empty()) {
-    if (const auto nearest = nearest_compiled(request, plan)) std::fputs(nearest_text(*nearest).c_str(), stdout);
-  }
+  if (const auto nearest = plan.best.empty() ? nearest_compiled(request, plan) : std::nullopt)
+    std::fputs(nearest_text(*nearest).c_str(), stdout);
   const Answers more = answers(args, request, plan, asked.why_not, plan_job, [&](const PlanRequest& kept_by_rule) {
     return why_not_text(plan, plan_job(kept_by_rule), *asked.why_not);
   });
   if (plan.best.empty()) return 1;
-  if (!args.html.empty()) {
-    PlanPage page = page_of(plan, request, tokens);
-    page.why_not = more.why_not;
-    add_sensitivities(best_of(plan), more.sensitivities, page);
-    write_page(args, page);
-  }
+  if (!args.html.empty()) write_page(args, plan, more, page_of(plan, request, tokens));
   if (!args.out.empty()) write_plan(args, plan_file(plan, request), plan.machine);
   if (!args.export_to.empty()) write_export(args, request, plan.best.front().way, {});
   return 0;
@@ -357,7 +353,9 @@ void check_files(const PlanArgs& args) {
 
 int run(const PlanArgs& args) {
   take_small_blocks();
-  require(!args.config.empty(), "plan: config is required. See `trireme help plan`.");
+  require(!args.config.empty(),
+          "plan: config is required: the job's TOML file, or a model by the name that `trireme models` lists. See "
+          "`trireme help plan`.");
   check_files(args);
   PlanRequest request{.job = args.read(),
                       .ranks = args.ranks,

@@ -42,6 +42,7 @@ std::string plan_line(const std::string& file, const Certificate& certificate, s
 int run(const VerifyArgs& args) {
   take_small_blocks();
   check_job_flags(args);
+  require_file(args.file, "plan verify", "name a plan that `trireme plan --out` wrote, or its certificate");
   const std::string text = read_file(args.file);
   std::optional<PlanFile> plan;
   std::string proof_text = text;

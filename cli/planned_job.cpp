@@ -28,6 +28,8 @@ JobConfig read_job(const std::string& path, const std::vector<std::string>& keys
   require(!is_file(path) || !is_plan_file(read_file(path)),
           "'{0}' is a plan, not a job; name the job that it was made for, and train or simulate that with --plan {0}",
           path);
+  require(is_file(path) || find_published_model(path) == nullptr,
+          "there is no file '{0}': it is a model, of which `trireme models {0} > {0}.toml` writes a job's file", path);
   return read_config(path, keys);
 }
 

@@ -127,6 +127,7 @@ void add_timetable(CLI::App& app, Action& chosen) {
   command->add_option("--transfer", args->transfer, "Time of a message between crews")->capture_default_str();
   command->add_flag("--units", args->units, "Print only the order, in the form of a timetable file");
   command->add_option("--columns", args->width, "Columns of the picture; by default one per slot, up to 60");
+  command->footer("Example:\n  trireme timetable zb-h1 --pp 4 --micro-batches 8");
   command->callback([=, &chosen] {
     for (const char* flag : {"--pp", "--virtual-stages", "--micro-batches", "--seq-chunks"}) {
       if (command->count(flag) > 0) args->of_schedule.emplace_back(flag);

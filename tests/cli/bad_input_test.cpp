@@ -58,6 +58,8 @@ TEST_F(BadInputTest, NumbersOfFlagsThatOthersWouldBeTakenFor) {
                "generate: --seed: -1; it must be 0 or more. See `trireme help generate`.");
   expect_error({"generate", "run", "--prompt", "a", "--seed", "18446744073709551616"}, kCaller,
                HasSubstr("is more than 64 bits hold"));
+  expect_error({"calibrate", "-n", "65536"}, kCaller,
+               HasSubstr("calibrate: 65536 ranks take 800 MiB each and this host"));
   expect_error({"calibrate", "--out", "gone/machine.toml"}, kCaller, HasSubstr("there is no directory 'gone'"));
 }
 
@@ -65,7 +67,8 @@ TEST_F(BadInputTest, AConfigurationThatIsMissingOrWrittenWrong) {
   expect_error({"train", "gone.toml"}, kCaller,
                "configuration: there is no file 'gone.toml'; name a TOML file like those in examples/");
   expect_error({"train", "."}, kCaller, "configuration: '.' is a directory; name a TOML file like those in examples/");
-  expect_error({"generate", "gone", "--prompt", "a"}, kCaller, "there is no checkpoint 'gone'");
+  expect_error({"generate", "gone", "--prompt", "a"}, kCaller,
+               "there is no checkpoint 'gone'; name the directory of a run, of its checkpoints, or one of them");
   write("open.toml", "name = \"x\n[model]\nkind = \"gpt\"\n");
   expect_error({"train", "open.toml"}, kCaller,
                "open.toml:1:8: the string that begins here is not closed; end it with \" on this line");

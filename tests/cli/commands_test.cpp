@@ -91,7 +91,7 @@ TEST_F(CommandTest, BenchDecodeInBf16ReadsHalfTheBytes) {
   EXPECT_EQ(bf16["dtype"], "bf16");
   EXPECT_LT(bf16["bytes"].get<double>(), 0.6 * f32["bytes"].get<double>());
   EXPECT_GT(bf16["prompt_per_s"].get<double>(), 0);
-  expect_error({"bench", "decode", "--dtype", "f16"}, 2, HasSubstr("--dtype: f16 not in {f32,bf16}"));
+  expect_error({"bench", "decode", "--dtype", "f16"}, 2, HasSubstr("--dtype: 'f16'; it must be 'f32' or 'bf16'"));
 }
 
 TEST_F(CommandTest, HelpIsThereForEveryCommandAndTopic) {
@@ -134,7 +134,21 @@ TEST_F(CommandTest, MisspeltWordsAreToldWithTheOnesMeant) {
   expect_error({"bench", "step", "--modle", "gpt"}, 2, HasSubstr("Did you mean '--model'?"));
   expect_error({"help", "trian"}, 2, "help: no topic 'trian'. Did you mean 'train'?");
   expect_error({"help", "bench", "stpe"}, 2, "help: no topic 'bench stpe'. Did you mean 'step'?");
-  expect_error({"train"}, 2, "train: config is required. See `trireme help train`.");
+  expect_error({"train"}, 2,
+               "train: config is required: The job's TOML file; `trireme help config` lists its keys. See `trireme "
+               "help train`.");
+  expect_error(
+      {"train", "gpt2"}, 2,
+      "there is no file 'gpt2': it is a model, of which `trireme models gpt2 > gpt2.toml` writes a job's file");
+  expect_error({"train", "gpt.toml", "--batch", "eight"}, 2, HasSubstr("--batch: 'eight' is not a whole number."));
+  expect_error({"train", "gpt.toml", "--lr", "fast"}, 2, HasSubstr("--lr: 'fast' is not a number."));
+  expect_error({"plan", "gpt2", "--search", "exakt"}, 2,
+               HasSubstr("--search: 'exakt'; it must be 'auto', 'compiled' or 'exact' (did you mean 'exact'?)."));
+  expect_error({"plan", "gpt2", "--dtype", "bf16"}, 2,
+               HasSubstr("no option '--dtype'. It is the key train.dtype: --set train.dtype=VALUE."));
+  expect_error({"plan", "gpt2", "--tp", "2"}, 2,
+               HasSubstr("no option '--tp'. It is planned; --only \"tp=VALUE\" plans these ways alone."));
+  expect_error({"bench", "step", "--model", "gtp"}, 2, HasSubstr("no model 'gtp'. Did you mean 'gpt'?"));
   expect_error({"train", "gpt.toml", "extra"}, 2, "train: no command or argument 'extra'. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "-n", "two"}, 2,
                "train: -n two: it must be a number from 1, or two joined by a colon, as in 2:4");
@@ -177,7 +191,8 @@ TEST_F(CommandTest, GenerateWritesTheSameTextForTheSameSeed) {
   expect_error({"generate", "run", "--prompt", "a", "--tokens", "-1"}, 2, "generate: -1 tokens; it must be 0 or more");
   expect_error({"generate", "run", "--prompt", "a", "--temperature", "-1"}, 2,
                "generate: temperature -1; it must be 0 or more, and finite");
-  expect_error({"generate", "gone", "--prompt", "a"}, 2, "there is no checkpoint 'gone'");
+  expect_error({"generate", "gone", "--prompt", "a"}, 2,
+               "there is no checkpoint 'gone'; name the directory of a run, of its checkpoints, or one of them");
 }
 
 TEST_F(CommandTest, GenerateOnRanksThatShareTheModelWritesTheSame) {
@@ -369,6 +384,8 @@ TEST_F(CommandTest, ExplainLeavesPassesOutStopsAfterOneAndWritesWhatEachMade) {
                HasSubstr("no pass named 'fuse'."));
   expect_error({"explain", "gpt.toml", "--stage", "passes", "--stop-after", "early_gather"}, 2,
                "no pass named 'early_gather'. Did you mean 'early_gathers'?");
+  expect_error({"explain", "gpt.toml", "--value", "h.0.mlp/gelo"}, 2,
+               "explain: nothing is named 'h.0.mlp/gelo'. Did you mean 'h.0.mlp/gelu'?");
   expect_error({"explain", "gpt.toml", "--disable-pass", "homes"}, 2,
                "explain: --disable-pass concerns the passes, and --stage plan shows the program before them; add "
                "--stage passes, or leave --disable-pass out");

@@ -1,5 +1,5 @@
-// Which cuts ops take: contracts 5.3 and 5.7, a row of docs/guide/02 each. What is refused is refused with what would
-// be right; what is taken computes what one device computes.
+// Which cuts ops take: contracts 5.3 and 5.7, a row of docs/howto/come_from_mindspore.md each. What is refused is
+// refused with what would be right; what is taken computes what one device computes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

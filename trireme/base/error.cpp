@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "trireme/base/joined_text.h"
 
@@ -92,15 +93,16 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
   for (const std::string& candidate : candidates) {
     // A letter more or less is a change: what differs more in length is not near, and a long word costs nothing.
     if (word.size() > candidate.size() + near || candidate.size() > word.size() + near) continue;
-    std::vector<size_t> row(candidate.size() + 1);  // Levenshtein, one row
+    // Levenshtein's changes, and two neighbours exchanged as one: of the letters so far, of one less and of two less.
+    std::vector<size_t> row(candidate.size() + 1), before, two_before;
     std::iota(row.begin(), row.end(), size_t{0});
     for (size_t i = 0; i < word.size(); ++i) {
-      size_t diagonal = row[0];
+      two_before = std::exchange(before, row);
       row[0] = i + 1;
       for (size_t j = 0; j < candidate.size(); ++j) {
-        const size_t change = diagonal + (word[i] != candidate[j]);
-        diagonal = row[j + 1];
-        row[j + 1] = std::min({row[j + 1] + 1, row[j] + 1, change});
+        row[j + 1] = std::min({before[j + 1] + 1, row[j] + 1, before[j] + (word[i] != candidate[j])});
+        if (i > 0 && j > 0 && word[i] == candidate[j - 1] && word[i - 1] == candidate[j])
+          row[j + 1] = std::min(row[j + 1], two_before[j - 1] + 1);
       }
     }
     if (row.back() < best) {

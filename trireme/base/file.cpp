@@ -224,16 +224,35 @@ bool is_directory(const std::string& path) {
   return fs::is_directory(path, code);
 }
 
+namespace {
+
+// " (did you mean 'examples/digits.toml'?)": of the files in the same folder, the one with nearly this name.
+std::string suggested_file(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code code;
+  fs::directory_iterator entry(path.has_parent_path() ? path.parent_path() : fs::path("."), code);
+  for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
+    if (std::error_code unknown; entry->is_regular_file(unknown)) names.push_back(entry->path().filename().string());
+  }
+  std::ranges::sort(names);
+  const std::string near = closest(path.filename().string(), names);
+  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", (path.parent_path() / near).string());
+}
+
+}  // namespace
+
 void require_file(const std::string& path, std::string_view where, std::string_view cure) {
   std::error_code code;
   const fs::file_type type = fs::status(path, code).type();
   if (type == fs::file_type::regular) return;
   std::string why = fmt::format("there is no file '{}'", path);
-  if (type == fs::file_type::directory) {
+  if (type == fs::file_type::not_found) {
+    why += suggested_file(path);
+  } else if (type == fs::file_type::directory) {
     why = fmt::format("'{}' is a directory", path);
   } else if (type == fs::file_type::none) {
     why = fmt::format("cannot look at '{}': {}", path, reason(code.value()));
-  } else if (type != fs::file_type::not_found) {  // ranks read it again, each for itself
+  } else {  // ranks read it again, each for itself
     why = fmt::format("'{}' is a pipe or a device, which cannot be read several times", path);
   }
   fail(ErrorKind::kNotFound, "{}: {}; {}", where, why, cure);

@@ -174,13 +174,16 @@ std::string error_of(const std::function<void()>& body) {
 TEST(File, WhatIsNoFileIsToldByWhatItIs) {
   const TempDirectory dir;
   atomic_write(dir / "x", "x");
+  atomic_write(dir / "job.toml", "x");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   const auto why = [&](const std::string& name) {
     return error_of([&] { require_file(dir / name, "job", "name one"); });
   };
 
   EXPECT_EQ(why("x"), "");
-  EXPECT_EQ(why("y"), "job: there is no file '" + (dir / "y") + "'; name one");
+  EXPECT_EQ(why("gone"), "job: there is no file '" + (dir / "gone") + "'; name one");
+  EXPECT_EQ(why("jop.toml"), "job: there is no file '" + (dir / "jop.toml") + "' (did you mean '" + (dir / "job.toml") +
+                                 "'?); name one");
   EXPECT_EQ(why("x/y"), "job: there is no file '" + (dir / "x/y") + "'; name one");
   EXPECT_EQ(why(""), "job: '" + (dir / "") + "' is a directory; name one");
   EXPECT_EQ(why("pipe"),

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <map>
 #include <vector>
@@ -270,6 +271,9 @@ TomlMistake mistake_of(std::string_view toml, const TomlMistake& said) {
   if (says("expected '\\n' after '\\r'"))
     return mistake_at(toml, at,
                       "a carriage return without a line feed; save the file with line ends of Unix or Windows");
+  const std::string_view word = toml.substr(at, toml.substr(at).find_first_of(" \t\r\n,]}#"));
+  if (says("could not determine value type") && !word.empty() && std::isalpha(static_cast<unsigned char>(word[0])) != 0)
+    return mistake_at(toml, at, fmt::format("{0} is no value; if it is a text, it stands in quotes: \"{0}\"", word));
   constexpr std::string_view kBefore = "Error while parsing ";
   std::string text = said.text.starts_with(kBefore) ? said.text.substr(kBefore.size()) : said.text;
   return mistake_at(toml, at, text + lines.still_open());

@@ -89,6 +89,8 @@ TEST(TomlText, what_stands_twice_is_told_by_both_places) {
 }
 
 TEST(TomlText, other_mistakes_keep_their_words_and_places) {
+  EXPECT_EQ(told("a = gpt # b\n", 1, 5, "could not determine value type"),
+            "1:5 gpt is no value; if it is a text, it stands in quotes: \"gpt\"");
   EXPECT_EQ(told("a = .5\n", 1, 5, "could not determine value type"), "1:5 it: could not determine value type");
   EXPECT_EQ(told("'\xc3\xa4\xc3\xb6' = 1x\n", 1, 19), "1:9 it: said");
   EXPECT_EQ(told("a = 1\rb = 2\r", 1, 7, "expected '\\n' after '\\r', saw 'b'"),

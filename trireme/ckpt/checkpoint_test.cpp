@@ -195,7 +195,9 @@ TEST(Checkpoint, ARootWithoutACompleteCheckpointSaysSo) {
   const Caught torn = caught([&] { Reader reader(dir.path()); });
 
   EXPECT_EQ(missing.kind, ErrorKind::kNotFound);
-  EXPECT_EQ(missing.text, fmt::format("there is no checkpoint '{}'", dir / "none"));
+  EXPECT_EQ(missing.text,
+            fmt::format("there is no checkpoint '{}'; name the directory of a run, of its checkpoints, or one of them",
+                        dir / "none"));
   EXPECT_EQ(empty.text, fmt::format("'{}' holds no complete checkpoint", dir.path()));
   EXPECT_EQ(torn.text,
             fmt::format("'{}' holds no complete checkpoint; '{}' is not a complete checkpoint: it has no COMMIT",

@@ -20,7 +20,9 @@ Newest choose(const std::string& path) {
   if (is_file(join_path(path, kCommitName))) return {path, {}};
   if (is_file(path))
     fail(ErrorKind::kNotFound, "'{}' is a file; name the directory of a run, of its checkpoints, or one of them", path);
-  if (!is_directory(path)) fail(ErrorKind::kNotFound, "there is no checkpoint '{}'", path);
+  if (!is_directory(path))
+    fail(ErrorKind::kNotFound,
+         "there is no checkpoint '{}'; name the directory of a run, of its checkpoints, or one of them", path);
   Listing listing = list_checkpoints(path);
   if (listing.complete.empty()) {
     std::string notes;

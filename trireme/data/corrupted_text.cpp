@@ -117,7 +117,9 @@ namespace {
 class CorruptedTextSpec final : public DataSpecOf<CorruptedTextSpec> {
  public:
   std::string_view kind() const override { return "corrupted_text"; }
-  std::string_view doc() const override { return "bytes of text files as tokens, of which spans are missing and told"; }
+  std::string_view doc() const override {
+    return "bytes of text files as tokens, of which spans are missing, to be predicted";
+  }
 
   std::vector<Key> keys() override {
     return {{"paths", &paths_, "files and folders"},
@@ -139,7 +141,7 @@ class CorruptedTextSpec final : public DataSpecOf<CorruptedTextSpec> {
              .on_resume = OnResume::kRefused},
             {.name = "mean_span",
              .target = &spans_.mean_span,
-             .doc = "tokens that are missing in one place, in the mean",
+             .doc = "mean length of a missing span, in tokens",
              .check =
                  [](const std::string& name, const KeyTarget& target) {
                    const double mean = *std::get<double*>(target);

@@ -27,9 +27,9 @@ class DataSpec {
   // Throws kInvalidArgument for values that do not go together, or with a model of these needs; each key by itself has
   // been checked.
   virtual void check(std::span<const FieldNeed> /*needs*/) const {}
-  // For a model of this kind with these needs, which holds some samples out or none.
-  virtual std::vector<KeyWithoutEffect> without_effect(std::string_view /*model*/, std::span<const FieldNeed> /*needs*/,
-                                                       bool /*held_out*/) const {
+  // For a model of this kind with these needs.
+  virtual std::vector<KeyWithoutEffect> without_effect(std::string_view /*model*/,
+                                                       std::span<const FieldNeed> /*needs*/) const {
     return {};
   }
 

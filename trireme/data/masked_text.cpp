@@ -81,7 +81,9 @@ namespace {
 class MaskedTextSpec final : public DataSpecOf<MaskedTextSpec> {
  public:
   std::string_view kind() const override { return "masked_text"; }
-  std::string_view doc() const override { return "bytes of text files as tokens, some of which are hidden and told"; }
+  std::string_view doc() const override {
+    return "bytes of text files as tokens, some of which are masked, to be predicted";
+  }
 
   std::vector<Key> keys() override {
     return {{"paths", &paths_, "files and folders"},
@@ -94,8 +96,8 @@ class MaskedTextSpec final : public DataSpecOf<MaskedTextSpec> {
              .on_resume = OnResume::kRefused},
             {.name = "mask",
              .target = &mask_.share,
-             .doc = "share of the tokens that are to be told: of ten of them eight are hidden, one is another, one is "
-                    "shown; the same ones in every epoch",
+             .doc = "share of the tokens that are to be predicted: of ten of them eight are masked, one is replaced by "
+                    "another, one is left; the same ones in every epoch",
              .check =
                  [](const std::string& name, const KeyTarget& target) {
                    const double share = *std::get<double*>(target);
@@ -105,7 +107,7 @@ class MaskedTextSpec final : public DataSpecOf<MaskedTextSpec> {
   }
   void check(std::span<const FieldNeed> needs) const override {
     require(needs.empty() || needs[0].below == 0 || needs[0].below > kHidden,
-            "configuration: model.vocabulary = {}; text with hidden tokens needs {}: 256 bytes, and the one that hides",
+            "configuration: model.vocabulary = {}; masked text needs {}: 256 bytes and the mask token",
             needs.empty() ? 0 : needs[0].below, kHidden + 1);
     require(!paths_.empty(), "configuration: data.paths is empty; name the files or folders with the text");
   }

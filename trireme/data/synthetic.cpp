@@ -195,8 +195,8 @@ class SyntheticSpec final : public DataSpecOf<SyntheticSpec> {
              .on_resume = OnResume::kRefused}};
   }
   void check(std::span<const FieldNeed>) const override { image_shape(image_); }
-  std::vector<KeyWithoutEffect> without_effect(std::string_view model, std::span<const FieldNeed> needs,
-                                               bool) const override {
+  std::vector<KeyWithoutEffect> without_effect(std::string_view model,
+                                               std::span<const FieldNeed> needs) const override {
     std::vector<KeyWithoutEffect> out;
     const std::string reason = fmt::format("model.kind = '{}'", model);
     if (std::ranges::none_of(needs, is_row)) out.push_back({"seq", reason});

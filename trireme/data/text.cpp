@@ -200,11 +200,6 @@ class TextSpec final : public DataSpecOf<TextSpec> {
               extension.empty() || extension == "." ? "txt" : extension);
     }
   }
-  std::vector<KeyWithoutEffect> without_effect(std::string_view, std::span<const FieldNeed>,
-                                               bool held_out) const override {
-    if (held_out) return {};
-    return {{"validation_blocks", "data.validation = 0"}};
-  }
 
   std::vector<FieldSpec> fields(std::span<const FieldNeed>) const override { return fields_of_text(options_.seq); }
   SourcePtr open(std::span<const FieldNeed>) const override {

@@ -223,7 +223,7 @@ class TextPairsSpec final : public DataSpecOf<TextPairsSpec> {
     require(options_.seq > kMarks, "configuration: data.seq = {}; pairs of texts take {} or more", options_.seq,
             kMarks + 1);
     require(needs.empty() || needs[0].below == 0 || needs[0].below >= kPairVocabulary,
-            "configuration: model.vocabulary = {}; pairs of texts need {}: 256 bytes, begin, end and nothing",
+            "configuration: model.vocabulary = {}; pairs of texts need {}: 256 bytes, begin, end and padding",
             needs.empty() ? 0 : needs[0].below, kPairVocabulary);
     const int64_t classes = needs.empty() ? 0 : needs.back().below;
     require(classes == 0 || std::ssize(options_.labels) <= classes,

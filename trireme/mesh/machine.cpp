@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <sstream>
 #include <type_traits>
@@ -341,12 +340,9 @@ std::string to_string(const Machine& machine) {
 }
 
 Machine read_machine(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in || is_directory(path)) {  // a directory opens, and reading it throws
-    fail(ErrorKind::kIo, "cannot read the machine file '{}'; check that it exists, is a file and may be read", path);
-  }
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  return parse_machine(text, path);
+  require_file(path, "machine",
+               "name a machine's file, like machines/h100x8.toml, or one that `trireme calibrate` wrote");
+  return parse_machine(read_file(path), path);
 }
 
 void write_machine(const Machine& machine, const std::string& path) {

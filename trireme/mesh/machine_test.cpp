@@ -192,9 +192,10 @@ TEST(Machine, is_written_to_and_read_from_a_file) {
 
   EXPECT_EQ(back, parse_machine(kText));
   EXPECT_EQ(error_of([&] { read_machine(path); }),
-            fmt::format("cannot read the machine file '{}'; check that it exists, is a file and may be read", path));
-  EXPECT_THAT(error_of([&] { read_machine("/"); }),
-              testing::StartsWith("cannot read the machine file '/'; check that"));
+            fmt::format("machine: there is no file '{}'; name a machine's file, like machines/h100x8.toml, or one that "
+                        "`trireme calibrate` wrote",
+                        path));
+  EXPECT_THAT(error_of([&] { read_machine("/"); }), testing::StartsWith("machine: '/' is a directory; name"));
   EXPECT_THAT(error_of([&] { write_machine(back, path); }),
               testing::HasSubstr(fmt::format("cannot write the machine file '{}': cannot create", path)));
 }

@@ -41,7 +41,8 @@ class Why {
     for (size_t i = 0; i < graph_.nodes().size(); ++i) {
       const Node& node = graph_.nodes()[i];
       const std::string scope(graph_.scope_of(node));
-      if (names.empty() || names.back() != scope) names.push_back(scope);
+      names.push_back(op.op.empty() ? scope
+                                    : fmt::format("{}/{}", scope, occurrence_text(node.op->name, occurrences_[i])));
       const bool is_named = op.scope.names(scope) && is_op(op, node, occurrences_[i]);
       if (!is_named && !matches(pattern, scope)) continue;
       out +=
@@ -55,6 +56,9 @@ class Why {
                          to_string(strategy_.outputs[i], strategy_.mesh));
     }
     if (out.empty()) {
+      if (!op.op.empty()) std::erase_if(names, [](const std::string& name) { return name.find('/') == name.npos; });
+      std::ranges::sort(names);
+      names.erase(std::ranges::unique(names).begin(), names.end());
       fail(ErrorKind::kNotFound, "explain: nothing is named '{}'.{}", pattern, suggestion(pattern, names));
     }
     return out;

@@ -104,7 +104,7 @@ TEST_F(Described, has_no_code_and_says_so) {
 TEST(DescribedDevice, that_no_file_describes_is_refused) {
   EXPECT_THAT(refusal([] { make_device("described"); }), HasSubstr("needs a machine file after a colon"));
   EXPECT_THAT(refusal([] { make_device("described:/nowhere.toml"); }),
-              HasSubstr("cannot read the machine file '/nowhere.toml'"));
+              HasSubstr("machine: there is no file '/nowhere.toml'"));
 }
 
 }  // namespace

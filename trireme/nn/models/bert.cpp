@@ -226,9 +226,7 @@ class BertSpec final : public BertSpecOf<BertSpec> {
   std::string_view doc() const override { return "BERT's masked language model, on tokens of which some are hidden"; }
   Task task() const override { return Task::kHiddenTokens; }
 
-  std::vector<Key> keys() override {
-    return keys_of_body("number of tokens; 257 for bytes and the token that hides one");
-  }
+  std::vector<Key> keys() override { return keys_of_body("number of tokens; 257 for bytes and the mask token"); }
   std::vector<FieldNeed> needs() const override { return needs_of_text(c_.vocabulary); }
   std::unique_ptr<Module> make(std::span<const FieldSpec> fields) const override {
     return std::make_unique<Bert>(config_for(fields));
@@ -252,7 +250,7 @@ class BertClassifierSpec final : public BertSpecOf<BertClassifierSpec> {
   Task task() const override { return Task::kClasses; }
 
   std::vector<Key> keys() override {
-    std::vector<Key> out = keys_of_body("number of tokens; 259 for bytes, begin, end and nothing");
+    std::vector<Key> out = keys_of_body("number of tokens; 259 for bytes, begin, end and padding");
     out.push_back({"classes", &classes_, "number of classes", check_size});
     return out;
   }

@@ -17,9 +17,15 @@ namespace trireme {
 namespace {
 
 std::string_view type_name(const ConfigKey& key) {
-  static constexpr std::string_view kNames[] = {"true or false",  "a whole number",    "a number",
-                                                "a string",       "a list of strings", "a list of whole numbers",
-                                                "a whole number", "a string",          "a list of strings"};
+  static constexpr std::string_view kNames[] = {"true or false",
+                                                "a whole number",
+                                                "a number",
+                                                "a string",
+                                                "a list of strings, like [\"a\", \"b\"]",
+                                                "a list of whole numbers, like [1, 2]",
+                                                "a whole number",
+                                                "a string",
+                                                "a list of strings, like [\"a\", \"b\"]"};
   return kNames[key.target.index()];
 }
 

@@ -48,7 +48,7 @@ int threads_of_this_rank(int asked, int local_ranks) {
 
 int compute_threads(int asked, int local_ranks) {
   if (asked > 0) return asked;
-  if (const auto threads = flag_int("TRIREME_THREADS", 1, 4096)) return static_cast<int>(*threads);
+  if (const auto threads = flag_int("TRIREME_THREADS", 1, 1024)) return static_cast<int>(*threads);
   return std::max(1, static_cast<int>(allowed_cores().size()) / std::max(1, local_ranks));
 }
 

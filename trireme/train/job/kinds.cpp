@@ -229,9 +229,7 @@ std::vector<std::pair<std::string, std::string>> effects_of_kinds(const JobConfi
   for (const KeyWithoutEffect& key : model_of(config).without_effect()) {
     out.emplace_back(fmt::format("model.{}", key.name), key.reason);
   }
-  const bool held_out = config.data.validation > 0;
-  for (const KeyWithoutEffect& key :
-       data_of(config).without_effect(config.model.kind, model_of(config).needs(), held_out)) {
+  for (const KeyWithoutEffect& key : data_of(config).without_effect(config.model.kind, model_of(config).needs())) {
     out.emplace_back(fmt::format("data.{}", key.name), key.reason);
   }
   return out;

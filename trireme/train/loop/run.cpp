@@ -147,7 +147,8 @@ void Run::train_step(Feed& feed, Recorder& recorder) {
   recorder.step(record);
   launch::note_step();
   if (!std::isfinite(result_.loss))
-    fail_not_finite(fmt::format("the loss is {} at step {}", result_.loss, step), step - 1);
+    fail_not_finite(fmt::format("the loss is {} at step {}", std::isnan(result_.loss) ? "NaN" : "infinite", step),
+                    step - 1);
   if (unproven_) prune();
 }
 

@@ -54,7 +54,7 @@ void Run::fail_not_finite(const std::string& what, int64_t last_finite) {
                   ", and resume: the run then goes on from '{}', the newest checkpoint after which a step was finite",
                   good);
   }
-  fail(ErrorKind::kInvalidArgument, "{}; lower the learning rate ({}), warm it up or clip gradients{}", what, lr_,
+  fail(ErrorKind::kInvalidArgument, "{}; lower the learning rate ({:.4g}), warm it up or clip gradients{}", what, lr_,
        left);
 }
 

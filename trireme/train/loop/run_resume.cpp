@@ -150,6 +150,7 @@ std::string Run::load(const std::string& path) {
 }
 
 void Run::check_goes_on(const ckpt::Reader& reader) const {
+  const std::vector<std::string> changes = check_same_job(reader.meta(), identity_, reader.path());
   require(reader.seed() == options_.step.seed,
           "the checkpoint '{}' was made with seed {}, this run has seed {}; go on with the same seed", reader.path(),
           reader.seed(), options_.step.seed);
@@ -157,7 +158,7 @@ void Run::check_goes_on(const ckpt::Reader& reader) const {
   require(reader.data_position() == step * fit_.batch,
           "the checkpoint '{}' is at sample {} after {} steps, a batch of {}; this run's batch is {}", reader.path(),
           reader.data_position(), step, step > 0 ? reader.data_position() / step : 0, fit_.batch);
-  for (const std::string& change : check_same_job(reader.meta(), identity_, reader.path())) {
+  for (const std::string& change : changes) {
     if (job_.rank() == 0) TRIREME_LOG(kWarn, "train", "going on from '{}' with {}", reader.path(), change);
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "trireme/backend/device.h"
 #include "trireme/base/bytes_text.h"
@@ -107,11 +108,17 @@ std::string grown_most(const AdvisedWay& from, const AdvisedWay& to) {
   return name.empty() ? "" : fmt::format(", mostly {} ({:+.3f} ms)", name, most * 1e3);
 }
 
+// "+1.3 %", by which the other's step is longer.
+std::string longer(const AdvisedWay& chosen, const AdvisedWay& other) {
+  const double percent = 100 * (other.step_s / chosen.step_s - 1);
+  return fmt::format("{:+.1f} %", std::abs(percent) < 0.05 ? 0.0 : percent);  // not "-0.0 %"
+}
+
 std::string beside(const AdvisedWay& chosen, const AdvisedWay& other) {
   const std::string memory = bytes_text(static_cast<double>(other.bytes));
   const std::string grown = other.step_s > chosen.step_s ? grown_most(chosen, other) : "";
-  return fmt::format("{} takes {}, {:+.1f} %{}, and {} a rank", other.text, seconds_in_ms(other.step_s),
-                     100 * (other.step_s / chosen.step_s - 1), grown, memory);
+  return fmt::format("{} takes {}, {}{}, and {} a rank", other.text, seconds_in_ms(other.step_s), longer(chosen, other),
+                     grown, memory);
 }
 
 std::string why_there_is_none(const WaysAnswer& answer, const AdviceFacts& facts) {
@@ -151,8 +158,8 @@ class Adviser {
                      bytes_text(static_cast<double>(chosen_.bytes)),
                      bytes_text(static_cast<double>(facts_.memory_bytes))));
     if (chosen_.text != fastest.front().text)
-      line(fmt::format("  the fastest, {}, takes {}, {:+.1f} %: not worth what it adds", fastest.front().text,
-                       seconds_in_ms(fastest.front().step_s), 100 * (fastest.front().step_s / chosen_.step_s - 1)));
+      line(fmt::format("  the fastest, {}, takes {}, {}: not worth what it adds", fastest.front().text,
+                       seconds_in_ms(fastest.front().step_s), longer(chosen_, fastest.front())));
     for (const Technique& technique : kTechniques) about(technique);
     recomputation();
     offload();
