@@ -53,7 +53,7 @@ inline constexpr int64_t kMostRanksOfBestCompiled = 32;
 // micro-batch, of ways that tables know, and of others. It takes a second or two.
 inline constexpr int64_t kMostPassesOfOthers = 3000, kMostPassesBeside = 3000;
 // By its tables, a way that takes up to this many times as long as the best is worth compiling.
-inline constexpr double kWorthCompiling = 1.25;
+inline constexpr double kWorthCompiling = 1.75;
 
 // Throws as plan_job, and as parts_of.
 ExactPlan plan_exact(const PlanRequest& request);
