@@ -5,8 +5,17 @@
 
 #include "trireme/base/small_blocks.h"
 
-// Where a sanitizer looks at all that is allocated, it has its own operators.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Where a sanitizer looks at all that is allocated, it has its own operators. g++ says so by a macro, clang by a
+// feature.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define TRIREME_HAS_OPERATORS_OF_SANITIZER
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TRIREME_HAS_OPERATORS_OF_SANITIZER
+#endif
+#ifndef TRIREME_HAS_OPERATORS_OF_SANITIZER
 
 namespace trireme::cli {
 namespace {

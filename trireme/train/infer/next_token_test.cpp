@@ -276,6 +276,21 @@ TEST_P(EveryKind, reads_prompts_in_blocks_on_ranks_that_share_it) {
   }
 }
 
+// The block's graph and the token's have the same keys and values there, not copies of their own.
+TEST(NextTokens, read_a_prompt_in_blocks_on_a_device_that_the_host_cannot_touch) {
+  const JobConfig config = model_of_kind("gpt", {"data.seq=80"});
+  const JobConfig guarded = model_of_kind("gpt", {"data.seq=80", "train.device=guarded"});
+  const TempDirectory folder;
+  const ckpt::Reader checkpoint(saved(config, folder));
+  NextTokens here(config, checkpoint, nullptr, nullptr, 80), there(guarded, checkpoint, nullptr, nullptr, 80);
+  std::vector<int32_t> text;
+  for (int32_t i = 0; i < 72; ++i) text.push_back((i * 37 + i * i) % 256);
+  for (const size_t count : {70, 72}) {
+    const std::span<const int32_t> prompt = std::span(text).first(count);
+    EXPECT_EQ(copy(there.logits(prompt)), copy(here.logits(prompt)));
+  }
+}
+
 double norm_of(std::span<const float> x, std::span<const float> less = {}) {
   double squares = 0;
   for (size_t i = 0; i < x.size(); ++i) squares += std::pow(x[i] - (less.empty() ? 0 : less[i]), 2);

@@ -46,7 +46,7 @@ class Session {
   const std::optional<Compiled>& compiled_evaluation() const { return compiled_evaluation_; }
 
   // Another graph of the step's parameters and state, which it reads and writes where they lie, between steps, in
-  // memory of its own beside that. No longer lived than the session.
+  // memory of its own beside that. The session outlives it.
   struct Beside {
     Compiled compiled;
     std::unique_ptr<Executor> executor;
