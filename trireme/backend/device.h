@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "trireme/backend/peak.h"
+#include "trireme/base/cores.h"
 #include "trireme/layout/box.h"
 #include "trireme/mesh/tuning.h"
 #include "trireme/op/kept_bits.h"
@@ -84,9 +85,10 @@ class Device {
   // This device as a tuning names it; "": it has nothing to measure.
   virtual std::string tuned_as() const { return ""; }
   // What measuring would tell the choice: the work by which a tuning has it, "" for nothing. And what it tells, in
-  // about a tenth of a second, on the calling thread.
+  // about a tenth of a second, on the calling thread, while as many other threads do the same, each on one of its
+  // cores: a core's threads share its units, and all cores share the memory.
   virtual std::string work_to_measure(const KernelQuery& /*query*/) const { return ""; }
-  virtual std::string quickest_way(const KernelQuery& /*query*/) const { return ""; }
+  virtual std::string quickest_way(const KernelQuery& /*query*/, std::span<const Cores> /*others*/) const { return ""; }
   // The kernel that a plan names; null: the device has no such kernel.
   virtual KernelFn* kernel(const OpDef& op, std::string_view name) const = 0;
   // What bits come of kernels that are chosen so, and of which instructions: "fast on avx2", "invariant on avx512".

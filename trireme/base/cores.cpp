@@ -9,10 +9,10 @@
 
 namespace trireme {
 
-std::vector<int> allowed_cores() {
+Cores allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  std::vector<int> cores;
+  Cores cores;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
     for (int core = 0; core < CPU_SETSIZE; ++core) {
       if (CPU_ISSET(static_cast<size_t>(core), &set)) cores.push_back(core);
@@ -23,6 +23,16 @@ std::vector<int> allowed_cores() {
     std::iota(cores.begin(), cores.end(), 0);
   }
   return cores;
+}
+
+bool run_on(const Cores& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) {
+    if (core < 0 || core >= CPU_SETSIZE) return false;
+    CPU_SET(static_cast<size_t>(core), &set);
+  }
+  return sched_setaffinity(0, sizeof set, &set) == 0;
 }
 
 }  // namespace trireme

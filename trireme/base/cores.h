@@ -6,7 +6,12 @@
 
 namespace trireme {
 
-// The processing units that the calling thread may run on, by the system's numbers, in order; never none.
-std::vector<int> allowed_cores();
+// Processing units by the system's numbers, in order.
+using Cores = std::vector<int>;
+
+// Those that the calling thread may run on; never none.
+Cores allowed_cores();
+// Has the calling thread run on these alone. False where the system does not allow it: it goes on as it was.
+bool run_on(const Cores& cores);
 
 }  // namespace trireme

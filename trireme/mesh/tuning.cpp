@@ -18,7 +18,7 @@ constexpr size_t kMostBytes = 4 << 20, kMostLine = 512;
 bool is_tuning_word(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           std::string_view("_:+.-").find(c) != std::string_view::npos;
+           std::string_view("_:+.-@").find(c) != std::string_view::npos;
   });
 }
 
@@ -77,6 +77,15 @@ class TuningReader {
 };
 
 }  // namespace
+
+std::string work_among(std::string_view work, int busy) {
+  return busy > 1 ? fmt::format("{}@{}", work, busy) : std::string(work);
+}
+
+const std::string* Tuning::way_of(std::string_view work) const {
+  const auto found = busy > 1 ? ways.find(work_among(work, busy)) : ways.find(work);
+  return found == ways.end() ? nullptr : &found->second;
+}
 
 std::string to_string(const Tuning& tuning) {
   std::string out = fmt::format("{}\nmachine {}\n", kHeader, tuning.machine);

@@ -11,9 +11,18 @@ namespace trireme {
 
 struct Tuning {
   std::string machine;  // that it was measured on: its CPU, and what kernels use of it
-  // By what the times depend on, "f32:4096x768x256:nt": the way that takes the least, "blocks".
+  // By what the times depend on, "f32:4096x768x256:nt": the way that takes the least, "blocks". Where several threads
+  // of the host did the work at a time, their number stands behind it: "f32:4096x768x256:nt@2".
   std::map<std::string, std::string, std::less<>> ways;
+  // Threads that compute at a time on a host, of all its ranks, in the job that goes by this. Not in the text: a file
+  // has the ways for any number of them.
+  int busy = 1;
+
+  // As `busy` threads do the work; null: nobody has measured it.
+  const std::string* way_of(std::string_view work) const;
 };
+// The work as `ways` has it.
+std::string work_among(std::string_view work, int busy);
 
 // A line with the version, one with the machine, and one for each way.
 std::string to_string(const Tuning& tuning);

@@ -34,6 +34,21 @@ TEST(Tuning, is_read_as_it_is_written) {
   EXPECT_EQ(to_string(parse_tuning(text)), text);
 }
 
+TEST(Tuning, ways_are_of_as_many_threads_as_are_busy) {
+  EXPECT_EQ(work_among("f32:4x5x6:nn", 1), "f32:4x5x6:nn");
+  Tuning tuning = some();
+  tuning.ways[work_among("f32:4x5x6:nn", 2)] = "tiles";
+  const std::string text = to_string(tuning);
+  EXPECT_EQ(text,
+            "trireme tuning 1\nmachine A CPU, avx512\nway f32:4x5x6:nn blocks\nway f32:4x5x6:nn@2 tiles\n"
+            "way f32:4x5x6:nt sgemm\n");
+  Tuning read = parse_tuning(text);
+  EXPECT_EQ(*read.way_of("f32:4x5x6:nn"), "blocks");
+  read.busy = 2;
+  EXPECT_EQ(*read.way_of("f32:4x5x6:nn"), "tiles");
+  EXPECT_EQ(read.way_of("f32:4x5x6:nt"), nullptr);
+}
+
 TEST(Tuning, of_another_form_is_refused_with_the_line) {
   EXPECT_EQ(refusal("trireme tuning 2\n"), "line 1 of a tuning is 'trireme tuning 2'; it must be 'trireme tuning 1'");
   EXPECT_EQ(refusal("trireme tuning 1\n"), "line 2 of a tuning is ''; it must be 'machine NAME'");

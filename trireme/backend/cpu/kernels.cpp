@@ -68,10 +68,10 @@ const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, Numerics num
 const Kernel& choose_kernel(const OpDef& def, const TypeArgs& args, const Tuning& tuning) {
   const Kernel& usual = choose_kernel(def, args);
   if (usual.rivals == nullptr || tuning.ways.empty()) return usual;
-  const auto found = tuning.ways.find(usual.rivals->key(args));
-  if (found == tuning.ways.end()) return usual;
+  const std::string* const way = tuning.way_of(usual.rivals->key(args));
+  if (way == nullptr) return usual;
   for (const Kernel* kernel : kernels_of(def)) {
-    if (kernel->rivals == usual.rivals && kernel->name.ends_with("." + found->second) &&
+    if (kernel->rivals == usual.rivals && kernel->name.ends_with("." + *way) &&
         (kernel->why_not == nullptr || kernel->why_not(args).empty()))
       return *kernel;
   }

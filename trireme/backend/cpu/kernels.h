@@ -3,10 +3,12 @@
 // into the plan.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/cores.h"
 #include "trireme/mesh/tuning.h"
 #include "trireme/op/kept_bits.h"
 #include "trireme/op/numerics.h"
@@ -18,8 +20,9 @@ namespace trireme {
 struct Rivals {
   // What their times depend on, as one word; "": the call takes so little that it is not measured.
   std::string (*key)(const TypeArgs& args);
-  // Measures: the way that takes the least time, the end of a kernel's name after its '.'.
-  std::string_view (*quickest)(const TypeArgs& args);
+  // Measures, while other threads do the same on these cores: the way that takes the least time, the end of a kernel's
+  // name after its '.'.
+  std::string_view (*quickest)(const TypeArgs& args, std::span<const Cores> others);
 };
 
 struct Kernel {

@@ -3,9 +3,14 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <span>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 namespace trireme::cpu {
@@ -31,21 +36,94 @@ double mean_of_middle(std::vector<double> times) {
   return std::accumulate(middle.begin(), middle.end(), 0.0) / static_cast<double>(middle.size());
 }
 
+// The threads that work beside the calling one.
+class Others {
+ public:
+  using Run = FunctionRef<void(size_t way, size_t thread)>;
+
+  Others(std::span<const Cores> cores, Run run)
+      : run_(run), errors_(cores.size()), gate_(static_cast<std::ptrdiff_t>(cores.size()) + 1) {
+    for (size_t i = 0; i < cores.size(); ++i) {
+      try {
+        threads_.emplace_back([this, i, on = cores[i]] {
+          run_on(on);  // or else where the system likes
+          work(i);
+        });
+      } catch (const std::system_error&) {  // fewer threads than these are to be had
+        gate_.arrive_and_drop();
+      }
+    }
+  }
+  ~Others() {
+    is_over_ = true;
+    gate_.arrive_and_wait();
+  }
+  Others(const Others&) = delete;
+  Others& operator=(const Others&) = delete;
+
+  // Calls fn() while the others run `way` again and again.
+  void beside(size_t way, FunctionRef<void()> fn) {
+    way_ = way;
+    is_done_ = false;
+    gate_.arrive_and_wait();
+    std::exception_ptr error;
+    try {
+      fn();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    is_done_ = true;
+    gate_.arrive_and_wait();
+    for (const std::exception_ptr& of_another : errors_) {
+      if (!error) error = of_another;
+    }
+    if (error) std::rethrow_exception(error);
+  }
+
+ private:
+  void work(size_t i) {
+    for (;;) {
+      gate_.arrive_and_wait();
+      if (is_over_) return;
+      try {
+        do {
+          run_(way_, i + 1);
+        } while (!is_done_.load(std::memory_order_relaxed));
+      } catch (...) {
+        errors_[i] = std::current_exception();
+      }
+      gate_.arrive_and_wait();
+    }
+  }
+
+  Run run_;
+  size_t way_ = 0;  // written by the calling thread before the gate, read by the others after it, as is is_over_
+  bool is_over_ = false;
+  std::atomic<bool> is_done_{false};
+  std::vector<std::exception_ptr> errors_;  // each thread's own
+  std::barrier<> gate_;
+  std::vector<std::jthread> threads_;
+};
+
 }  // namespace
 
-size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way)> run) {
+size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way, size_t thread)> run) {
   const size_t ways = contest.ways;
   const double begin = worked_s();
-  for (size_t way = 0; way < ways; ++way) run(way);  // which makes code and brings memory near
+  Others others(contest.others, run);
+  for (size_t way = 0; way < ways; ++way) others.beside(way, [&] { run(way, 0); });  // makes code, brings memory near
   std::vector<std::vector<double>> times(ways);
   std::vector<bool> is_left_out(ways);
   double shortest = std::numeric_limits<double>::infinity();
   for (size_t turn = 0; turn < kMostTurns && (turn < kLeastTurns || worked_s() - begin < contest.seconds); ++turn) {
     for (size_t way = 0; way < ways; ++way) {
       if (is_left_out[way]) continue;
-      const double start = worked_s();
-      run(way);
-      const double seconds = worked_s() - start;
+      double seconds = 0;
+      others.beside(way, [&] {
+        const double start = worked_s();
+        run(way, 0);
+        seconds = worked_s() - start;
+      });
       const double took = contest.work.empty() ? seconds : seconds / contest.work[way];
       times[way].push_back(took);
       shortest = std::min(shortest, took);

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
+#include "trireme/base/cores.h"
 #include "trireme/base/thread_pool.h"
 
 namespace trireme::cpu {
@@ -16,11 +18,21 @@ struct Contest {
   size_t usual = 0;
   double seconds = 0.08;     // that are spent on all ways, about; if a call takes long, more: a few turns
   std::vector<double> work;  // that a call of each does, in any unit; none: all do the same
+  // One more thread each, on these cores, does what is measured for as long as that takes: the time of a way is the one
+  // that it takes beside its like, as in a job of so many threads. What they run on may be one core's other threads.
+  std::span<const Cores> others = {};
 };
 
-// Calls run(way) for each way in turns and returns the one with the least time of the calling thread's processor for
-// its work: the lower quartile, since what else the machine does only adds to times. Ways that take much longer than
-// another are left out of later turns. The usual way stays unless another takes 3 % less.
-size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way)> run);
+// Calls run(way, thread) for each way in turns and returns the one with the least time of the calling thread's
+// processor for its work: the mean of the middle half of its times. Ways that take much longer than another are left
+// out of later turns. The usual way stays unless another takes 3 % less. The calling thread is 0, the others come
+// after; what one of them throws is thrown here.
+size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way, size_t thread)> run);
+
+// As many others as there is memory for, each with operands of its own: with 15, a host is as good as full.
+inline std::span<const Cores> some_of(std::span<const Cores> others) {
+  constexpr size_t kMostOthers = 15;
+  return others.first(others.size() < kMostOthers ? others.size() : kMostOthers);
+}
 
 }  // namespace trireme::cpu

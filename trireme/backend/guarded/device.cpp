@@ -20,7 +20,9 @@ class GuardedDevice : public Device {
   KernelChoice choose(const KernelQuery& query) const override { return cpu_device().choose(query); }
   std::string tuned_as() const override { return cpu_device().tuned_as(); }
   std::string work_to_measure(const KernelQuery& query) const override { return cpu_device().work_to_measure(query); }
-  std::string quickest_way(const KernelQuery& query) const override { return cpu_device().quickest_way(query); }
+  std::string quickest_way(const KernelQuery& query, std::span<const Cores> others) const override {
+    return cpu_device().quickest_way(query, others);
+  }
   KernelFn* kernel(const OpDef& op, std::string_view name) const override { return cpu_device().kernel(op, name); }
   std::string bits(Numerics numerics) const override { return cpu_device().bits(numerics); }
   std::string processor() const override { return cpu_device().processor(); }

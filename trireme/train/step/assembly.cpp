@@ -40,6 +40,13 @@ std::vector<BatchField> of_next_tokens(const Assembly& assembly, int64_t tokens)
   return fields;
 }
 
+// That compute at a time on a host of the job's ranks.
+int busy_threads(const Parallel& parallel, int64_t ranks, int threads) {
+  const std::optional<Machine>& machine = parallel.communication.machine;
+  const int64_t on_host = machine ? std::min(ranks, machine->devices_per_host) : ranks;
+  return static_cast<int>(on_host) * threads;
+}
+
 }  // namespace
 
 Parallel parallel_of(const Assembly& assembly) {
@@ -91,12 +98,13 @@ CompileOptions compile_options(const Assembly& assembly, const Parallel& paralle
                                std::shared_ptr<Device> device) {
   if (!device) device = make_device(assembly.options.device);
   const Numerics numerics = assembly.options.step.numerics;
+  const int busy = busy_threads(parallel, ranks, threads);
   return {.ranks = ranks,
           .threads = threads,
           .device = device,
           .parallel = parallel,
           .numerics = numerics,
-          .tuning = numerics == Numerics::kFast ? known_tuning(assembly.options.tuning, *device) : nullptr,
+          .tuning = numerics == Numerics::kFast ? known_tuning(assembly.options.tuning, *device, busy) : nullptr,
           .passes = assembly.options.passes};
 }
 

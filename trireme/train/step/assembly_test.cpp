@@ -8,6 +8,8 @@
 
 #include "tests/worst.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
+#include "trireme/mesh/tuning.h"
 #include "trireme/train/infer/generate.h"
 #include "trireme/train/job/config.h"
 #include "trireme/train/job/job_assembly.h"
@@ -118,6 +120,29 @@ TEST(Assembly, without_a_share_held_out_nothing_is_validated) {
   const JobConfig config = parse_config("[data]\nkind = 'synthetic'\nvalidation = 0\n[train]\nsteps = 1\n", "job.toml");
   const auto model = make_model(config);
   EXPECT_FALSE(graphs_of(assembly_of(config, *model, 1), 1).evaluation.has_value());
+}
+
+TEST(Assembly, kernels_are_chosen_for_all_threads_that_compute_on_a_host) {
+  const auto busy = [](const std::string& lines, int64_t ranks, int threads) {
+    const JobConfig config = job(lines);
+    const auto model = make_model(config);
+    const Assembly assembly = assembly_of(config, *model, ranks);
+    return compile_options(assembly, parallel_of(assembly), ranks, threads).tuning->busy;
+  };
+  EXPECT_EQ(busy("", 1, 1), 1);
+  EXPECT_EQ(busy("", 1, 3), 3);
+  EXPECT_EQ(busy("", 4, 2), 8);
+  const TempDirectory folder;
+  Machine machine = Machine::this_host();
+  machine.hosts = 2;
+  machine.devices_per_host = 2;
+  machine.levels.back().devices = 2;
+  machine.levels.push_back(machine.levels.back());
+  machine.levels.back().name = "network";
+  machine.levels.back().devices = 4;
+  write_machine(machine, folder / "two_hosts.toml");
+  const std::string on_hosts = "[parallel]\nmachine = '" + (folder / "two_hosts.toml") + "'\n";
+  EXPECT_EQ(busy(on_hosts, 4, 2), 4);
 }
 
 }  // namespace

@@ -73,9 +73,9 @@ class CpuDevice : public Device {
     const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
     return query.numerics == Numerics::kFast && kernel.rivals != nullptr ? kernel.rivals->key(query.chosen_by) : "";
   }
-  std::string quickest_way(const KernelQuery& query) const override {
+  std::string quickest_way(const KernelQuery& query, std::span<const Cores> others) const override {
     const Kernel& kernel = choose_kernel(query.op, query.chosen_by, query.numerics);
-    return kernel.rivals == nullptr ? "" : std::string(kernel.rivals->quickest(query.chosen_by));
+    return kernel.rivals == nullptr ? "" : std::string(kernel.rivals->quickest(query.chosen_by, others));
   }
   KernelFn* kernel(const OpDef& op, std::string_view name) const override {
     for (const Kernel* kernel : kernels_of(op)) {

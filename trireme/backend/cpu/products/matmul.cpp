@@ -63,8 +63,8 @@ std::string why_not_in_tiles(const TypeArgs& args) {
 }
 
 template <ProductFn product>
-std::string_view quickest(const TypeArgs& args) {
-  return quickest_way(product_of_call<product>(args));
+std::string_view quickest(const TypeArgs& args, std::span<const Cores> others) {
+  return quickest_way(product_of_call<product>(args), others);
 }
 
 template <ProductFn product>

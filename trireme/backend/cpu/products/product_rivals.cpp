@@ -81,19 +81,24 @@ std::string measured_key(const Product& p) {
                      p.onto ? "+" : "");
 }
 
-std::string_view quickest_way(const Product& product, Way usual) {
+std::string_view quickest_way(const Product& product, std::span<const Cores> others, Way usual) {
   constexpr double kFlopsWorthASecond = 4e11, kLeastSeconds = 0.08, kMostSeconds = 0.3;
   constexpr std::string_view kNames[] = {"sgemm", "blocks", "tiles"};  // of Way
   std::vector<Way> ways{Way::kSgemm, Way::kBlocks};
   if (why_no_tiles(product).empty()) ways.push_back(Way::kTiles);
-  std::vector<Sample> samples;
+  others = some_of(others);
+  std::vector<std::vector<Sample>> samples(others.size() + 1);  // of each thread
+  for (auto& of_thread : samples) {
+    for (const Way way : ways) of_thread.emplace_back(product, way);
+  }
   std::vector<double> work;
-  for (const Way way : ways) work.push_back(samples.emplace_back(product, way).flops());
+  for (const Sample& sample : samples.front()) work.push_back(sample.flops());
   const double seconds =
       std::clamp(flops_of(product.m, product.n, product.k) / kFlopsWorthASecond, kLeastSeconds, kMostSeconds) / 2 *
       static_cast<double>(ways.size());
-  const Contest contest{.ways = ways.size(), .usual = usual == Way::kSgemm ? 0U : 1U, .seconds = seconds, .work = work};
-  return kNames[quickest_of(contest, [&](size_t way) { samples[way].multiply(); })];
+  const Contest contest{
+      .ways = ways.size(), .usual = usual == Way::kSgemm ? 0U : 1U, .seconds = seconds, .work = work, .others = others};
+  return kNames[quickest_of(contest, [&](size_t way, size_t thread) { samples[thread][way].multiply(); })];
 }
 
 }  // namespace trireme::cpu

@@ -264,8 +264,8 @@ std::string key_of_rows(const TypeArgs& args) {
 }
 
 // In blocks the product's result does not go through memory, so that they are taken unless they are slower.
-std::string_view quickest_for_rows(const TypeArgs& args) {
-  return quickest_way(products_of(args).at(0).value(), Way::kBlocks);
+std::string_view quickest_for_rows(const TypeArgs& args, std::span<const Cores> others) {
+  return quickest_way(products_of(args).at(0).value(), others, Way::kBlocks);
 }
 
 constexpr Rivals kRowRivals{.key = key_of_rows, .quickest = quickest_for_rows};

@@ -78,20 +78,23 @@ std::string measured_conv(const TypeArgs& args) {
 }
 
 template <Pass pass>
-std::string_view quickest_conv(const TypeArgs& args) {
-  std::vector<ConvCall> calls;
+std::string_view quickest_conv(const TypeArgs& args, std::span<const Cores> others) {
+  others = some_of(others);
+  std::vector<std::vector<ConvCall>> calls(others.size() + 1);  // of each thread
   for (const Kernel* kernel : kernels_of(op(op_of(pass)))) {
     if (kernel->rivals != &kConvRivals<pass>) continue;
-    if (kernel->why_not == nullptr || kernel->why_not(args).empty()) calls.emplace_back(*kernel, args);
+    if (kernel->why_not != nullptr && !kernel->why_not(args).empty()) continue;
+    for (auto& of_thread : calls) of_thread.emplace_back(*kernel, args);
   }
-  return calls[quickest_of({.ways = calls.size()}, [&](size_t way) { calls[way].run(); })].way();
+  const Contest contest{.ways = calls.front().size(), .others = others};
+  return calls.front()[quickest_of(contest, [&](size_t way, size_t thread) { calls[thread][way].run(); })].way();
 }
 
 template std::string measured_conv<Pass::kForward>(const TypeArgs&);
 template std::string measured_conv<Pass::kInput>(const TypeArgs&);
 template std::string measured_conv<Pass::kWeight>(const TypeArgs&);
-template std::string_view quickest_conv<Pass::kForward>(const TypeArgs&);
-template std::string_view quickest_conv<Pass::kInput>(const TypeArgs&);
-template std::string_view quickest_conv<Pass::kWeight>(const TypeArgs&);
+template std::string_view quickest_conv<Pass::kForward>(const TypeArgs&, std::span<const Cores>);
+template std::string_view quickest_conv<Pass::kInput>(const TypeArgs&, std::span<const Cores>);
+template std::string_view quickest_conv<Pass::kWeight>(const TypeArgs&, std::span<const Cores>);
 
 }  // namespace trireme::cpu

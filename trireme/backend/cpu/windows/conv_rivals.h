@@ -22,9 +22,9 @@ std::string why_no_tiled(const TypeArgs& args);
 // little time to matter.
 template <Pass pass>
 std::string measured_conv(const TypeArgs& args);
-// Runs all of a pass's kernels that can, in turns: the end of the quickest one's name.
+// Runs all of a pass's kernels that can, in turns, on this thread and on others: the end of the quickest one's name.
 template <Pass pass>
-std::string_view quickest_conv(const TypeArgs& args);
+std::string_view quickest_conv(const TypeArgs& args, std::span<const Cores> others);
 
 template <Pass pass>
 inline constexpr Rivals kConvRivals{.key = measured_conv<pass>, .quickest = quickest_conv<pass>};

@@ -106,6 +106,25 @@ TEST(Tune, ranks_go_by_the_first_ones_tuning) {
   });
 }
 
+// Two ranks of two threads each: four compute at a time.
+TEST(Tune, is_measured_by_as_many_threads_as_compute_on_a_host) {
+  const TempDirectory folder;
+  const std::string file = folder / "tuning";
+  comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+    ThreadPool pool(2);
+    const auto known = [&](int busy) { return known_tuning(file, cpu_device(), busy); };
+    const Session first(
+        product_graph(512), std::nullopt,
+        {.world = &world, .pool = &pool, .tuning = file, .compile = {.ranks = 2, .threads = 2, .tuning = known(4)}});
+    world.all().barrier().wait();
+    const Tuning kept = read_tuning(file, cpu_device().tuned_as());
+    ASSERT_TRUE(kept.ways.contains(work_among(kWork, 4))) << to_string(kept);
+    EXPECT_FALSE(kept.ways.contains(kWork));
+    EXPECT_EQ(kernel_of(first), "matmul." + *known(4)->way_of(kWork));
+    EXPECT_EQ(known(2)->way_of(kWork), nullptr);
+  });
+}
+
 // Of two hosts one may have no folder for it; both take part where their job measures.
 TEST(Tune, without_a_folder_to_keep_it_in_a_job_takes_the_usual_kernels) {
   const std::string cache = std::getenv("XDG_CACHE_HOME") ? std::getenv("XDG_CACHE_HOME") : "";
