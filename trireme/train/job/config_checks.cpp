@@ -68,6 +68,9 @@ void check_values(const JobConfig& c) {
       c.train.lr, final_ratio, kMost);
   require(c.train.fit.steps > 0 || c.train.fit.epochs > 0,
           "configuration: neither train.steps nor train.epochs is set; one of them must be 1 or more");
+  require(c.train.fit.steps == 0 || c.train.fit.epochs == 0,
+          "configuration: train.steps = {} and train.epochs = {} both say how long the job trains; leave one out",
+          c.train.fit.steps, c.train.fit.epochs);
   check_effects(c);
 }
 

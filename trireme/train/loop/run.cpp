@@ -27,6 +27,8 @@ int64_t Run::steps_of(const data::Source& train, const FitOptions& fit) {
   require(fit.batch >= 1, "batch {}: it must be 1 or more", fit.batch);
   require(fit.steps >= 0 && fit.epochs >= 0 && (fit.steps > 0 || fit.epochs > 0),
           "fit: neither steps nor epochs are given; one of them must be 1 or more");
+  require(fit.steps == 0 || fit.epochs == 0, "fit: {} steps and {} epochs both say how long; give one", fit.steps,
+          fit.epochs);
   require(train.size() >= fit.batch, "the training set has {} samples and the batch {}; use a batch of at most {}",
           train.size(), fit.batch, train.size());
   constexpr int64_t kMost = int64_t{1} << 58;  // samples are counted in 64 bits
