@@ -15,11 +15,12 @@ struct Parted {
 
 // At the first '=': no pattern has one.
 Parted part(const std::string& text) {
-  const size_t equals = text.find('=');
-  require(equals != std::string::npos && equals > 0,
-          "'{}' must be \"pattern = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\"", text);
+  const size_t equals = std::min(text.find('='), text.size());
   const std::string_view all = text;
-  return {std::string(trim(all.substr(0, equals))), std::string(trim(all.substr(equals + 1)))};
+  Parted out{std::string(trim(all.substr(0, equals))), std::string(trim(all.substr(std::min(equals + 1, all.size()))))};
+  require(!out.pattern.empty() && !out.asked.empty(),
+          "'{}' must be \"pattern = cuts\", like \"h.*.mlp.c_fc = [dp, -, -], [-, tp]\"", text);
+  return out;
 }
 
 LayoutRule read_layout_rule(const std::string& text) {

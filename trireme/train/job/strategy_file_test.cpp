@@ -100,11 +100,18 @@ TEST_F(StrategyFile, gives_the_plans_that_it_was_made_of) {
   }
 }
 
-// Chunks of positions are an axis of the strategy's mesh that the schedule makes.
-TEST_F(StrategyFile, with_chunks_of_positions_lays_out_evaluation_too) {
-  const std::vector<std::string> keys{"parallel.pp=2", "parallel.schedule=seq-1f1b",
-                                      "parallel.gradient_accumulation_steps=2"};
-  expect_same(compiled(job(with(keys, written(keys)))), compiled(job(keys)));
+// Both are parts of a micro-batch, and in the strategy's mesh with it: chunks of positions, which the schedule makes,
+// and copies that are interleaved.
+TEST_F(StrategyFile, with_parts_of_micro_batches_lays_out_evaluation_too) {
+  const std::vector<std::string> kPipeline{"parallel.pp=2", "parallel.gradient_accumulation_steps=2"};
+  for (const auto& keys :
+       {with(kPipeline, "parallel.schedule=seq-1f1b"), with(kPipeline, "parallel.interleave=2"),
+        with({"parallel.gradient_accumulation_steps=2", "train.batch=16"}, "parallel.interleave=2")}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(keys, " ")));
+    expect_same(compiled(job(with(keys, written(keys)))), compiled(job(keys)));
+    const std::vector<std::string> searched = with(keys, "parallel.mode=auto_parallel");
+    expect_same(compiled(job(with(keys, written(searched)))), compiled(job(searched)));
+  }
 }
 
 // As many bytes over the same ranks, whatever the flags were; here every action is the same.

@@ -407,8 +407,10 @@ Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions&
     how.parallel.strategy = to_string(step.graph, step.strategy);
   }
   if (const Mesh& mesh = step.strategy.mesh; !how.parallel.strategy.empty()) {  // the file brings its own
-    // Without chunks of positions, which the schedule makes.
-    how.parallel.mesh = with_micro_batches(without_micro_batches(mesh), micro_batches(mesh) / seq_chunks(mesh));
+    // Without the parts of a micro-batch: copies, which are set apart, and chunks of positions, which the schedule
+    // makes.
+    const int64_t parts = how.parallel.interleave * seq_chunks(mesh);
+    how.parallel.mesh = with_micro_batches(without_micro_batches(mesh), micro_batches(mesh) / parts);
   }
   std::map<std::string, Layout> stored;
   for (const CompiledCrew& crew : step.crews) {
