@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "cli/key_flags.h"
 #include "cli/parallel_keys.h"
 #include "trireme/base/error.h"
 #include "trireme/base/json_text.h"
@@ -142,12 +143,10 @@ void add_evaluate(CLI::App& app, Action& chosen) {
   command
       ->add_option("--batch", args->batch, "Samples of a batch over all ranks; by default that of the run's validation")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  command
-      ->add_option("--set", args->set,
-                   "Replace a key of the run's configuration: other data, as in --set data.paths='[\"new.txt\"]' --set "
-                   "data.validation=0, or how ranks share the model, as in --set parallel.mode=semi_auto_parallel "
-                   "--set parallel.tp=2")
-      ->allow_extra_args(false);
+  add_set(*command, args->set,
+          "Replace a key of the run's configuration: other data, as in --set data.paths='[\"new.txt\"]' --set "
+          "data.validation=0, or how ranks share the model, as in --set parallel.mode=semi_auto_parallel "
+          "--set parallel.tp=2");
   command->add_flag("--json", args->json, "One line of JSON");
   command->footer("Example:\n  trireme evaluate runs/latest --json");
   command->callback([=, &chosen] { chosen = [=] { return evaluate(*args); }; });

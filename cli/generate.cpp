@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/job_flags.h"
+#include "cli/key_flags.h"
 #include "cli/parallel_keys.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
@@ -117,10 +118,8 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("--pp", args->pp, "Parts into which the ranks are divided, each with some of the layers")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  command
-      ->add_option("--set", args->set,
-                   "Another key of [parallel], like --set parallel.vocabulary=true or parallel.transport=ucx")
-      ->allow_extra_args(false);
+  add_set(*command, args->set,
+          "Another key of [parallel], like --set parallel.vocabulary=true or parallel.transport=ucx");
   command->add_option("--threads", args->threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
   command->footer(

@@ -29,7 +29,9 @@ namespace {
 // A key that a plan sets is not another's to set: what was planned would not be what runs.
 void refuse_other_values(const PlanFile& file, const std::vector<std::string>& overrides) {
   for (const std::string& override_text : overrides) {
-    const std::string key = override_text.substr(0, override_text.find('=') + 1);
+    const size_t equals = override_text.find('=');
+    if (equals == std::string::npos) continue;  // which is refused as it is read
+    const std::string key = override_text.substr(0, equals + 1);
     for (const std::string& planned : file.keys) {
       require(!planned.starts_with(key) || planned == override_text,
               "the plan says {} and the command line {}; leave one out, or plan again", planned, override_text);
@@ -103,8 +105,7 @@ void add_job_flags(CLI::App& command, JobFlags& flags) {
       "with those that are left, but at least 2");
   command.add_option("--threads", flags.threads, "Compute threads of each rank; 0: the cores divided by the ranks")
       ->check(CLI::Range(0, 1024));
-  command.add_option("--set", flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001")
-      ->allow_extra_args(false);
+  add_set(command, flags.set, "Replace a key of the configuration, e.g. --set train.lr=0.001");
   add_flags_of_keys(command, flags.keys, FlagsOf::kJob);
   flags.keys.add_switch(command, "--auto", "parallel.mode", "auto_parallel",
                         "Find how the model is cut over the ranks (parallel.mode = 'auto_parallel'); --search says by "

@@ -126,6 +126,10 @@ std::vector<KeyHelp> each_once(std::vector<KeyHelp> keys) {
   return out;
 }
 
+void add_set(CLI::App& command, std::vector<std::string>& set, const std::string& help) {
+  command.add_option("--set", set, help)->allow_extra_args(false)->transform(plain_override);
+}
+
 void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std::string>& set) {
   for (const KeyHelp& key : all_keys()) {
     const std::string* value = flags.given(key.name);

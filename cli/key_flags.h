@@ -43,6 +43,9 @@ class KeyFlags {
   std::shared_ptr<Given> given_ = std::make_shared<Given>();  // filled as the command line is read, shared by copies
 };
 
+// --set, "key=value" as plain_override (train/job/config.h) writes it, any number of times.
+void add_set(CLI::App& command, std::vector<std::string>& set, const std::string& help);
+
 // The flags that rows of keys have: of a job's, or of those alone that say what `trireme bench step` times.
 enum class FlagsOf { kJob, kBench };
 void add_flags_of_keys(CLI::App& command, KeyFlags& flags, FlagsOf which);

@@ -14,9 +14,8 @@ void check_parallel_keys(const std::string& command, const std::vector<std::stri
   JobConfig plain;
   for (const ConfigKey& key : config_keys(plain)) {
     const bool is_set =
-        key.row.of_training && key.section() == "parallel." && std::ranges::any_of(set, [&](std::string_view text) {
-          return text.substr(0, text.find_first_of(" =")) == key.name;
-        });
+        key.row.of_training && key.section() == "parallel." &&
+        std::ranges::any_of(set, [&](std::string_view text) { return text.substr(0, text.find('=')) == key.name; });
     require(!is_set, "{}: {} is for training, and nothing is trained here; leave it out", command, key.name);
   }
   for (const HomeRule& rule : job.parallel.homes) {

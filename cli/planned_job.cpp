@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "cli/key_flags.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/parallel/asked/tier_sizes.h"
@@ -56,8 +57,7 @@ void add_planned_job_flags(CLI::App& command, PlannedJob& job) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
   command.add_option("--seq", job.seq, "Tokens of a sample (data.seq)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  command.add_option("--set", job.set, "Replace a key of the configuration, e.g. --set train.dtype=bf16")
-      ->allow_extra_args(false);
+  add_set(command, job.set, "Replace a key of the configuration, e.g. --set train.dtype=bf16");
 }
 
 namespace {

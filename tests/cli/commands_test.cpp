@@ -208,6 +208,7 @@ TEST_F(CommandTest, GenerateOnRanksThatShareTheModelWritesTheSame) {
   const std::string one = text({});
   EXPECT_EQ(text({"-n", "2"}), one);
   EXPECT_EQ(text({"-n", "2", "--set", "parallel.vocabulary=true"}), one);
+  EXPECT_EQ(text({"-n", "2", "--set", "parallel.mesh = dp=1,tp=2"}), one);  // in the place of --tp
   EXPECT_EQ(text({"-n", "2", "--pp", "2"}), one);
 
   for (const Words& cut : {Words{"-n", "2", "--tp", "1"}, Words{"--pp", "2"}, Words{"-n", "4", "--tp", "2"}}) {

@@ -205,6 +205,13 @@ TEST_F(PlanTest, TrainsByThePlanOfTheExactSearchThatHasStages) {
   EXPECT_THAT(run({"simulate", "staged.trp", "-n", "2"}).err,
               HasSubstr("'staged.trp' is a plan, not a job; name the job that it was made for, and train or simulate "
                         "that with --plan staged.trp"));
+  for (const char* other : {"parallel.pp=1", "parallel.pp = 1"}) {
+    EXPECT_THAT(
+        with({"explain", "job.toml", "-n", "2", "--plan", "staged.trp", "--set", other}).err,
+        HasSubstr("the plan says parallel.pp=2 and the command line parallel.pp=1; leave one out, or plan again"));
+  }
+  EXPECT_THAT(with({"explain", "job.toml", "-n", "2", "--plan", "staged.trp", "--set", "train.lr"}).err,
+              HasSubstr("--set 'train.lr': it must be key=value"));
   const Outcome trained = with({"train", "job.toml", "-n", "2", "--plan", "staged.trp", "--out", "staged", "--quiet"});
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Outcome alone = with({"train", "job.toml", "-n", "1", "--out", "alone", "--quiet"});

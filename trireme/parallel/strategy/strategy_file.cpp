@@ -196,6 +196,21 @@ SumOrder sum_order_for(const StrategyFile& file, const Graph& graph) {
   return out;
 }
 
+namespace {
+
+// A step writes what it updates where it was read, so both lie alike.
+void check_update(const StrategyTensor& line, const Graph& graph, const Output& output, const Strategy& strategy) {
+  if (output.updates == kNoValue) return;
+  const auto input = static_cast<size_t>(graph.value(output.updates).index);
+  if (strategy.inputs[input] == line.layout) return;
+  wrong_strategy(line.line,
+                 fmt::format("\"{}\" lies as {}, and the input \"{}\" that it updates as {}; give both one layout",
+                             line.name, to_string(line.layout, strategy.mesh), graph.inputs()[input].name,
+                             to_string(strategy.inputs[input], strategy.mesh)));
+}
+
+}  // namespace
+
 Strategy strategy_for(const StrategyFile& file, const Graph& graph) {
   const StrategyLines& lines = file.lines();
   Strategy strategy;
@@ -233,6 +248,7 @@ Strategy strategy_for(const StrategyFile& file, const Graph& graph) {
     const Output& output = graph.outputs()[i];
     expect(lines.outputs[i], output.name);
     strategy.outputs.push_back(layout_for(lines.outputs[i], graph.type(output.value), lines.mesh, Parts::kUneven));
+    check_update(lines.outputs[i], graph, output, strategy);
     if (!lines.outputs[i].mean.empty()) strategy.means[i] = lines.outputs[i].mean;
   }
   return strategy;

@@ -114,6 +114,27 @@ TEST(StrategyText, says_whose_state_an_input_is) {
               HasSubstr("unexpected 'state_of' of an output"));
 }
 
+TEST(StrategyText, what_is_updated_lies_as_it_was_read) {
+  Graph graph = two_products();
+  const ValueId up = graph.input("up").value;
+  graph.add_output("up", scale(Tensor(graph, up), 0.5).id(), up);
+  const std::string text = to_string(graph, propagate(graph, parse_mesh("dp=2"), std::vector<Layout>{}));
+  EXPECT_NO_THROW(parse_strategy(text, graph));
+  const auto changed = [&](const std::string& line) {
+    const std::string cut = line + " f32[4,16] [dp, -]", whole = line + " f32[4,16] [-, -]";
+    std::string out = text;
+    EXPECT_THAT(out, HasSubstr(whole));
+    out.replace(out.find(whole), whole.size(), cut);
+    return out;
+  };
+  const auto refused = [&](const std::string& wrong, const std::string& what) {
+    EXPECT_THAT([&] { parse_strategy(wrong, graph); }, testing::ThrowsMessage<Error>(HasSubstr(what)));
+  };
+  refused(changed("output \"up\""),
+          "\"up\" lies as [dp, -], and the input \"up\" that it updates as [-, -]; give both one layout");
+  refused(changed("input \"up\""), "\"up\" lies as [-, -], and the input \"up\" that it updates as [dp, -]; give both");
+}
+
 TEST(StrategyText, says_which_sums_come_first_where_there_are_micro_batches) {
   Graph graph = two_products();
   const ValueId up = graph.input("up").value;

@@ -100,6 +100,8 @@ struct ConfigKey {
 // Those of the configuration's kinds.
 std::vector<ConfigKey> config_keys(JobConfig& config);
 
+// An override with the spaces that a file has, "train.lr = 0.001", without them.
+std::string plain_override(std::string_view text);
 // Reads the file, then `overrides` of the form key=value. Unknown keys, values of another type and values out of range
 // throw kInvalidArgument naming file, line, key and what would be right.
 JobConfig read_config(const std::string& path, const std::vector<std::string>& overrides = {});

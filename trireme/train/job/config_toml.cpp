@@ -154,15 +154,13 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
   return out;
 }
 
-// --set train.lr=0.001: the value as TOML; a bare word is a string. As in a file it may be "train.lr = 0.001".
+// --set train.lr=0.001: the value as TOML; a bare word is a string.
 void apply_override(const std::string& text, const std::vector<ConfigKey>& keys) {
   const size_t equals = text.find('=');
   require(equals != std::string::npos && equals > 0, "--set '{}': it must be key=value, like train.lr=0.001", text);
   const std::string where = "--set";
-  const bool has_spaces = text[equals - 1] == ' ';
-  const ConfigKey& key = find_key(keys, std::string(trim(std::string_view(text).substr(0, equals))), where);
-  const std::string given = text.substr(equals + 1);
-  const std::string value(has_spaces ? trim(given) : given);
+  const ConfigKey& key = find_key(keys, text.substr(0, equals), where);
+  const std::string value = text.substr(equals + 1);
   require(is_utf8(value), "--set {}: the value is not UTF-8 text", key.name);
   // 'text', as TOML has it, but not a text that only begins so.
   const bool is_literal = value.size() > 1 && value.front() == '\'' && value.find('\'', 1) == value.size() - 1;
@@ -216,7 +214,8 @@ void replace_length(JobConfig& config, const std::vector<std::string>& overrides
 }
 
 void read_keys(JobConfig& config, const toml::table& table, const std::string& source,
-               const std::vector<std::string>& overrides) {
+               std::vector<std::string> overrides) {
+  for (std::string& item : overrides) item = plain_override(item);
   read_kinds(config, table, source, overrides);
   std::vector<ConfigKey> keys = config_keys(config);
   if (table.empty() && are_own(overrides, keys)) {  // so that keys of other kinds are none to look at
@@ -233,6 +232,14 @@ void read_keys(JobConfig& config, const toml::table& table, const std::string& s
 }
 
 }  // namespace
+
+std::string plain_override(std::string_view text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string_view::npos) return std::string(text);
+  const std::string_view key = text.substr(0, equals), value = text.substr(equals + 1);
+  const std::string_view name = trim(key);
+  return fmt::format("{}={}", name, name.size() < key.size() ? trim(value) : value);
+}
 
 JobConfig parse_config(std::string_view text, const std::string& source, const std::vector<std::string>& overrides) {
   JobConfig config;

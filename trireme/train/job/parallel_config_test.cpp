@@ -152,6 +152,7 @@ TEST(ParallelConfig, an_override_may_have_the_spaces_of_a_file) {
   const JobConfig config = with("", {"train.batch = 3", "parallel.home = [\"* = host\", \"*/state = disk\"]"});
   EXPECT_EQ(config.train.fit.batch, 3);
   EXPECT_EQ(config.parallel.homes.size(), 2U);
+  EXPECT_EQ(with("", {"model.kind = mlp", "model.hidden = [8, 4]"}).model.kind, "mlp");  // which keys there are
 }
 
 TEST(ParallelConfig, sums_come_in_no_other_order_without_micro_batches) {
