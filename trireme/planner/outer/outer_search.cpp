@@ -58,97 +58,78 @@ class OuterSearch {
   // and takes the bound.
   static constexpr size_t kSolved = 255;
 
-  // A heap in which each has four below it. With millions, what takes long is to reach them: the four lie in one line
-  // of the cache, and the lines of those below them are fetched meanwhile.
-  class Heap {
+  // Those with the lowest bound first, of equal ones by their numbers. The way that was asked last is often the next
+  // one again: it does not go through the rest. Bounds hardly ever fall, so most of the millions can wait without an
+  // order: those that are far lie by the highest bit in which their bound differs from one that none of them is below,
+  // and are moved nearer, in a row, once those before them are gone (a radix heap). Few are near, in a heap.
+  class Queue {
    public:
     bool empty() const { return size_ == 0; }
     size_t size() const { return size_; }
-    const Open& top() const { return at(0); }
-    std::vector<Open> taken() {
-      std::vector<Open> out;
-      out.reserve(size_);
-      for (size_t i = 0; i < size_; ++i) out.push_back(at(i));
-      size_ = 0;
-      return out;
-    }
-    void push(const Open& of) {
-      size_t place = size_++;
-      if (line_of(place) == lines_.size()) lines_.emplace_back();
-      for (; place > 0 && of.is_before(at(above(place))); place = above(place)) at(place) = at(above(place));
-      at(place) = of;
-    }
-    void pop() {
-      const Open last = at(--size_);
-      size_t place = 0;
-      for (size_t first = 1; first < size_; first = kBelow * place + 1) {
-        fetch_below(first);
-        size_t next = first;
-        const size_t end = std::min(first + kBelow, size_);
-        for (size_t i = first + 1; i < end; ++i) next = at(i).is_before(at(next)) ? i : next;
-        if (!at(next).is_before(last)) break;
-        at(place) = at(next);
-        place = next;
-      }
-      at(place) = last;
-    }
-
-   private:
-    static constexpr size_t kBelow = 4;
-    struct alignas(kBelow * sizeof(Open)) Line {
-      std::array<Open, kBelow> all;
-    };
-
-    static size_t above(size_t place) { return (place - 1) / kBelow; }
-    // The first one is the last of its line, so that lines begin with those below it, and below each other one.
-    static size_t line_of(size_t place) { return (place + kBelow - 1) / kBelow; }
-    Open& at(size_t place) { return lines_[line_of(place)].all[(place + kBelow - 1) % kBelow]; }
-    const Open& at(size_t place) const { return lines_[line_of(place)].all[(place + kBelow - 1) % kBelow]; }
-    // What is below those from this one on in its line.
-    void fetch_below(size_t first) const {
-      const size_t from = line_of(kBelow * first + 1);
-      if (from + kBelow > lines_.size()) return;
-      for (size_t i = 0; i < kBelow; ++i) __builtin_prefetch(&lines_[from + i]);
-    }
-
-    std::vector<Line> lines_{1};
-    size_t size_ = 0;
-  };
-
-  // Those with the lowest bound first, of equal ones by their numbers. The way that was asked last is often the next
-  // one again: it does not go through the heap.
-  class Queue {
-   public:
-    bool empty() const { return !first_ && heap_.empty(); }
-    size_t size() const { return heap_.size() + (first_ ? 1 : 0); }
-    const Open& top() const { return first_ ? *first_ : heap_.top(); }
+    const Open& top() const { return first_ ? *first_ : near_.front(); }
     void push(Open of) {
       const bool is_first = empty() || of.is_before(top());
+      ++size_;
       if (is_first && first_) std::swap(of, *first_);
       if (is_first && !first_) {
         first_ = of;
       } else {
-        heap_.push(of);
+        add(of);
       }
     }
     Open taken() {
       const Open out = top();
+      --size_;
       if (first_) {
         first_.reset();
       } else {
-        heap_.pop();
+        std::ranges::pop_heap(near_, is_after);
+        near_.pop_back();
       }
+      if (!first_ && near_.empty() && size_ > 0) come_near();
       return out;
     }
     std::vector<Open> taken_all() {
-      std::vector<Open> out = heap_.taken();
+      std::vector<Open> out = std::exchange(near_, {});
+      for (std::vector<Open>& each : far_) {
+        out.insert(out.end(), each.begin(), each.end());
+        each = {};
+      }
       if (first_) out.push_back(*std::exchange(first_, std::nullopt));
+      size_ = 0;
       return out;
     }
 
    private:
-    std::optional<Open> first_;  // none comes before it; nothing: the heap's
-    Heap heap_;
+    static constexpr size_t kNear = 1024;  // so many come near at once, or those of one bound
+
+    static bool is_after(const Open& a, const Open& b) { return b.is_before(a); }
+
+    void add(const Open& of) {
+      if (of.bound > until_) return far_[far_at(of)].push_back(of);
+      near_.push_back(of);
+      std::ranges::push_heap(near_, is_after);
+    }
+    size_t far_at(const Open& of) const {
+      return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(of.bound ^ until_))) - 1;
+    }
+    // None is near, and some are far: the first of these.
+    void come_near() {
+      while (near_.empty()) {
+        const auto found = std::ranges::find_if(far_, [](const auto& each) { return !each.empty(); });
+        const std::vector<Open> next = std::exchange(*found, {});
+        const auto bit = found - far_.begin();
+        const int64_t below = (int64_t{1} << bit) - 1;  // the bits in which those of one place differ
+        until_ = (next.front().bound & ~below) | (next.size() > kNear ? 0 : below);
+        for (const Open& each : next) add(each);
+      }
+    }
+
+    std::optional<Open> first_;  // none comes before it; nothing: the first of those that are near
+    std::vector<Open> near_;     // a heap of those with no larger bound than `until_`
+    int64_t until_ = 0;
+    std::array<std::vector<Open>, 63> far_;
+    size_t size_ = 0;
   };
 
   // Of a candidate's variants: for how many each waits, and which wait for none.

@@ -321,6 +321,33 @@ TEST(OuterSearch, that_is_stopped_finds_ways_that_there_are_and_a_bound_that_hol
   EXPECT_GT(found_some, 100);
 }
 
+// More than come near at once, with bounds that lie close together, far apart, and on one number.
+TEST(OuterSearch, asks_many_ways_by_their_bounds_and_numbers) {
+  for (const int64_t most : {int64_t{0}, int64_t{100}, int64_t{1} << 20, int64_t{1} << 61}) {
+    RandomTables random(9);
+    const size_t count = 20'000;
+    std::vector<OuterCandidate> candidates(count);
+    std::vector<std::pair<int64_t, size_t>> expected;
+    std::vector<int64_t> bounds;
+    for (size_t way = 0; way < count; ++way) {
+      candidates[way].bound_ps = random.number(0, most);
+      bounds.push_back(random.number(0, most));
+      expected.emplace_back(std::max(bounds[way], candidates[way].bound_ps), way);
+    }
+    std::ranges::sort(expected);
+    std::vector<std::pair<int64_t, size_t>> asked;
+    OuterQuestions ask;
+    ask.bounds = {[&](size_t way) { return OuterAnswer{.bound_ps = bounds[way]}; }};
+    ask.problem = [&](size_t way) {
+      asked.emplace_back(std::max(bounds[way], candidates[way].bound_ps), way);
+      return std::optional<StageProblem>();
+    };
+    const OuterResult found = search_outer(candidates, {}, 1, 1, ask);
+    EXPECT_EQ(asked, expected) << "bounds up to " << most;
+    EXPECT_EQ(found.ledger.do_not_divide, static_cast<int64_t>(count));
+  }
+}
+
 TEST(OuterSearch, finds_the_best_of_all_ways_and_counts_each_once) {
   RandomTables tables(3);
   OuterLedger sum;
