@@ -214,8 +214,7 @@ std::optional<CompiledPlan> compile_found(const PlanArgs& args, const PlanReques
 void print_compiled(const ExactPlan& plan, const CompiledPlan& compiled) {
   std::fputs(compiled_text(plan, compiled).c_str(), stdout);
   require_any(plan, compiled);
-  if (compiled.has_any() && compiled.which != 0)
-    std::printf("the fastest of them that fits is the plan: %s\n", compiled.way(plan).text().c_str());
+  std::fputs(chosen_text(plan, compiled).c_str(), stdout);
 }
 
 // A certificate is of the best ways by the tables: with so many of these that the chosen one is among them. Where that
@@ -234,9 +233,9 @@ void add_best_up_to(const ExactWay& chosen, PlanRequest& request, ExactPlan& pla
   }
 }
 
-// `which` of the plan's ways is written beside it; nothing: one that no table knows.
+// `which` of the plan's ways is written beside it, if it is one of them; nothing: one that no table knows.
 void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPlan& plan, std::optional<size_t> which) {
-  const bool is_beside = args.certificate.empty() && (!plan.best.empty() || !which) && !args.out.empty();
+  const bool is_beside = args.certificate.empty() && (!which || *which < plan.ways()) && !args.out.empty();
   const std::string file = is_beside ? args.out + ".certificate" : args.certificate;
   if (file.empty()) return;
   if (!args.only.empty()) {
@@ -251,8 +250,10 @@ void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPl
         "--certificate FILE writes the proof of the best by these\n");
   } else if (is_beside && *which >= plan.best.size()) {
     std::printf(
-        "no certificate is written beside it: what is proven is by the tables, by which hundreds of others are faster; "
-        "--certificate FILE writes the proof of the best of these\n");
+        "no certificate is written beside it: what is proven is by the tables, by which %s; --certificate FILE writes "
+        "the proof of %s\n",
+        plan.fits_by_tables(plan.way(*which)) ? "hundreds of others are faster" : "it does not fit",
+        plan.best.empty() ? "that nothing does" : "the best by these");
   } else {
     write_certificate(file, certificate_of(plan, request));
   }
@@ -266,17 +267,17 @@ void write_exact(const PlanArgs& args, PlanRequest request, ExactPlan plan,
     return write_proof(args, request, plan, std::nullopt);
   }
   size_t chosen = compiled ? compiled->which.value_or(0) : 0;
-  if (chosen >= plan.best.size() && !plan.best.empty() && !args.out.empty() && args.only.empty()) {
+  if (chosen >= plan.best.size() && chosen < plan.ways() && !args.out.empty() && args.only.empty()) {
     const ExactWay way = plan.way(chosen);
-    add_best_up_to(way, request, plan);
+    if (plan.fits_by_tables(way)) add_best_up_to(way, request, plan);
     for (size_t i = 0; i < plan.ways(); ++i) {
       if (plan.way(i).outer == way.outer) chosen = i;
     }
   }
   const WayCost* const cost = compiled && compiled->has_any() ? &compiled->cost() : nullptr;
-  if (!plan.best.empty() && !args.out.empty())
-    write_plan(args, plan_file(plan, args.ranks, chosen, cost), plan.machine);
-  write_proof(args, request, plan, chosen);
+  const bool fits = cost != nullptr || !plan.best.empty();
+  if (fits && !args.out.empty()) write_plan(args, plan_file(plan, args.ranks, chosen, cost), plan.machine);
+  write_proof(args, request, plan, fits ? chosen : plan.ways());
 }
 
 int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& asked, const ExactPlan& plan) {
@@ -293,9 +294,8 @@ int run_exact(const PlanArgs& args, const PlanRequest& request, const Asked& ask
   };
   const Answers more = answers(args, request, plan, asked.why_not, plan_exact, why_not);
   const bool fits = !plan.best.empty() || (compiled && compiled->has_any());
-  if (fits && !args.html.empty()) {
+  if (fits && !args.html.empty())
     write_page(args, plan, more, compiled ? page_of(plan, *compiled, request, tokens) : page_of(plan, request, tokens));
-  }
   write_exact(args, request, plan, compiled);
   if (fits && !args.export_to.empty()) {  // the last, as a system may not be able to say the plan
     const bool is_beside = compiled && compiled->is_beside();

@@ -99,18 +99,23 @@ const WayCost& CompiledPlan::cost() const {
 }
 
 void require_any(const ExactPlan& plan, const CompiledPlan& compiled) {
-  require(plan.ways() == 0 || compiled.has_any(),
+  require(plan.best.empty() || compiled.has_any(),
           "plan: none of the {} best ways by their tables fits once it is compiled; ask for more ways with --top, or "
           "plan for a little less memory with --memory",
           plan.ways());
 }
 
 std::string compiled_text(const ExactPlan& plan, const CompiledPlan& compiled) {
-  std::string out = plan.ways() == 0 ? "" : "compiled as training compiles them, in virtual time:\n";
+  std::string out;
+  if (plan.ways() > 0) {
+    out =
+        plan.best.empty() ? "tables add up what parts need at their fullest moments. What may fit all the same,\n" : "";
+    out += "compiled as training compiles them, in virtual time:\n";
+  }
   for (size_t i = 0; i < compiled.ways.size(); ++i) {
     const ExactWay& way = plan.way(i);
     const CompiledWay& as = compiled.ways[i];
-    if (i == plan.best.size()) out += "the best by their tables of other pp, tp, cp, ep, dp or zero:\n";
+    if (i == plan.best.size() && i > 0) out += "the best by their tables of other pp, tp, cp, ep, dp or zero:\n";
     out += "  " + way.outer.way().text();
     if (!as.cost) {
       out += fmt::format(" is refused: {}\n", as.refusal);
@@ -125,6 +130,16 @@ std::string compiled_text(const ExactPlan& plan, const CompiledPlan& compiled) {
     out += tiers_text(*as.cost);
   }
   return out + beside_text(compiled.beside);
+}
+
+std::string chosen_text(const ExactPlan& plan, const CompiledPlan& compiled) {
+  if (!compiled.has_any()) return plan.ways() > 0 ? "none of them fits\n" : "";
+  std::string out;
+  if (plan.best.empty() || compiled.which != 0)
+    out += "the fastest of them that fits is the plan: " + compiled.way(plan).text() + "\n";
+  if (compiled.which && !plan.fits_by_tables(plan.way(*compiled.which)))
+    out += "nothing is proven of it: what is proven is by the tables, by which it does not fit\n";
+  return out;
 }
 
 JobPlan as_job_plan(const ExactPlan& plan, const CompiledPlan& compiled) {

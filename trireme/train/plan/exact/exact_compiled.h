@@ -36,11 +36,15 @@ struct CompiledPlan {
   const WayCost& cost() const;
 };
 CompiledPlan compiled_plan(const ExactPlan& plan, const PlanRequest& request);
-// Throws kInvalidArgument if there are ways by the tables, and none of all that were compiled fits.
+// Throws kInvalidArgument if ways fit by the tables, and none of all that were compiled fits.
 void require_any(const ExactPlan& plan, const CompiledPlan& compiled);
 
 // A line for each, with how far the tables are off; and what became of the ways beside them.
 std::string compiled_text(const ExactPlan& plan, const CompiledPlan& compiled);
+
+// Which of all these is the plan, where the text before does not say it, and that nothing is proven of one that does
+// not fit by its tables.
+std::string chosen_text(const ExactPlan& plan, const CompiledPlan& compiled);
 
 // As all ways that were compiled and fit, by time, after the one to train by. Its ledger counts those that tables know
 // as well.

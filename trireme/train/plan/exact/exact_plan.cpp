@@ -1,6 +1,7 @@
 #include "trireme/train/plan/exact/exact_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -38,13 +39,10 @@ WayKind cut_slices_and_recompute_of(const OuterWay& way) {
 class WorthCompiling {
  public:
   WorthCompiling(WayTables& tables, const OuterWays& ways, const ExactPlan& plan, const PlanRequest& request)
-      : tables_(tables),
-        ways_(ways),
-        plan_(plan),
-        request_(request),
-        worth_ps_(static_cast<int64_t>(static_cast<double>(plan.best.front().price.total) * kWorthCompiling)) {}
+      : tables_(tables), ways_(ways), plan_(plan), request_(request) {}
 
   std::vector<ExactWay> find(bool is_joined) {
+    compare_with(plan_.best.front());
     add(ways_, cut_of, request_.other_cuts);
     if (request_.ranks > kMostRanksOfBestCompiled) return std::move(out_);
     const bool is_scarce = plan_.ledger.memory > 0;
@@ -54,8 +52,31 @@ class WorthCompiling {
     return std::move(out_);
   }
 
+  // Where nothing fits by the tables.
+  std::vector<ExactWay> find_too_large() {
+    passes_left_ = kMostPassesOfOthers;
+    std::optional<ExactWay> best;
+    for (const double above : kMostAbove) {
+      const OuterWays ways = add_memory_above(above);
+      std::vector<ExactWay> found = exact_ways(tables_, ways, best_of(ways));
+      if (!found.empty() && (!best || found.front().price.total < best->price.total)) best = std::move(found.front());
+    }
+    if (best) {
+      compare_with(*best);
+      add_too_large();
+    }
+    tables_.add_memory(0);
+    return std::move(out_);
+  }
+
  private:
   static constexpr size_t kMostOfKinds = 24;
+
+  // The best by its tables, of those that others are compared with.
+  void compare_with(const ExactWay& best) {
+    worth_ps_ = static_cast<int64_t>(static_cast<double>(best.price.total) * kWorthCompiling);
+    passes_of_best_ = passes_of(best);
+  }
 
   // Of what compiling a way takes: block by block, for each micro-batch.
   int64_t passes_of(const ExactWay& way) const { return plan_.parts.layers() * way.outer.micro_batches; }
@@ -74,12 +95,16 @@ class WorthCompiling {
     }
   }
 
+  OuterResult best_of(const OuterWays& ways) {
+    return tables_.search(ways, request_.ranks, 1, request_.on_exact, request_.most_jobs);
+  }
+
   // False: no other is worth it.
   bool add_best(const OuterWays& ways, KindOf kind_of, std::set<WayKind>& known) {
-    if (passes_left_ < passes_of(plan_.best.front())) return false;
+    if (passes_left_ < passes_of_best_) return false;
     const OuterWays left = ways.with_cuts([&](const OuterWay& way) { return !known.contains(kind_of(way)); });
     if (left.count() == 0) return false;
-    OuterResult found = tables_.search(left, request_.ranks, 1, request_.on_exact, request_.most_jobs);
+    OuterResult found = best_of(left);
     if (found.best.empty() || found.best.front().price.total > worth_ps_) return false;
     ExactWay way = std::move(exact_ways(tables_, left, std::move(found)).front());
     known.insert(kind_of(way.outer));
@@ -95,11 +120,16 @@ class WorthCompiling {
     if (way.inner.zero > 1) return 0.6;
     return way.inner.zero == 1 ? 0.3 : way.pp > 1 ? 0.2 : 0;
   }
+  static constexpr std::array kMostAbove{0.2, 0.3, 0.6};
+  // From now on a rank has so much more memory: those of which it may be that much.
+  OuterWays add_memory_above(double above) {
+    tables_.add_memory(static_cast<int64_t>(above * static_cast<double>(plan_.memory_bytes)));
+    return ways_.with_cuts([&](const OuterWay& way) { return most_bytes_above(way) == above; });
+  }
   void add_too_large() {
-    for (const double above : {0.2, 0.3, 0.6}) {
-      if (passes_left_ < passes_of(plan_.best.front())) break;
-      tables_.add_memory(static_cast<int64_t>(above * static_cast<double>(plan_.memory_bytes)));
-      const OuterWays some = ways_.with_cuts([&](const OuterWay& way) { return most_bytes_above(way) == above; });
+    for (const double above : kMostAbove) {
+      if (passes_left_ < passes_of_best_) break;
+      const OuterWays some = add_memory_above(above);
       std::set<WayKind> known;
       for (size_t i = 0; i < kMostOfKinds && add_best(some, cut_slices_and_recompute_of, known); ++i) {
       }
@@ -111,7 +141,7 @@ class WorthCompiling {
   const OuterWays& ways_;
   const ExactPlan& plan_;
   const PlanRequest& request_;
-  const int64_t worth_ps_;
+  int64_t worth_ps_ = 0, passes_of_best_ = 0;
   int64_t passes_left_ = std::numeric_limits<int64_t>::max();
   std::vector<ExactWay> out_;
 };
@@ -169,8 +199,11 @@ ExactPlan plan_exact(const PlanRequest& request) {
   out.asked = tables.asked();  // before others are
   if (!out.best.empty() && out.is_proven && request.other_cuts > 0)
     out.others = WorthCompiling(tables, ways, out, request).find(setting.figures.is_joined);
-  if (out.best.empty() && out.is_proven)
+  if (out.best.empty() && out.is_proven) {
     out.nearest = nearest_fit(tables, setting, ways, request.ranks, request.on_exact, request.most_jobs);
+    const bool may_fit = request.ranks <= kMostRanksOfBestCompiled && !setting.figures.is_joined;
+    if (may_fit && request.other_cuts > 0) out.others = WorthCompiling(tables, ways, out, request).find_too_large();
+  }
   out.jobs_compiled = tables.pricer().jobs_compiled();
   out.tables_reused = tables.pricer().tables_reused();
   out.setting = std::move(setting);
@@ -187,7 +220,7 @@ PlanLedger ledger_of(const OuterLedger& of) {
 }
 
 PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen, const WayCost* compiled) {
-  require(!plan.best.empty(), "plan: nothing fits, so there is no plan to write");
+  require(chosen < plan.ways(), "plan: nothing fits, so there is no plan to write");
   const ExactWay& best = plan.way(chosen);
   std::vector<std::string> keys = best.keys(plan.parts);
   for (std::string& key : keys_of_places(plan.setting.job)) keys.push_back(std::move(key));
@@ -197,7 +230,7 @@ PlanFile plan_file(const ExactPlan& plan, int64_t ranks, size_t chosen, const Wa
           .keys = std::move(keys),
           .step_ps = best.price.total,
           .arena_bytes = std::ranges::max(best.crew_bytes),
-          .bound_ps = plan.least_ps,
+          .bound_ps = plan.fits_by_tables(best) ? plan.least_ps : plan.bound_ps,
           .compiled = compiled ? std::optional(
                                      PlanFile::Compiled{std::llround(compiled->step_s * 1e12), compiled->most_bytes()})
                                : std::nullopt,

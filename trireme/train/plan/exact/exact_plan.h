@@ -2,6 +2,8 @@
 // tables. Nothing of the job's size is compiled.
 #pragma once
 
+#include <algorithm>
+
 #include "trireme/train/plan/exact/nearest_fit.h"
 #include "trireme/train/plan/exact/way_tables.h"
 #include "trireme/train/plan/plan_text.h"
@@ -27,9 +29,11 @@ struct ExactPlan {
   ModelParts parts;
   OuterLedger ledger;
   std::vector<ExactWay> best;
-  std::vector<ExactWay> others;  // of other kinds than these, where they were asked for: the best of each, by time
-  bool is_proven = true;         // else the search was stopped (PlanRequest::most_jobs)
-  int64_t least_ps = 0;          // no way takes less by the tables
+  // Of other kinds than these, where they were asked for: the best of each, by time. Where nothing fits, those that may
+  // fit although their tables say that they do not.
+  std::vector<ExactWay> others;
+  bool is_proven = true;                   // else the search was stopped (PlanRequest::most_jobs)
+  int64_t least_ps = 0;                    // no way takes less by the tables
   double flops = 0, peak_flops_per_s = 0;  // of the step; of all ranks
   int64_t bound_ps = 0;                    // the arithmetic alone
   int64_t jobs_compiled = 0;               // of one block, to price parts
@@ -42,6 +46,7 @@ struct ExactPlan {
   // The best ones and then the others.
   const ExactWay& way(size_t which) const { return which < best.size() ? best[which] : others.at(which - best.size()); }
   size_t ways() const { return best.size() + others.size(); }
+  bool fits_by_tables(const ExactWay& way) const { return std::ranges::max(way.crew_bytes) <= memory_bytes; }
 };
 
 // What a search over tables found, with everything that is shown about each way.

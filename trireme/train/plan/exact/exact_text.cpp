@@ -191,7 +191,8 @@ std::string exact_text(const ExactPlan& plan, int64_t ranks, int64_t tokens, std
       return out + ledger_text(plan);
     }
     if (plan.ledger.ways == 0) return out + "no way that tables know is among those asked for\n";
-    out += fmt::format("no way of cutting it fits in {:.1f} MiB on each rank\n", exact_mib(plan.memory_bytes));
+    out += fmt::format("{}no way of cutting it fits in {:.1f} MiB on each rank\n",
+                       plan.others.empty() ? "" : "by the tables ", exact_mib(plan.memory_bytes));
     if (plan.ledger.do_not_divide == plan.ledger.ways && !plan.first_refusal.empty())
       out += fmt::format("  {}\n", plan.first_refusal);
     if (plan.nearest) out += nearest_fit_text(*plan.nearest, plan.memory_bytes);

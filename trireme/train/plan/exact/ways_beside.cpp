@@ -38,10 +38,10 @@ std::vector<Way> worth_compiling(const ExactPlan& plan, const PlanRequest& reque
   for (size_t i = 0; i < plan.ways(); ++i) known.push_back(plan.way(i).outer);
   for (Way& way : ways_of(request)) {
     const auto like = [&](const OuterWay& each) { return is_like(way, each); };
-    if (has_no_table(way, plan.setting, request.ranks) && (known.empty() || std::ranges::any_of(known, like)))
+    if (has_no_table(way, plan.setting, request.ranks) && (plan.best.empty() || std::ranges::any_of(known, like)))
       out.push_back(std::move(way));
   }
-  if (known.empty()) return out;
+  if (plan.best.empty()) return out;
   const auto passes = [&](const Way& way) { return passes_of(way, plan.parts.layers()); };
   std::ranges::stable_sort(out, {}, passes);
   int64_t sum = 0;

@@ -14,8 +14,8 @@ bool has_no_table(const Way& way, const ExactSetting& setting, int64_t ranks);
 std::vector<Way> example_ways(const ExactSetting& setting, const PlanRequest& request);
 
 // Compiles those that may be faster than the plan's ways: what --auto finds, and the cuts of these with fewer
-// micro-batches; as many as kMostPassesBeside allows, those first that take the least to compile. Of a plan that has no
-// ways all are compiled, and for more ranks none.
+// micro-batches; as many as kMostPassesBeside allows, those first that take the least to compile. If nothing
+// fits by the tables all are compiled, and for more ranks none.
 JobPlan compile_beside(const ExactPlan& plan, const PlanRequest& request);
 
 }  // namespace trireme

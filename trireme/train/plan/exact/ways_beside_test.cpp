@@ -135,6 +135,46 @@ TEST_F(WaysBeside, a_way_that_fits_is_found_though_its_tables_say_that_it_does_n
   EXPECT_LE(compiled.cost().most_bytes(), scarce.memory_bytes);
 }
 
+// By its tables the smallest way takes more than a rank has, and compiled it takes less.
+TEST_F(WaysBeside, where_nothing_fits_by_the_tables_what_may_fit_is_compiled) {
+  PlanRequest scarce = request(4, 5e9, {"train.batch=16"});
+  scarce.is_asked = [](const Way& way) { return way.pp == 1 && way.tp == 1 && !way.is_searched; };
+  scarce.memory_bytes = 1000;
+  const ExactPlan hopeless = plan_exact(scarce);
+  ASSERT_TRUE(hopeless.nearest);
+  EXPECT_EQ(hopeless.ways(), 0U);
+  const CompiledPlan of_hopeless = compiled_plan(hopeless, scarce);
+  EXPECT_FALSE(of_hopeless.has_any());
+  EXPECT_NO_THROW(require_any(hopeless, of_hopeless));
+  EXPECT_EQ(chosen_text(hopeless, of_hopeless), "");
+  EXPECT_THAT(exact_text(hopeless, 4, 16 * 128, "tokens"), HasSubstr("\nno way of cutting it fits"));
+
+  scarce.memory_bytes = hopeless.nearest->bytes * 19 / 20;
+  const ExactPlan plan = plan_exact(scarce);
+  EXPECT_TRUE(plan.best.empty());
+  EXPECT_THAT(exact_text(plan, 4, 16 * 128, "tokens"), HasSubstr("\nby the tables no way of cutting it fits"));
+  const CompiledPlan compiled = compiled_plan(plan, scarce);
+  ASSERT_TRUE(compiled.which.has_value());
+  const ExactWay& chosen = plan.way(*compiled.which);
+  EXPECT_FALSE(plan.fits_by_tables(chosen)) << way_text(chosen);
+  EXPECT_LE(compiled.cost().most_bytes(), scarce.memory_bytes);
+  EXPECT_THAT(compiled_text(plan, compiled), HasSubstr("What may fit all the same,\ncompiled as training"));
+  EXPECT_THAT(chosen_text(plan, compiled),
+              HasSubstr("is the plan: " + chosen.outer.way().text() + "\nnothing is proven"));
+  for (const CompiledWay& way : compiled.ways) {
+    if (way.fits) EXPECT_GE(way.cost->step_s, compiled.cost().step_s);
+  }
+
+  const PlanFile file = parse_plan_file(to_string(plan_file(plan, scarce, compiled)));
+  ASSERT_TRUE(file.compiled);
+  EXPECT_EQ(file.bound_ps, plan.bound_ps) << "the tables prove nothing of it";
+  EXPECT_LT(file.bound_ps, file.compiled->step_ps);
+  EXPECT_EQ(std::llround(step_of(scarce, file) * 1e12), file.compiled->step_ps);
+
+  scarce.other_cuts = 0;
+  EXPECT_EQ(plan_exact(scarce).ways(), 0U) << "nobody asked for others";
+}
+
 TEST_F(WaysBeside, micro_batches_of_more_rows_than_tables_have_are_compiled) {
   const PlanRequest wide = request(2, 5e9, {"train.batch=64", "model.layers=2", "model.width=64", "data.seq=16"});
   const ExactPlan plan = plan_exact(wide);

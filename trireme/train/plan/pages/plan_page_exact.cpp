@@ -290,9 +290,15 @@ void add_exact_ledger(const ExactPlan& plan, PlanPage& page) {
       {"jobs of one block that were compiled", plan.jobs_compiled},
       {"tables of parts that were known before", plan.tables_reused}};
   for (const auto& [name, count] : counts) page.ledger.emplace_back(name, fmt::format("{}", count));
-  page.bound = fmt::format(
-      "{} over the tables: no way takes less than {}. No way at all takes less than {}, the arithmetic alone.",
-      plan.is_proven ? "Proven" : "So much is proven", ms_text(plan.least_ps), ms_text(plan.bound_ps));
+  if (plan.is_proven && l.solved == 0) {
+    page.bound = "Nothing is proven of it: by the tables no way fits.";
+  } else if (!plan.best.empty() && !plan.fits_by_tables(plan.best.front())) {
+    page.bound = "Nothing is proven of it: by the tables it does not fit.";
+  } else {
+    page.bound = fmt::format("{} over the tables: no way takes less than {}.",
+                             plan.is_proven ? "Proven" : "So much is proven", ms_text(plan.least_ps));
+  }
+  page.bound += fmt::format(" No way at all takes less than {}, the arithmetic alone.", ms_text(plan.bound_ps));
 }
 
 void add_exact_ways(const ExactPlan& plan, PlanPage& page) {
