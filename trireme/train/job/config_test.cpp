@@ -64,20 +64,6 @@ TEST(Config, overrides_come_after_the_file) {
   EXPECT_EQ(config.train.optimizer, "sgd");
 }
 
-TEST(Config, steps_or_epochs_say_how_long_and_either_replaces_the_other) {
-  const std::string epochs = "[data]\nkind = 'synthetic'\n[train]\nepochs = 3\n";
-  const auto length = [&](const std::string& text, const std::vector<std::string>& overrides) {
-    const FitOptions fit = parse_config(text, "job.toml", overrides).train.fit;
-    return std::pair(fit.steps, fit.epochs);
-  };
-  EXPECT_EQ(length(epochs, {"train.steps=7"}), std::pair(7L, 0L));
-  EXPECT_EQ(length(epochs, {"train.steps=0"}), std::pair(0L, 3L));
-  const std::string steps = "[data]\nkind = 'synthetic'\n[train]\nsteps = 7\n";
-  EXPECT_EQ(length(steps, {"train.epochs=2"}), std::pair(0L, 2L));
-  EXPECT_THAT(error_of(steps + "epochs = 2\n", {}), HasSubstr("train.steps = 7 and train.epochs = 2 both say"));
-  EXPECT_THAT(error_of(steps, {"train.steps=5", "train.epochs=2"}), HasSubstr("both say how long the job trains"));
-}
-
 TEST(Config, what_it_writes_reads_back_the_same) {
   JobConfig config = parse_config(kImages, "job.toml");
   config.name = "with \"quotes\" and \\";

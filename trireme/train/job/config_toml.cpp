@@ -201,16 +201,14 @@ bool are_own(const std::vector<std::string>& overrides, const std::vector<Config
   });
 }
 
-// One of these keys says how long a job trains: where it replaces the other, that counts no more.
-void replace_length(JobConfig& config, const std::vector<std::string>& overrides) {
-  const auto sets = [&](std::string_view key) {
-    return std::ranges::any_of(overrides, [&](std::string_view item) {
-      return item.starts_with(key) && item.substr(key.size()).find_first_not_of(" 0") != std::string_view::npos;
-    });
-  };
-  const bool steps = sets("train.steps="), epochs = sets("train.epochs=");
-  if (steps && !epochs) config.train.fit.epochs = 0;
-  if (epochs && !steps) config.train.fit.steps = 0;
+// One after the other. train.steps and train.epochs say the same, how long a job trains: either replaces the other.
+void apply_overrides(JobConfig& config, const std::vector<std::string>& overrides, const std::vector<ConfigKey>& keys) {
+  FitOptions& fit = config.train.fit;
+  for (const std::string& item : overrides) {
+    apply_override(item, keys);
+    if (item.starts_with("train.steps=") && fit.steps != 0) fit.epochs = 0;
+    if (item.starts_with("train.epochs=") && fit.epochs != 0) fit.steps = 0;
+  }
 }
 
 void read_keys(JobConfig& config, const toml::table& table, const std::string& source,
@@ -219,15 +217,13 @@ void read_keys(JobConfig& config, const toml::table& table, const std::string& s
   read_kinds(config, table, source, overrides);
   std::vector<ConfigKey> keys = config_keys(config);
   if (table.empty() && are_own(overrides, keys)) {  // so that keys of other kinds are none to look at
-    replace_length(config, overrides);
-    for (const std::string& item : overrides) apply_override(item, keys);
+    apply_overrides(config, overrides, keys);
     return;
   }
   const OtherKinds others(config);
   keys.insert(keys.end(), others.keys().begin(), others.keys().end());  // after those that count, which are found first
   read_table(table, "", keys, source);
-  replace_length(config, overrides);
-  for (const std::string& item : overrides) apply_override(item, keys);
+  apply_overrides(config, overrides, keys);
   others.check(config);
 }
 

@@ -214,5 +214,19 @@ TEST(KeyEffects, of_keys_without_effect_are_said) {
   }
 }
 
+TEST(KeyEffects, steps_or_epochs_say_how_long_and_either_replaces_the_other) {
+  const std::string epochs = "[data]\nkind = 'synthetic'\n[train]\nepochs = 3\n";
+  const auto length = [&](const std::string& text, const std::vector<std::string>& overrides) {
+    const FitOptions fit = parse_config(text, "job.toml", overrides).train.fit;
+    return std::pair(fit.steps, fit.epochs);
+  };
+  EXPECT_EQ(length(epochs, {"train.steps=7"}), std::pair(7L, 0L));
+  EXPECT_EQ(length(epochs, {"train.steps=0"}), std::pair(0L, 3L));
+  const std::string steps = "[data]\nkind = 'synthetic'\n[train]\nsteps = 7\n";
+  EXPECT_EQ(length(steps, {"train.epochs=2"}), std::pair(0L, 2L));
+  EXPECT_THROW(length(steps + "epochs = 2\n", {}), Error) << "neither is the last";
+  EXPECT_EQ(length(steps, {"train.epochs=2", "train.steps=5"}), std::pair(5L, 0L)) << "the last one stands";
+}
+
 }  // namespace
 }  // namespace trireme::key_effects_test
