@@ -410,7 +410,7 @@ void expect_refused(const std::string& from, const std::string& to, const std::s
 
 TEST(AccumulationErrors, AStrategyFileThatCutsAParameterByMicroBatchesIsRefused) {
   expect_refused("\"layers.0.weight\" f32[64,12] [-, -]", "\"layers.0.weight\" f32[64,12] [micro_batch, -]",
-                 "parameter 'layers.0.weight' lies as [micro_batch, -]: the axis 'micro_batch' cuts batches only");
+                 "the input \"layers.0.weight\" that it updates as [micro_batch, -]; give both one layout");
 }
 
 TEST(AccumulationErrors, AStrategyFileWithRanksInsideMicroBatchesIsRefused) {
