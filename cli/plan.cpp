@@ -238,6 +238,7 @@ void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPl
   const bool is_beside = args.certificate.empty() && (!which || *which < plan.ways()) && !args.out.empty();
   const std::string file = is_beside ? args.out + ".certificate" : args.certificate;
   if (file.empty()) return;
+  const char* const proof = plan.best.empty() ? "that by these nothing fits" : "of the best by these";
   if (!args.only.empty()) {
     std::printf("no certificate is written: it would be of all ways, of which --only leaves some out\n");
   } else if (!plan.is_proven) {
@@ -247,13 +248,13 @@ void write_proof(const PlanArgs& args, const PlanRequest& request, const ExactPl
   } else if (is_beside && !which) {
     std::printf(
         "no certificate is written beside it: what is proven is by the tables, and none says what this way takes; "
-        "--certificate FILE writes the proof of the best by these\n");
+        "--certificate FILE writes the proof %s\n",
+        proof);
   } else if (is_beside && *which >= plan.best.size()) {
     std::printf(
         "no certificate is written beside it: what is proven is by the tables, by which %s; --certificate FILE writes "
-        "the proof of %s\n",
-        plan.fits_by_tables(plan.way(*which)) ? "hundreds of others are faster" : "it does not fit",
-        plan.best.empty() ? "that nothing does" : "the best by these");
+        "the proof %s\n",
+        plan.fits_by_tables(plan.way(*which)) ? "hundreds of others are faster" : "it does not fit", proof);
   } else {
     write_certificate(file, certificate_of(plan, request));
   }
@@ -270,9 +271,7 @@ void write_exact(const PlanArgs& args, PlanRequest request, ExactPlan plan,
   if (chosen >= plan.best.size() && chosen < plan.ways() && !args.out.empty() && args.only.empty()) {
     const ExactWay way = plan.way(chosen);
     if (plan.fits_by_tables(way)) add_best_up_to(way, request, plan);
-    for (size_t i = 0; i < plan.ways(); ++i) {
-      if (plan.way(i).outer == way.outer) chosen = i;
-    }
+    for (size_t i = 0; i < plan.ways(); ++i) chosen = plan.way(i).outer == way.outer ? i : chosen;
   }
   const WayCost* const cost = compiled && compiled->has_any() ? &compiled->cost() : nullptr;
   const bool fits = cost != nullptr || !plan.best.empty();

@@ -29,10 +29,4 @@ struct Contest {
 // after; what one of them throws is thrown here.
 size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way, size_t thread)> run);
 
-// As many others as there is memory for, each with operands of its own: with 15, a host is as good as full.
-inline std::span<const Cores> some_of(std::span<const Cores> others) {
-  constexpr size_t kMostOthers = 15;
-  return others.first(others.size() < kMostOthers ? others.size() : kMostOthers);
-}
-
 }  // namespace trireme::cpu

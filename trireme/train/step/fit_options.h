@@ -14,8 +14,8 @@ namespace trireme {
 enum class Measure { kLoss, kAccuracy };
 
 struct FitOptions {
-  int64_t epochs = 0;  // passes over the training samples; or
-  int64_t steps = 0;   // steps, if not 0
+  // One of these says how long: passes over the training samples, or steps; the other is 0.
+  int64_t epochs = 0, steps = 0;
   int64_t batch = 32;  // samples of a step over all ranks
   data::SourcePtr validation = nullptr;
   int64_t eval_every = 0;            // steps; 0: at the end only

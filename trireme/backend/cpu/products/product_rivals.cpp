@@ -86,7 +86,6 @@ std::string_view quickest_way(const Product& product, std::span<const Cores> oth
   constexpr std::string_view kNames[] = {"sgemm", "blocks", "tiles"};  // of Way
   std::vector<Way> ways{Way::kSgemm, Way::kBlocks};
   if (why_no_tiles(product).empty()) ways.push_back(Way::kTiles);
-  others = some_of(others);
   std::vector<std::vector<Sample>> samples(others.size() + 1);  // of each thread
   for (auto& of_thread : samples) {
     for (const Way way : ways) of_thread.emplace_back(product, way);

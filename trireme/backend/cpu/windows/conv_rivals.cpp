@@ -79,7 +79,6 @@ std::string measured_conv(const TypeArgs& args) {
 
 template <Pass pass>
 std::string_view quickest_conv(const TypeArgs& args, std::span<const Cores> others) {
-  others = some_of(others);
   std::vector<std::vector<ConvCall>> calls(others.size() + 1);  // of each thread
   for (const Kernel* kernel : kernels_of(op(op_of(pass)))) {
     if (kernel->rivals != &kConvRivals<pass>) continue;

@@ -7,6 +7,7 @@
 #include "trireme/base/cores.h"
 #include "trireme/base/counted.h"
 #include "trireme/base/error.h"
+#include "trireme/base/heap.h"
 #include "trireme/base/log.h"
 
 namespace trireme {
@@ -68,10 +69,12 @@ std::vector<Cores> cores_of_ranks(comm::World* world) {
   return out;
 }
 
-// Of each thread that computes on the first rank's host beside its calling one. Neighbours are ranks that follow.
+// Of each thread that computes on the first rank's host beside its calling one, but for those beyond the first 16, as
+// each has operands of its own. Neighbours are ranks that follow.
 std::vector<Cores> cores_beside(const std::vector<Cores>& of_ranks, int threads, int busy) {
+  constexpr int kMostThreads = 16;
   std::vector<Cores> out;
-  for (int thread = 1; thread < busy; ++thread)
+  for (int thread = 1; thread < std::min(busy, kMostThreads); ++thread)
     out.push_back(of_ranks[std::min(static_cast<size_t>(thread / threads), of_ranks.size() - 1)]);
   return out;
 }
@@ -86,6 +89,8 @@ Tuning measured(const std::vector<const ExecutionPlan*>& plans, const Device& de
     TRIREME_LOG(kDebug, "dispatch", "of the ways to do {}, '{}' is the quickest", work, way);
     found.ways.emplace(work_among(work, known.busy), way);
   });
+  ::malloc_trim(
+      0);  // what threads that are gone have freed goes back, so that a rank has the memory that its plan says
   TRIREME_LOG(kInfo, "dispatch", "measured the ways to do {} kinds of work for {:.2f} s, {} at a time",
               found.ways.size(), now_s() - begin, counted(static_cast<int64_t>(others.size()) + 1, "thread"));
   return found;

@@ -24,9 +24,9 @@ std::shared_ptr<const Tuning> agreed_tuning(const std::shared_ptr<const Tuning>&
 
 // With the ways of all work in these plans that `known` does not have, measured by the first rank and added to the
 // file. Meanwhile threads of its own do the same on the cores of the ranks that follow, which wait: as many as will
-// compute on its host, known.busy. Null where it has all of them. Where the usual file cannot be written, nothing is
-// measured, since the next run would find other ways and compute other bits: it is told; a named file throws kIo.
-// Collective.
+// compute on its host, known.busy, and 16 at most. Null where it has all of them. Where the usual file cannot be
+// written, nothing is measured, since the next run would find other ways and compute other bits: it is told; a named
+// file throws kIo. Collective.
 std::shared_ptr<const Tuning> tune(const std::vector<const ExecutionPlan*>& plans, const Device& device,
                                    const Tuning& known, const TuningPlace& place, comm::World* world);
 
