@@ -89,8 +89,7 @@ Tuning measured(const std::vector<const ExecutionPlan*>& plans, const Device& de
     TRIREME_LOG(kDebug, "dispatch", "of the ways to do {}, '{}' is the quickest", work, way);
     found.ways.emplace(work_among(work, known.busy), way);
   });
-  ::malloc_trim(
-      0);  // what threads that are gone have freed goes back, so that a rank has the memory that its plan says
+  trim_heap(0);  // of what threads that are gone have freed, so that a rank takes the memory that its plan says
   TRIREME_LOG(kInfo, "dispatch", "measured the ways to do {} kinds of work for {:.2f} s, {} at a time",
               found.ways.size(), now_s() - begin, counted(static_cast<int64_t>(others.size()) + 1, "thread"));
   return found;
