@@ -1,7 +1,9 @@
 // Which of several ways to do the same takes the least time on this machine (mesh/tuning.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -28,5 +30,13 @@ struct Contest {
 // out of later turns. The usual way stays unless another takes 3 % less. The calling thread is 0, the others come
 // after; what one of them throws is thrown here.
 size_t quickest_of(const Contest& contest, FunctionRef<void(size_t way, size_t thread)> run);
+
+// So many others that their operands, of so many bytes each, take no more than a fixed amount, a quarter of a GiB: what
+// is measured as a job starts must not need more memory than the job.
+inline std::span<const Cores> some_of(std::span<const Cores> others, int64_t bytes_of_each) {
+  constexpr int64_t kMostBytes = int64_t{256} << 20;
+  const auto most = static_cast<size_t>(kMostBytes / std::max<int64_t>(bytes_of_each, 1));
+  return others.first(std::min(others.size(), most));
+}
 
 }  // namespace trireme::cpu

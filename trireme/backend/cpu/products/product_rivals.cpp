@@ -1,6 +1,7 @@
 #include "trireme/backend/cpu/products/product_rivals.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "trireme/backend/cpu/products/blocked_product.h"
@@ -32,42 +33,50 @@ Gemm shortened(Gemm block) {
   return block;
 }
 
-// Matrices for a block, and room, in memory as a plan's: rows that lie far apart take longer in small pages.
+// Matrices for the block of each way, and room, in memory as a plan's: rows that lie far apart take longer in small
+// pages. The ways take turns in it.
 class Sample {
  public:
-  Sample(const Product& product, Way way) : way_(way), block_(shortened(largest_block(product, way))) {
+  Sample(const Product& product, std::span<const Way> ways) {
     const auto bytes = [](int64_t floats) { return aligned(floats * static_cast<int64_t>(sizeof(float))); };
-    const int64_t a = bytes((block_.transpose_a ? block_.k : block_.m) * block_.lda);
-    const int64_t b = bytes((block_.transpose_b ? block_.n : block_.k) * block_.ldb);
-    const int64_t c = bytes(block_.m * block_.ldc);
-    room_bytes_ = bytes(blocked_floats(block_.m, block_.n, block_.k));
+    int64_t a = 0, b = 0, c = 0;
+    for (const Way way : ways) {
+      const Gemm& block = blocks_.emplace_back(way, shortened(largest_block(product, way))).second;
+      a = std::max(a, bytes((block.transpose_a ? block.k : block.m) * block.lda));
+      b = std::max(b, bytes((block.transpose_b ? block.n : block.k) * block.ldb));
+      c = std::max(c, bytes(block.m * block.ldc));
+      room_bytes_ = std::max(room_bytes_, bytes(blocked_floats(block.m, block.n, block.k)));
+    }
     memory_ = cpu_device().allocate(kAlign + a + b + c + room_bytes_);
     std::ranges::fill(memory_.bytes, std::byte{});
     std::byte* const first = align(memory_.bytes.data());
     const auto at = [&](int64_t offset) { return reinterpret_cast<float*>(first + offset); };
     // Not zeros, and small enough for sums to stay far from overflow.
     for (int64_t i = 0; i < (a + b) / 4; ++i) at(0)[i] = static_cast<float>(i % 17 - 8) / 16;
-    block_.a = at(0);
-    block_.b = at(a);
-    block_.c = at(a + b);
+    for (auto& [way, block] : blocks_) {
+      block.a = at(0);
+      block.b = at(a);
+      block.c = at(a + b);
+    }
     room_ = at(a + b + c);
   }
 
-  double flops() const { return flops_of(block_); }
-  void multiply() const {
-    switch (way_) {
+  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes.size()); }
+  double flops(size_t which) const { return flops_of(blocks_[which].second); }
+  void multiply(size_t which) const {
+    const auto& [way, block] = blocks_[which];
+    switch (way) {
       case Way::kSgemm:
-        return gemm(block_);
+        return gemm(block);
       case Way::kBlocks:
-        return multiply_in_blocks(block_, room_);
+        return multiply_in_blocks(block, room_);
       case Way::kTiles:
-        return multiply_in_tiles(block_, reinterpret_cast<std::byte*>(room_), room_bytes_);
+        return multiply_in_tiles(block, reinterpret_cast<std::byte*>(room_), room_bytes_);
     }
   }
 
  private:
-  Way way_;
-  Gemm block_;
+  std::vector<std::pair<Way, Gemm>> blocks_;
   DeviceMemory memory_;
   int64_t room_bytes_ = 0;
   float* room_ = nullptr;
@@ -86,18 +95,18 @@ std::string_view quickest_way(const Product& product, std::span<const Cores> oth
   constexpr std::string_view kNames[] = {"sgemm", "blocks", "tiles"};  // of Way
   std::vector<Way> ways{Way::kSgemm, Way::kBlocks};
   if (why_no_tiles(product).empty()) ways.push_back(Way::kTiles);
-  std::vector<std::vector<Sample>> samples(others.size() + 1);  // of each thread
-  for (auto& of_thread : samples) {
-    for (const Way way : ways) of_thread.emplace_back(product, way);
-  }
+  std::vector<Sample> samples;  // of each thread
+  samples.emplace_back(product, ways);
+  others = some_of(others, samples.front().bytes());
+  for (size_t i = 0; i < others.size(); ++i) samples.emplace_back(product, ways);
   std::vector<double> work;
-  for (const Sample& sample : samples.front()) work.push_back(sample.flops());
+  for (size_t way = 0; way < ways.size(); ++way) work.push_back(samples.front().flops(way));
   const double seconds =
       std::clamp(flops_of(product.m, product.n, product.k) / kFlopsWorthASecond, kLeastSeconds, kMostSeconds) / 2 *
       static_cast<double>(ways.size());
   const Contest contest{
       .ways = ways.size(), .usual = usual == Way::kSgemm ? 0U : 1U, .seconds = seconds, .work = work, .others = others};
-  return kNames[quickest_of(contest, [&](size_t way, size_t thread) { samples[thread][way].multiply(); })];
+  return kNames[quickest_of(contest, [&](size_t way, size_t thread) { samples[thread].multiply(way); })];
 }
 
 }  // namespace trireme::cpu

@@ -26,11 +26,15 @@ std::string sizes(const Shape& shape) {
   return fmt::format("{}x{}x{}x{}", shape[0], shape[1], shape[2], shape[3]);
 }
 
-// A call of a kernel on one thread, with memory of its own.
-class ConvCall {
+// The kernels of a pass on one thread, which take turns in the same memory.
+class ConvCalls {
  public:
-  ConvCall(const Kernel& kernel, const TypeArgs& args) : kernel_(&kernel), attrs_(&args.attrs) {
-    const int64_t room = aligned(kernel.scratch_bytes(args, 1));
+  ConvCalls(const std::vector<const Kernel*>& kernels, const TypeArgs& args) : attrs_(&args.attrs) {
+    int64_t room = 0;
+    for (const Kernel* kernel : kernels) {
+      room = std::max(room, aligned(kernel->scratch_bytes(args, 1)));
+      calls_.push_back({kernel, nullptr});
+    }
     int64_t bytes = kAlign + room;
     for (const std::span<const TensorType> types : {args.in, args.out}) {
       for (const TensorType& type : types) bytes += aligned(type.bytes());
@@ -52,16 +56,22 @@ class ConvCall {
     for (const TensorType& type : args.out) out_.push_back(take(type));
   }
 
-  void run() { kernel_->run({in_, out_, {}, {}, *attrs_, scratch_, nullptr, &state_}); }
-  std::string_view way() const { return kernel_->name.substr(kernel_->name.rfind('.') + 1); }
+  int64_t bytes() const { return static_cast<int64_t>(memory_.size()); }
+  void run(size_t which) {
+    Call& call = calls_[which];
+    call.kernel->run({in_, out_, {}, {}, *attrs_, scratch_, nullptr, &call.state});
+  }
 
  private:
-  const Kernel* kernel_;
+  struct Call {
+    const Kernel* kernel;
+    std::shared_ptr<void> state;
+  };
   const Attrs* attrs_;
+  std::vector<Call> calls_;
   std::vector<std::byte> memory_;
   std::span<std::byte> scratch_;
   std::vector<View> in_, out_;
-  std::shared_ptr<void> state_;
 };
 
 }  // namespace
@@ -79,14 +89,18 @@ std::string measured_conv(const TypeArgs& args) {
 
 template <Pass pass>
 std::string_view quickest_conv(const TypeArgs& args, std::span<const Cores> others) {
-  std::vector<std::vector<ConvCall>> calls(others.size() + 1);  // of each thread
+  std::vector<const Kernel*> kernels;
   for (const Kernel* kernel : kernels_of(op(op_of(pass)))) {
-    if (kernel->rivals != &kConvRivals<pass>) continue;
-    if (kernel->why_not != nullptr && !kernel->why_not(args).empty()) continue;
-    for (auto& of_thread : calls) of_thread.emplace_back(*kernel, args);
+    if (kernel->rivals == &kConvRivals<pass> && (kernel->why_not == nullptr || kernel->why_not(args).empty()))
+      kernels.push_back(kernel);
   }
-  const Contest contest{.ways = calls.front().size(), .others = others};
-  return calls.front()[quickest_of(contest, [&](size_t way, size_t thread) { calls[thread][way].run(); })].way();
+  std::vector<ConvCalls> calls;  // of each thread
+  calls.emplace_back(kernels, args);
+  others = some_of(others, calls.front().bytes());
+  for (size_t i = 0; i < others.size(); ++i) calls.emplace_back(kernels, args);
+  const Contest contest{.ways = kernels.size(), .others = others};
+  const size_t best = quickest_of(contest, [&](size_t way, size_t thread) { calls[thread].run(way); });
+  return kernels[best]->name.substr(kernels[best]->name.rfind('.') + 1);
 }
 
 template std::string measured_conv<Pass::kForward>(const TypeArgs&);

@@ -90,7 +90,7 @@ Tuning measured(const std::vector<const ExecutionPlan*>& plans, const Device& de
     found.ways.emplace(work_among(work, known.busy), way);
   });
   trim_heap(0);  // of what threads that are gone have freed, so that a rank takes the memory that its plan says
-  TRIREME_LOG(kInfo, "dispatch", "measured the ways to do {} kinds of work for {:.2f} s, {} at a time",
+  TRIREME_LOG(kInfo, "dispatch", "measured the ways to do {} kinds of work for {:.2f} s, up to {} at a time",
               found.ways.size(), now_s() - begin, counted(static_cast<int64_t>(others.size()) + 1, "thread"));
   return found;
 }
