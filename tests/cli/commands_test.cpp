@@ -38,8 +38,9 @@ class CommandTest : public CliTest {
 // it.
 TEST_F(CommandTest, PeakMemoryOfZero3IsThePlansWithin5Percent) {
   const Outcome outcome =
-      run({"bench", "step", "--model", "mlp", "--hidden", "4096,4096,4096", "--batch", "8", "--zero", "3", "-n", "2",
-           "--steps", "1", "--warmup", "0", "--transport", "ucx", "--json"});
+      run({"bench",    "step", "--model", "mlp",     "--hidden", "4096,4096,4096", "--batch", "8",           "--zero",
+           "3",        "-n",   "2",       "--steps", "1",        "--warmup",       "0",       "--transport", "ucx",
+           "--tuning", "off",  "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto record = nlohmann::json::parse(outcome.out);
   const double planned = record["arena_bytes"].get<double>() / 1048576.0;
