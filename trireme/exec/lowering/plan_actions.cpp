@@ -42,7 +42,7 @@ class ActionPlanner {
     note_homes(node);
     for (const ValueId id : node.outputs) out_.maker[static_cast<size_t>(id)] = number;
     add_waits(action);
-    in_flight_.bound(number, action, node);
+    in_flight_.bound(number, action, node, out_.scratch_bytes.back() + staged_bytes(action));
     out_.actions.push_back(std::move(action));
   }
 
@@ -63,6 +63,15 @@ class ActionPlanner {
     }
     const bool meets_disk = is_move(*action.op) && move_of(node.attrs).meets_disk();
     return meets_disk ? staged_by_disk(graph_.type(node.inputs[0]).bytes(), options_.disk_blocks) : scratch;
+  }
+
+  // Of a communication whose values are copied to the host's memory and back, at most.
+  int64_t staged_bytes(const Action& action) const {
+    if (!communicates(action.lane) || device_.sends_in_place()) return 0;
+    int64_t out = 0;
+    for (const ValueId id : action.in) out += graph_.type(id).bytes();
+    for (const ValueId id : action.out) out += graph_.type(id).bytes();
+    return out;
   }
 
   struct Called {
