@@ -63,6 +63,12 @@ bool is_as_stored(const Graph& graph, ValueId id) {
   return producer < 0 || (is_cast(graph.node(producer)) && graph.value(graph.node(producer).inputs[0]).producer < 0);
 }
 
+bool brings_pieces(const Node& node) {
+  using enum ReshardStep::Kind;
+  const bool resizes = node.op == &structural().slice || node.op == &structural().pad;
+  return node.inputs.size() == 1 && (does(node, kAllGather) || does(node, kAllToAll) || does(node, kSlice) || resizes);
+}
+
 bool is_gradient_type(const TensorType& gradient, const TensorType& value) {
   if (gradient == value) return true;
   return gradient.shape == value.shape && gradient.dtype == DType::kF32 && is_floating(value.dtype) &&

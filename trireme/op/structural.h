@@ -52,6 +52,9 @@ Tensor cast_to(const Tensor& x, DType dtype);
 bool is_cast(const Node& node);
 // Whether the value is an input as this rank stores it, or a cast of one: what weights are gathered from.
 bool is_as_stored(const Graph& graph, ValueId id);
+// Whether it is a step that brings pieces of a tensor to where they are read, and computes nothing. Pieces of uneven
+// parts are cut off where the tensor ends, or go on with zeros (partition/frames.h).
+bool brings_pieces(const Node& node);
 
 // Whether a gradient rule may give this for a value of that type: the type itself, or, for a value narrower than f32,
 // f32, in which sums over many elements are taken. They stay f32 up to a cast to the value, or are rounded to its type.

@@ -29,6 +29,7 @@ MicroBatchSteps::MicroBatchSteps(const Program& program, int64_t count)
       axes_(micro_batch_axes(program.mesh)),
       chunk_axes_(seq_chunk_axes(program.mesh)),
       repeats_(graph_.nodes().size(), 0),
+      gathers_(graph_.nodes().size(), 0),
       level_of_value_(graph_.values().size(), 0) {
   check_number(program, count);
   for (const Shared<Layout>& layout : program.layouts) of_values_.push_back(differs_along(*layout));
@@ -38,6 +39,7 @@ MicroBatchSteps::MicroBatchSteps(const Program& program, int64_t count)
     if (levels_.size() <= level) levels_.resize(level + 1);
     levels_[level].push_back(id);
   }
+  keep_what_brings_no_gather();
 }
 
 bool MicroBatchSteps::is_ours(int axis) const {
@@ -160,21 +162,42 @@ void MicroBatchSteps::classify(NodeId id) {
   kinds_.push_back(kind);
   of_nodes_.push_back(find_differs_along(node, kind));
   summed_over_.push_back(kind == Kind::kSum ? set_of(axes_of(node)) : 0);
-  repeats_[static_cast<size_t>(id)] = kind == Kind::kOrdinary && gathers_parameter(node) ? 1 : 0;
+  if (kind != Kind::kOrdinary || !brings_parameter(node)) return;
+  repeats_[static_cast<size_t>(id)] = 1;
+  const auto is_gathered = [&](ValueId in) {
+    const NodeId producer = graph_.value(in).producer;
+    return producer >= 0 && gathers_[static_cast<size_t>(producer)] != 0;
+  };
+  const bool gathers = does(node, ReshardStep::Kind::kAllGather) || std::ranges::any_of(node.inputs, is_gathered);
+  gathers_[static_cast<size_t>(id)] = gathers ? 1 : 0;
 }
 
-bool MicroBatchSteps::gathers_parameter(const Node& node) const {
-  const auto is_part = [&](ValueId out) { return differs_along(out) != 0; };
+// Whether it is a step that brings a weight from where it is stored, or reads nothing but what such steps bring.
+bool MicroBatchSteps::brings_parameter(const Node& node) const {
+  const auto is_part = [&](ValueId id) { return differs_along(id) != 0; };
   if (node.inputs.empty() || std::ranges::any_of(node.outputs, is_part)) return false;
-  bool any = does(node, ReshardStep::Kind::kAllGather) && is_as_stored(graph_, node.inputs[0]);
+  bool any = brings_pieces(node);
   for (const ValueId in : node.inputs) {
-    const NodeId producer = graph_.value(in).producer;
-    if (differs_along(in) != 0) return false;
+    if (is_part(in)) return false;
     if (is_as_stored(graph_, in)) continue;
-    if (!repeats(producer)) return false;
+    if (!repeats(graph_.value(in).producer)) return false;
     any = true;
   }
   return any;
+}
+
+// Of steps that bring something, those are done once whose results no gather reads: what they make takes no more room
+// than what is stored.
+void MicroBatchSteps::keep_what_brings_no_gather() {
+  std::vector<char> is_needed = gathers_;  // each time
+  for (auto id = static_cast<NodeId>(graph_.nodes().size()); id-- > 0;) {
+    char& repeats = repeats_[static_cast<size_t>(id)];
+    if (is_needed[static_cast<size_t>(id)] == 0) repeats = 0;
+    if (repeats == 0) continue;
+    for (const ValueId in : graph_.node(id).inputs) {
+      if (const NodeId producer = graph_.value(in).producer; producer >= 0) is_needed[static_cast<size_t>(producer)] = 1;
+    }
+  }
 }
 
 }  // namespace trireme

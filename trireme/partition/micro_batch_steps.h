@@ -35,7 +35,7 @@ class MicroBatchSteps {
 
   Kind kind_of(NodeId id) const { return kinds_[static_cast<size_t>(id)]; }
   // A weight that is gathered from its slices for one micro-batch, or those that are interleaved, is not kept for the
-  // next.
+  // next. Neither are the steps before, where it comes in several, as over links of several levels.
   bool repeats(NodeId id) const { return repeats_[static_cast<size_t>(id)] != 0; }
   // Nodes in the order in which they can be done: those before any sum or gather over micro-batches, those that need no
   // other, and so on.
@@ -70,7 +70,8 @@ class MicroBatchSteps {
   const Layout& layout_of(ValueId id) const { return program_.layouts[static_cast<size_t>(id)]; }
   bool moves_ours(const Node& node) const;
   Kind find_kind(const Node& node) const;
-  bool gathers_parameter(const Node& node) const;
+  bool brings_parameter(const Node& node) const;
+  void keep_what_brings_no_gather();
   void classify(NodeId id);
   AxisSet find_differs_along(const Node& node, Kind kind) const;
 
@@ -82,7 +83,7 @@ class MicroBatchSteps {
   std::vector<AxisSet> of_values_, of_nodes_;  // which they differ along
   std::vector<AxisSet> summed_over_;           // of nodes
   std::vector<Kind> kinds_;
-  std::vector<char> repeats_;
+  std::vector<char> repeats_, gathers_;  // of nodes; gathers_: itself, or a step before
   std::vector<int> level_of_;  // of nodes
   std::vector<int> level_of_value_;
   std::vector<std::vector<NodeId>> levels_;

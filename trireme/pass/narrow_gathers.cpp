@@ -11,14 +11,6 @@
 namespace trireme {
 namespace {
 
-// A step that brings pieces of a tensor to where they are read, and computes nothing. Pieces of uneven parts are cut
-// off where the tensor ends, or go on with zeros (partition/frames.h).
-bool brings_pieces(const Node& node) {
-  using enum ReshardStep::Kind;
-  const bool resizes = node.op == &structural().slice || node.op == &structural().pad;
-  return node.inputs.size() == 1 && (does(node, kAllGather) || does(node, kAllToAll) || does(node, kSlice) || resizes);
-}
-
 // From a parameter as it is stored to the cast that alone reads it as it is used.
 struct Chain {
   std::vector<NodeId> steps;  // in their order
