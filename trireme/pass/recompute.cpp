@@ -10,7 +10,7 @@
 //
 // Before: any program. After: the same results, with the same bits, dropout included: random bits are a function of
 // seed, step and element. It runs before the passes that place and fuse, so that these do so with the second ones too.
-// What messages bring from another crew is kept.
+// What messages bring from another crew is kept, and so is what all micro-batches read.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -34,6 +34,8 @@ class Recomputing {
         options_(options.recompute),
         is_output_(graph_.values().size(), 0),
         is_sent_(graph_.values().size(), 0),
+        last_forward_read_(graph_.values().size(), -1),
+        first_backward_read_(graph_.values().size(), size()),
         last_backward_read_(graph_.values().size(), -1),
         again_(graph_.nodes().size(), 0),
         copied_(graph_.nodes().size(), 0),
@@ -43,8 +45,9 @@ class Recomputing {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
     for (NodeId id = 0; id < size(); ++id) {
       const Node& node = graph_.node(id);
+      is_marked_ = is_marked_ || node.micro_batch >= 0;
       for (const ValueId operand : node.inputs) {
-        if (is_backward(id)) last_backward_read_[at(operand)] = id;
+        note_read(operand, id);
         if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
       }
       if (!gathers_weight(graph_, node)) continue;
@@ -70,6 +73,13 @@ class Recomputing {
   }
 
  private:
+  void note_read(ValueId value, NodeId reader) {
+    if (graph_.node(reader).phase == Phase::kForward) last_forward_read_[at(value)] = reader;
+    if (!is_backward(reader)) return;
+    first_backward_read_[at(value)] = std::min(first_backward_read_[at(value)], reader);
+    last_backward_read_[at(value)] = reader;
+  }
+
   using GatherKey = std::tuple<ValueId, std::string, int, int>;
   struct Gathers {
     std::vector<NodeId> forward, backward;  // in their order
@@ -113,6 +123,7 @@ class Recomputing {
     const Node& node = graph_.node(id);
     const RecomputeAsked& asked = asked_[at(id)];
     if (node.phase != Phase::kForward || asked.kept || def_of(node).traits.message) return false;
+    if (stays_for_others(node)) return false;
     const bool of_weight = gathers_weight(graph_, node);
     if (of_weight && !asked.optimizer_communication) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
@@ -125,10 +136,19 @@ class Recomputing {
     return !is_kept;
   }
 
+  // What is made once for several micro-batches, such as a weight in another type, is there in the backward pass
+  // anyway: the forward pass of a later one reads it. Which are later is not yet said where each node says whose it is.
+  bool stays_for_others(const Node& node) const {
+    if (is_marked_) return node.micro_batch < 0 && program_.micro_batches > 1;
+    return std::ranges::any_of(node.outputs, [&](ValueId value) {
+      return last_forward_read_[at(value)] > first_backward_read_[at(value)];
+    });
+  }
+
   // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
   bool is_worth_it(NodeId id) {
     const Node& node = graph_.node(id);
-    if (node.phase != Phase::kForward || asked_[at(id)].kept) return false;
+    if (node.phase != Phase::kForward || asked_[at(id)].kept || stays_for_others(node)) return false;
     const auto large = [&](ValueId value) {
       return last_backward_read_[at(value)] >= 0 && graph_.type(value).bytes() >= options_.fewest_bytes;
     };
@@ -212,7 +232,9 @@ class Recomputing {
   bool keeps_exchanged_ = false;            // what ranks exchange, where it is asked not to be made again
   std::vector<char> is_output_;             // of values
   std::vector<char> is_sent_;               // of values: to other ranks
-  std::vector<NodeId> last_backward_read_;  // of values: the last node of the backward pass that reads it
+  bool is_marked_ = false;                  // nodes say of which micro-batch they are
+  std::vector<NodeId> last_forward_read_;   // of values: the last node of the forward pass that reads it
+  std::vector<NodeId> first_backward_read_, last_backward_read_;  // of the backward pass
   std::vector<char> again_;                 // of nodes: to be made a second time
   std::vector<char> copied_;                // of nodes
   std::map<GatherKey, Gathers> gathers_;

@@ -301,8 +301,21 @@ int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes) {
   return out;
 }
 
+// Of each buffer the last node that reads what is in it, where the step's results are read at the end. What is being sent
+// stays longer.
+std::vector<int> last_readers(const CompiledCrew& crew) {
+  const Graph& graph = crew.program.graph;
+  std::vector<int> out(crew.plan.buffers.size(), -1);
+  const auto buffer_of = [&](ValueId id) { return static_cast<size_t>(crew.plan.values[static_cast<size_t>(id)].buffer); };
+  for (int i = 0; i < static_cast<int>(graph.nodes().size()); ++i) {
+    for (const ValueId id : graph.nodes()[static_cast<size_t>(i)].inputs) out[buffer_of(id)] = i;
+  }
+  for (const Output& output : graph.outputs()) out[buffer_of(output.value)] = static_cast<int>(graph.nodes().size());
+  return out;
+}
+
 // Of gradients that a part has from one micro-batch to the next: the fewest while the last one's backward pass has
-// added to none of them. What comes and goes while terms are made and added is of one part at a time.
+// added to none of them. What comes and goes while terms are made, sent and added is of one part at a time.
 int64_t gradient_bytes(const CompiledCrew& crew) {
   const std::vector<Node>& nodes = crew.program.graph.nodes();
   const auto begin = std::ranges::find_if(nodes, [&](const Node& node) {
@@ -312,11 +325,14 @@ int64_t gradient_bytes(const CompiledCrew& crew) {
       std::find_if(begin, nodes.end(), [&](const Node& node) { return adds_up(crew.program.graph, node); });
   if (end == nodes.end()) return 0;
   std::vector<int64_t> live(nodes.size() + 1, 0);  // changes
-  for (const Buffer& buffer : crew.plan.buffers) {
+  const std::vector<int> last_reader = last_readers(crew);
+  for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
+    const Buffer& buffer = crew.plan.buffers[i];
     if (buffer.offset < 0 || buffer.holding != Holding::kGradient || buffer.tier != Tier::kDevice) continue;
     const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
+    const int last = std::max(buffer.first, std::min(buffer.last, last_reader[i]));
     live[static_cast<size_t>(std::max(buffer.first, 0))] += bytes;
-    live[static_cast<size_t>(std::clamp<int64_t>(buffer.last, 0, std::ssize(nodes) - 1)) + 1] -= bytes;
+    live[static_cast<size_t>(std::clamp<int64_t>(last, 0, std::ssize(nodes) - 1)) + 1] -= bytes;
   }
   std::partial_sum(live.begin(), live.end(), live.begin());
   // The first node may be a product that adds: in the place of what it adds to.
