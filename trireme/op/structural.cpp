@@ -69,6 +69,16 @@ bool brings_pieces(const Node& node) {
   return node.inputs.size() == 1 && (does(node, kAllGather) || does(node, kAllToAll) || does(node, kSlice) || resizes);
 }
 
+ValueId brought_parameter(const Graph& graph, ValueId id, std::string* how) {
+  for (NodeId producer = graph.value(id).producer; producer >= 0; producer = graph.value(id).producer) {
+    const Node& node = graph.node(producer);
+    if (!is_cast(node) && !brings_pieces(node)) return kNoValue;
+    if (how != nullptr) *how += std::string(node.op->name) + node.attrs.text();
+    id = node.inputs[0];
+  }
+  return graph.inputs()[static_cast<size_t>(graph.value(id).index)].role == Role::kParameter ? id : kNoValue;
+}
+
 bool is_gradient_type(const TensorType& gradient, const TensorType& value) {
   if (gradient == value) return true;
   return gradient.shape == value.shape && gradient.dtype == DType::kF32 && is_floating(value.dtype) &&

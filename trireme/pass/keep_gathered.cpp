@@ -4,7 +4,7 @@
 // it is whole for as short as it can be (ZeRO 3). After: it is gathered once in the step, before its first reader, and
 // stays whole until the last: fewer bytes are sent, and more are held.
 #include <map>
-#include <string>
+#include <optional>
 
 #include "trireme/pass/passes.h"
 #include "trireme/pass/recompute_rules.h"
@@ -16,17 +16,16 @@ namespace {
 Program gathered_once(Program program, const PassOptions& options) {
   const Graph& graph = program.graph;
   const std::vector<RecomputeAsked> asked = recompute_asked(graph, options.recompute);
-  std::map<std::pair<ValueId, std::string>, ValueId>
-      first;  // by weight and how it is gathered: the result that is kept
+  std::map<BroughtWeight, ValueId> first;  // the result that is kept
   std::map<NodeId, ValueId> same;
   for (NodeId id = 0; id < static_cast<NodeId>(graph.nodes().size()); ++id) {
     const Node& node = graph.node(id);
-    if (!gathers_weight(graph, node)) continue;
-    const auto key = std::pair{node.inputs[0], node.attrs.text()};
-    if (const auto kept = first.find(key); kept != first.end()) {
+    const std::optional<BroughtWeight> brought = brought_weight(graph, node);
+    if (!brought) continue;
+    if (const auto kept = first.find(*brought); kept != first.end()) {
       same.emplace(id, kept->second);
     } else if (!asked[static_cast<size_t>(id)].optimizer_communication) {
-      first.emplace(key, node.outputs[0]);
+      first.emplace(*brought, node.outputs[0]);
     }
   }
   // Where copies of a micro-batch take turns, an update may gather before the backward pass of a later copy.

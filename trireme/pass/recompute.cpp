@@ -10,10 +10,10 @@
 //
 // Before: any program. After: the same results, with the same bits, dropout included: random bits are a function of
 // seed, step and element. It runs before the passes that place and fuse, so that these do so with the second ones too.
-// What messages bring from another crew is kept, and so is what all micro-batches read.
+// What messages bring from another crew is kept, and so is what later micro-batches read.
 #include <algorithm>
 #include <map>
-#include <string>
+#include <optional>
 #include <tuple>
 
 #include "trireme/op/call_kinds.h"
@@ -45,13 +45,14 @@ class Recomputing {
     for (const Output& output : graph_.outputs()) is_output_[at(output.value)] = 1;
     for (NodeId id = 0; id < size(); ++id) {
       const Node& node = graph_.node(id);
-      is_marked_ = is_marked_ || node.micro_batch >= 0;
       for (const ValueId operand : node.inputs) {
         note_read(operand, id);
         if (is_communication(def_of(node))) is_sent_[at(operand)] = 1;
       }
-      if (!gathers_weight(graph_, node)) continue;
-      Gathers& all = gathers_[key_of(node)];
+      std::optional<BroughtWeight> brought = brought_weight(graph_, node);
+      if (!brought) continue;
+      const auto key = keys_.emplace(id, Key{*std::move(brought), node.stage, node.micro_batch}).first->second;
+      Brought& all = brought_[key];
       (is_backward(id) ? all.backward : all.forward).push_back(id);
     }
     find_crossing();
@@ -80,8 +81,9 @@ class Recomputing {
     last_backward_read_[at(value)] = reader;
   }
 
-  using GatherKey = std::tuple<ValueId, std::string, int, int>;
-  struct Gathers {
+  // What two nodes have in common that bring the same weight to the same readers.
+  using Key = std::tuple<BroughtWeight, int, int>;
+  struct Brought {
     std::vector<NodeId> forward, backward;  // in their order
   };
 
@@ -124,7 +126,7 @@ class Recomputing {
     const RecomputeAsked& asked = asked_[at(id)];
     if (node.phase != Phase::kForward || asked.kept || def_of(node).traits.message) return false;
     if (stays_for_others(node)) return false;
-    const bool of_weight = gathers_weight(graph_, node);
+    const bool of_weight = keys_.contains(id);
     if (of_weight && !asked.optimizer_communication) return false;
     const auto is_output = [&](ValueId value) { return is_output_[at(value)] != 0; };
     if (std::ranges::any_of(node.outputs, is_output)) return false;
@@ -136,10 +138,10 @@ class Recomputing {
     return !is_kept;
   }
 
-  // What is made once for several micro-batches, such as a weight in another type, is there in the backward pass
-  // anyway: the forward pass of a later one reads it. Which are later is not yet said where each node says whose it is.
+  // What is made once for several micro-batches, such as a weight in another type, is there in the backward pass anyway
+  // where the forward pass of a later one reads it.
   bool stays_for_others(const Node& node) const {
-    if (is_marked_) return node.micro_batch < 0 && program_.micro_batches > 1;
+    if (options_.keeps_shared && node.micro_batch < 0 && program_.micro_batches > 1) return true;
     return std::ranges::any_of(node.outputs, [&](ValueId value) {
       return last_forward_read_[at(value)] > first_backward_read_[at(value)];
     });
@@ -202,26 +204,21 @@ class Recomputing {
       made_again_ = true;
       make_operands_again(rewrite, producer);
       rewrite.copy(producer);
-      if (const NodeId own = own_gather(producer); own >= 0 && copied_[at(own)] == 0) {
+      if (const NodeId own = own_brought(producer); own >= 0 && copied_[at(own)] == 0) {
         copied_[at(own)] = 1;
         rewrite.same(graph_.node(own).outputs[0], operand);
       }
     }
   }
 
-  // The node by which the backward pass gathers for itself what this one gathered for the forward pass, each for as
-  // many micro-batches as the other. What is gathered again serves for it, too. Chunks go back in another order.
-  NodeId own_gather(NodeId id) const {
-    const Node& node = graph_.node(id);
-    if (!gathers_weight(graph_, node) || program_.seq_chunks > 1) return -1;
-    const Gathers& all = gathers_.at(key_of(node));
+  // The node by which the backward pass brings for itself what this one brought for the forward pass, each for as many
+  // micro-batches as the other. What is brought again serves for it, too. Chunks go back in another order.
+  NodeId own_brought(NodeId id) const {
+    const auto key = keys_.find(id);
+    if (key == keys_.end() || program_.seq_chunks > 1) return -1;
+    const Brought& all = brought_.at(key->second);
     const auto place = std::ranges::find(all.forward, id) - all.forward.begin();
     return all.forward.size() == all.backward.size() ? all.backward[static_cast<size_t>(place)] : -1;
-  }
-
-  // What two nodes that gather the same for the same have in common.
-  static GatherKey key_of(const Node& node) {
-    return {node.inputs[0], node.attrs.text(), node.stage, node.micro_batch};
   }
 
   const Program& program_;
@@ -232,12 +229,12 @@ class Recomputing {
   bool keeps_exchanged_ = false;            // what ranks exchange, where it is asked not to be made again
   std::vector<char> is_output_;             // of values
   std::vector<char> is_sent_;               // of values: to other ranks
-  bool is_marked_ = false;                  // nodes say of which micro-batch they are
   std::vector<NodeId> last_forward_read_;   // of values: the last node of the forward pass that reads it
   std::vector<NodeId> first_backward_read_, last_backward_read_;  // of the backward pass
   std::vector<char> again_;                 // of nodes: to be made a second time
   std::vector<char> copied_;                // of nodes
-  std::map<GatherKey, Gathers> gathers_;
+  std::map<NodeId, Key> keys_;      // of nodes that bring weights
+  std::map<Key, Brought> brought_;
   std::vector<RecomputeAsked> asked_;  // of nodes
   std::vector<char> crosses_;          // of values: another module reads it in the forward pass
   CallKinds kinds_;

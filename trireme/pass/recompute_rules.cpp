@@ -154,12 +154,12 @@ void check_blocks(const Graph& graph, int64_t blocks) {
           counted(there, "block"), last, there);
 }
 
-bool gathers_weight(const Graph& graph, const Node& node) {
-  if (!does(node, ReshardStep::Kind::kAllGather) || node.inputs.size() != 1) return false;
-  if (!is_as_stored(graph, node.inputs[0])) return false;
-  const NodeId producer = graph.value(node.inputs[0]).producer;
-  const ValueId stored = producer < 0 ? node.inputs[0] : graph.node(producer).inputs[0];
-  return graph.inputs()[static_cast<size_t>(graph.value(stored).index)].role == Role::kParameter;
+std::optional<BroughtWeight> brought_weight(const Graph& graph, const Node& node) {
+  if (!brings_pieces(node) || !is_communication(def_of(node))) return {};
+  BroughtWeight out;
+  out.weight = brought_parameter(graph, node.outputs[0], &out.how);
+  if (out.weight == kNoValue) return {};
+  return out;
 }
 
 }  // namespace trireme

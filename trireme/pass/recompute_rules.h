@@ -1,7 +1,9 @@
 // The rules of Recompute matched with a program: what they ask for each value that the backward pass reads, op by op.
 #pragma once
 
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,8 +37,15 @@ void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules
 // The same for more first blocks than the model has.
 void check_blocks(const Graph& graph, int64_t blocks);
 
-// Whether the node gathers a weight from its slices.
-bool gathers_weight(const Graph& graph, const Node& node);
+// Of a node that exchanges slices of a weight between where it is stored and where it is read: the weight, and how it is
+// brought from there, which two nodes have in common that make the same. Where a weight comes in several steps, as over
+// links of several levels, each is such a node.
+struct BroughtWeight {
+  ValueId weight = kNoValue;
+  std::string how;
+  auto operator<=>(const BroughtWeight&) const = default;
+};
+std::optional<BroughtWeight> brought_weight(const Graph& graph, const Node& node);
 
 // Whether the node is run for the backward pass: of it, or once more what the forward pass ran.
 inline bool is_for_backward(const Node& node) {

@@ -29,6 +29,7 @@ BoundsInFlight::BoundsInFlight(const Graph& graph)
   int64_t all = 0;
   for (const Node& node : graph.nodes()) {
     all += node.on_host ? bytes_that_came(node) : 0;
+    if (node.phase == Phase::kUpdate) continue;
     for (const ValueId id : node.inputs) is_read_[static_cast<size_t>(id)] = 1;
   }
   most_on_host_ = std::max(kLeastOnHost, all / 4);

@@ -12,8 +12,8 @@ namespace trireme {
 
 // Communications that give each rank a part of what they read, and moves in each direction from the device's memory:
 // two at a time are enough to keep the links, or the lane, busy, and the third waits for the first. So it is with what
-// nobody reads in the step, as gathers of updated weights, if the memory in which it is packed or staged would be more
-// than 64 MiB of all that is under way. Ops on the host
+// no pass reads, as gathers of updated weights, if the memory in which it is packed or staged would be more than 64 MiB
+// of all that is under way. Ops on the host
 // keep what has arrived for them in memory: the next one waits for the first if they would hold more than a quarter of
 // what arrives for all of them, and more than 64 MiB. What arrived before the first of them started, such as gradients
 // that are clipped together, takes its room anyway and is not counted.
@@ -35,7 +35,7 @@ class BoundsInFlight {
 
   const Graph& graph_;
   std::vector<char> is_waited_for_;  // per action, by one that was given
-  std::vector<char> is_read_;        // per value, by any node
+  std::vector<char> is_read_;        // per value, by a pass
   std::vector<int64_t> bytes_;       // per action: of those on the host, bytes that came to it; of others, of scratch
   NodeId first_on_host_ = 0;
   int64_t most_on_host_ = 0;

@@ -239,12 +239,24 @@ int micro_batches_in_flight(const CompiledCrew& crew) {
   return std::max<int>(1, static_cast<int>(out.size()));
 }
 
+// Of each buffer whether a weight lies in it as it was brought to its readers, which is of one part at a time.
+std::vector<char> buffers_of_brought(const CompiledCrew& crew) {
+  std::vector<char> out(crew.plan.buffers.size(), 0);
+  const Graph& graph = crew.program.graph;
+  for (const Node& node : graph.nodes()) {
+    if (!brings_pieces(node) || node.micro_batch < 0 || brought_parameter(graph, node.outputs[0]) == kNoValue) continue;
+    out[static_cast<size_t>(crew.plan.values[static_cast<size_t>(node.outputs[0])].buffer)] = 1;
+  }
+  return out;
+}
+
 // Of activations and data that each micro-batch in flight keeps, before its backward pass: of the one that has the
 // most, as the other may be on its way. Of data, which lie in one buffer, each has half. What leaves the device, or has
 // come back, is in buffers that work needs.
 int64_t kept_bytes(const CompiledCrew& crew, const std::vector<char>& of_moves) {
   const int before = first_backward(crew);
   const std::vector<int> of_buffers = micro_batches_of_buffers(crew);
+  const std::vector<char> of_brought = buffers_of_brought(crew);
   std::array<int64_t, kMicroBatches> kept{};
   int64_t of_both = 0;
   for (size_t i = 0; i < crew.plan.buffers.size(); ++i) {
@@ -252,6 +264,7 @@ int64_t kept_bytes(const CompiledCrew& crew, const std::vector<char>& of_moves) 
     const bool is_data = buffer.holding == Holding::kData;
     if ((!is_data && buffer.holding != Holding::kActivation) || buffer.tier != Tier::kDevice) continue;
     if (buffer.offset < 0 || buffer.first >= before || buffer.last < before || of_moves[i] != 0) continue;
+    if (of_brought[i] != 0) continue;
     const int64_t bytes = align_buffer(buffer.bytes, crew.plan.alignment);
     if (of_buffers[i] >= 0) {
       kept[static_cast<size_t>(of_buffers[i])] += bytes;

@@ -105,6 +105,7 @@ struct PartPricer::Impl {
     if (machine) assembly.options.parallel.communication.machine = machine;
     const Turns turns = turns_of(inner);
     assembly.options.parallel.pipeline.schedule = ScheduleSpec(timetable(turns, micro_batches));
+    assembly.options.passes.recompute.keeps_shared = true;
     return {std::move(model), ranks, std::move(assembly)};
   }
 
