@@ -55,8 +55,8 @@ bool is_as_stored(const Graph& graph, ValueId id);
 // Whether it is a step that brings pieces of a tensor to where they are read, and computes nothing. Pieces of uneven
 // parts are cut off where the tensor ends, or go on with zeros (partition/frames.h).
 bool brings_pieces(const Node& node);
-// The parameter that the value is as it is stored, or that casts and such steps make it of; kNoValue: of none. `how`, if
-// given, gets what they do, which is the same for two values that are brought the same way.
+// The parameter that the value is as it is stored, or that casts and such steps make it of; kNoValue: of none. `how`,
+// if given, gets what they do, which is the same for two values that are brought the same way.
 ValueId brought_parameter(const Graph& graph, ValueId id, std::string* how = nullptr);
 
 // Whether a gradient rule may give this for a value of that type: the type itself, or, for a value narrower than f32,

@@ -195,7 +195,8 @@ void MicroBatchSteps::keep_what_brings_no_gather() {
     if (is_needed[static_cast<size_t>(id)] == 0) repeats = 0;
     if (repeats == 0) continue;
     for (const ValueId in : graph_.node(id).inputs) {
-      if (const NodeId producer = graph_.value(in).producer; producer >= 0) is_needed[static_cast<size_t>(producer)] = 1;
+      if (const NodeId producer = graph_.value(in).producer; producer >= 0)
+        is_needed[static_cast<size_t>(producer)] = 1;
     }
   }
 }

@@ -84,7 +84,7 @@ class MicroBatchSteps {
   std::vector<AxisSet> summed_over_;           // of nodes
   std::vector<Kind> kinds_;
   std::vector<char> repeats_, gathers_;  // of nodes; gathers_: itself, or a step before
-  std::vector<int> level_of_;  // of nodes
+  std::vector<int> level_of_;            // of nodes
   std::vector<int> level_of_value_;
   std::vector<std::vector<NodeId>> levels_;
   mutable std::map<AxisSet, Likes> likes_;  // of the sets that were asked for

@@ -41,8 +41,8 @@ struct Recompute {
   bool optimizer_communication = true;  // false: gathered weights are kept from forward to backward (keep_gathered.cpp)
   bool slice = false;                   // what is kept is kept in slices
   int64_t fewest_bytes = 64 << 10;      // of a value that is worth it, of rows and slices
-  // What is made once for several micro-batches is kept even if no forward pass comes after the first backward pass: the
-  // program stands for one of more micro-batches.
+  // What is made once for several micro-batches is kept even if no forward pass comes after the first backward pass:
+  // the program stands for one of more micro-batches.
   bool keeps_shared = false;
 
   bool is_asked_for() const { return rows || blocks != 0 || !rules.empty(); }

@@ -142,9 +142,8 @@ class Recomputing {
   // where the forward pass of a later one reads it.
   bool stays_for_others(const Node& node) const {
     if (options_.keeps_shared && node.micro_batch < 0 && program_.micro_batches > 1) return true;
-    return std::ranges::any_of(node.outputs, [&](ValueId value) {
-      return last_forward_read_[at(value)] > first_backward_read_[at(value)];
-    });
+    return std::ranges::any_of(
+        node.outputs, [&](ValueId value) { return last_forward_read_[at(value)] > first_backward_read_[at(value)]; });
   }
 
   // A cheap op of the forward pass on rows, that the backward pass reads and all of whose operands are there then.
@@ -225,15 +224,15 @@ class Recomputing {
   const Graph& graph_;
   const PassOptions& asked_for_;
   const Recompute& options_;
-  bool made_again_ = false;                 // something
-  bool keeps_exchanged_ = false;            // what ranks exchange, where it is asked not to be made again
-  std::vector<char> is_output_;             // of values
-  std::vector<char> is_sent_;               // of values: to other ranks
-  std::vector<NodeId> last_forward_read_;   // of values: the last node of the forward pass that reads it
+  bool made_again_ = false;                // something
+  bool keeps_exchanged_ = false;           // what ranks exchange, where it is asked not to be made again
+  std::vector<char> is_output_;            // of values
+  std::vector<char> is_sent_;              // of values: to other ranks
+  std::vector<NodeId> last_forward_read_;  // of values: the last node of the forward pass that reads it
   std::vector<NodeId> first_backward_read_, last_backward_read_;  // of the backward pass
-  std::vector<char> again_;                 // of nodes: to be made a second time
-  std::vector<char> copied_;                // of nodes
-  std::map<NodeId, Key> keys_;      // of nodes that bring weights
+  std::vector<char> again_;                                       // of nodes: to be made a second time
+  std::vector<char> copied_;                                      // of nodes
+  std::map<NodeId, Key> keys_;                                    // of nodes that bring weights
   std::map<Key, Brought> brought_;
   std::vector<RecomputeAsked> asked_;  // of nodes
   std::vector<char> crosses_;          // of values: another module reads it in the forward pass

@@ -37,9 +37,9 @@ void check_keep_rules(const Graph& graph, std::span<const Recompute::Rule> rules
 // The same for more first blocks than the model has.
 void check_blocks(const Graph& graph, int64_t blocks);
 
-// Of a node that exchanges slices of a weight between where it is stored and where it is read: the weight, and how it is
-// brought from there, which two nodes have in common that make the same. Where a weight comes in several steps, as over
-// links of several levels, each is such a node.
+// Of a node that exchanges slices of a weight between where it is stored and where it is read: the weight, and how it
+// is brought from there, which two nodes have in common that make the same. Where a weight comes in several steps, as
+// over links of several levels, each is such a node.
 struct BroughtWeight {
   ValueId weight = kNoValue;
   std::string how;

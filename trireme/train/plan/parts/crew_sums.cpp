@@ -314,12 +314,14 @@ int64_t held_bytes(const CompiledCrew& crew, const std::set<NodeId>& comes) {
   return out;
 }
 
-// Of each buffer the last node that reads what is in it, where the step's results are read at the end. What is being sent
-// stays longer.
+// Of each buffer the last node that reads what is in it, where the step's results are read at the end. What is being
+// sent stays longer.
 std::vector<int> last_readers(const CompiledCrew& crew) {
   const Graph& graph = crew.program.graph;
   std::vector<int> out(crew.plan.buffers.size(), -1);
-  const auto buffer_of = [&](ValueId id) { return static_cast<size_t>(crew.plan.values[static_cast<size_t>(id)].buffer); };
+  const auto buffer_of = [&](ValueId id) {
+    return static_cast<size_t>(crew.plan.values[static_cast<size_t>(id)].buffer);
+  };
   for (int i = 0; i < static_cast<int>(graph.nodes().size()); ++i) {
     for (const ValueId id : graph.nodes()[static_cast<size_t>(i)].inputs) out[buffer_of(id)] = i;
   }
