@@ -126,7 +126,7 @@ TEST_F(WaysBeside, a_way_whose_communication_is_hidden_is_the_plan_though_its_ta
 
 TEST_F(WaysBeside, a_way_that_fits_is_found_though_its_tables_say_that_it_does_not) {
   PlanRequest scarce = request(4, 5e9, {"train.batch=16"});
-  scarce.memory_bytes = 32 << 20;
+  scarce.memory_bytes = 50 << 20;
   const ExactPlan plan = plan_exact(scarce);
   const CompiledPlan compiled = compiled_plan(plan, scarce);
   ASSERT_TRUE(compiled.which.has_value());
@@ -138,7 +138,9 @@ TEST_F(WaysBeside, a_way_that_fits_is_found_though_its_tables_say_that_it_does_n
 // By its tables the smallest way takes more than a rank has, and compiled it takes less.
 TEST_F(WaysBeside, where_nothing_fits_by_the_tables_what_may_fit_is_compiled) {
   PlanRequest scarce = request(4, 5e9, {"train.batch=16"});
-  scarce.is_asked = [](const Way& way) { return way.pp == 1 && way.tp == 1 && !way.is_searched; };
+  scarce.is_asked = [](const Way& way) {
+    return way.pp == 1 && way.micro_batches == 1 && way.zero == 3 && !way.is_searched;
+  };
   scarce.memory_bytes = 1000;
   const ExactPlan hopeless = plan_exact(scarce);
   ASSERT_TRUE(hopeless.nearest);
