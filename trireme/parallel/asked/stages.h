@@ -2,6 +2,7 @@
 // crew is the ranks that hold one stage or more (parallel/timetable). Stages are given to forward ops by the scopes
 // they stand in; everything else follows:
 //   forward ops of no scope that has a stage   the last stage of their operands
+//   casts of a parameter to a narrower type    that of the parameter, if later stages read nothing but such casts of it
 //   parts of gradients                         the stage of the op whose gradient it is
 //   sums of gradients, and those of no stage   the first stage of their operands
 //   updates                                    that of the parameter, which lies on the first stage that reads it
@@ -61,6 +62,8 @@ ScopeStages choose_stages(const Graph& graph, int stages, std::span<const StageR
 // Throws kInvalidArgument where a stage has no op, or is none of so many.
 void require_all(const Graph& graph, const ScopeStages& of_scope, int stages);
 
+// Of nodes: whether each depends on a parameter or on state, so that it is of a stage.
+std::vector<char> depends_on_parameters(const Graph& graph);
 // Of nodes; -1: none. Throws kInvalidArgument where an op reads what a later stage makes, naming both.
 std::vector<int> stages_of(const Graph& graph, const ScopeStages& of_scope);
 // Nodes that read what another stage makes.

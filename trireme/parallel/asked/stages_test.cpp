@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
 #include "trireme/nn/optimizer.h"
+#include "trireme/op/structural.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme::stages_test {
@@ -138,6 +139,32 @@ TEST(Stages, of_gradients_state_and_updates_follow_from_those_of_ops) {
   }
   EXPECT_FALSE(nodes_across_stages(chain.graph, stages).empty());
   EXPECT_TRUE(nodes_across_stages(chain.graph, {}).empty());
+}
+
+// A table that the first stage reads as it is and the last one casts, or reads as it is, too.
+TEST(Stages, a_parameter_is_cast_where_it_lies_if_later_stages_read_nothing_but_casts) {
+  const auto stages_of_casts = [](bool is_read_wide, DType narrow) {
+    Graph graph("tied");
+    const Tensor x(graph, graph.add_input("x", {DType::kF32, {8, 8}}, Role::kData));
+    const Tensor table(graph, graph.add_input("table", {DType::kF32, {8, 8}}, Role::kParameter));
+    graph.set_scope("first");
+    Tensor y = matmul(x, table);
+    graph.set_scope("last");
+    if (is_read_wide) y = add(y, table);
+    y = matmul(cast_to(y, narrow), cast_to(table, narrow));
+    const std::vector<Tensor> grads = gradients(mean(square(cast_to(y, DType::kF32))), {&table, 1});
+    graph.add_output("g", grads[0].id());
+    const std::vector<int> stages = stages_of(graph, {{"first", 0}, {"last", 1}});
+    std::vector<int> out;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const Node& node = graph.nodes()[i];
+      if (is_cast(node) && node.inputs[0] == table.id()) out.push_back(stages[i]);
+    }
+    return out;
+  };
+  EXPECT_EQ(stages_of_casts(false, DType::kBF16), std::vector<int>{0});
+  EXPECT_EQ(stages_of_casts(true, DType::kBF16), std::vector<int>{1});
+  EXPECT_EQ(stages_of_casts(false, DType::kF64), std::vector<int>{1}) << "more bytes";
 }
 
 TEST(Stages, that_go_back_are_refused_with_both_ops) {
