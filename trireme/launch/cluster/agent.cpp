@@ -116,11 +116,13 @@ class Agent {
     team_.reset();
     link_.reset();
     const int attempt = view_.attempt;
+    const uint64_t name = view_.name;
     view_ = {};
     connected_ = true;
     failures_ = 0;
     report_ = {};
     report_.attempt = attempt;
+    report_.name = name;
     const std::string own = options_.address.empty() ? address_towards(address_, port_) : resolve(options_.address);
     store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
     fill_report();
@@ -247,6 +249,7 @@ class Agent {
 
   void start() {
     report_.job = view_.job;
+    report_.name = view_.name;
     report_.first_rank = view_.first_rank;
     report_.running_world = view_.world;
     report_.state = NodeState::kRunning;
@@ -263,6 +266,7 @@ class Agent {
                                                         .local_world = view_.local_world,
                                                         .node = view_.node_index,
                                                         .attempt = report_.attempt,
+                                                        .job = fmt::format("{:016x}", view_.name),
                                                         .store_address = view_.store_address,
                                                         .store_port = view_.store_port,
                                                         .secret_file = secret_file_.path()});
