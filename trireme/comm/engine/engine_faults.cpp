@@ -14,7 +14,6 @@ constexpr auto kTellInterval = 500ms;  // of long waits
 constexpr auto kHandOver = 500ms;      // spent at most on telling peers that this rank gives up
 constexpr auto kFarewell = 10'000ms;   // spent at most on waiting for peers that still need it
 constexpr auto kOnTheWay = 10'000ms;   // a message that a notice overtook comes within this time, or never
-constexpr uint32_t kNoticeTag = 0x7fffffff;
 
 }  // namespace
 

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <thread>
 
 #include "trireme/comm/shm/pages.h"
+#include "trireme/comm/transports/mpi_tags.h"
 
 namespace trireme::comm {
 namespace {
@@ -64,15 +66,25 @@ class Runtime {
   int threads_ = MPI_THREAD_SINGLE;
 };
 
+// The messages of a group: a communicator for each kind of them, since MPI has few tags. Ranks in it are those of the
+// list that the group was made of.
+struct Channel {
+  std::array<MPI_Comm, kMpiKinds> of_kind;
+  std::vector<int> ranks;  // by world rank, here; empty: they are those of the world
+};
+
 class MpiTransport final : public Transport {
  public:
   MpiTransport() {
     Runtime::get();
     check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "the communicator cannot be copied");
-    MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(world_, &rank_);
     MPI_Comm_size(world_, &size_);
-    communicators_.push_back(world_);
+    int* most = nullptr;
+    int is_known = 0;
+    check(MPI_Comm_get_attr(world_, MPI_TAG_UB, &most, &is_known), "the largest tag is not known");
+    if (is_known != 0) most_tag_ = *most;
+    channels_.push_back(channel_of(world_, kMpiKinds));
   }
 
   int rank() const { return rank_; }
@@ -93,36 +105,35 @@ class MpiTransport final : public Transport {
   std::string describe(int peer) const override { return fmt::format("MPI rank {}", peer); }
   bool delivers_after_stop() const override { return false; }
 
-  // Groups have communicators of their own, so that tags of MPI, which has few, need not tell them
-  // apart. Ranks in them are those of the list.
   int open(const std::vector<int>& world_ranks, int number) override {
     MPI_Group everyone = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     MPI_Comm communicator = MPI_COMM_NULL;
     MPI_Comm_group(world_, &everyone);
     MPI_Group_incl(everyone, static_cast<int>(world_ranks.size()), world_ranks.data(), &members);
-    const int status = MPI_Comm_create_group(world_, members, number, &communicator);
+    const int status =
+        MPI_Comm_create_group(world_, members, mpi_turn(static_cast<uint32_t>(number), most_tag_), &communicator);
     MPI_Group_free(&members);
     MPI_Group_free(&everyone);
     check(status, "a group cannot be made");
-    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    Channel made = channel_of(communicator, kMpiKinds - 1);  // notices are the world's
+    made.ranks.assign(static_cast<size_t>(size_), -1);
+    for (size_t i = 0; i < world_ranks.size(); ++i)
+      made.ranks[static_cast<size_t>(world_ranks[i])] = static_cast<int>(i);
     const std::lock_guard lock(mutex_);
-    const auto unused = std::ranges::find(communicators_, MPI_COMM_NULL);
-    const auto channel = static_cast<size_t>(unused - communicators_.begin());
-    if (unused == communicators_.end()) communicators_.emplace_back();
-    communicators_[channel] = communicator;
-    ranks_.resize(communicators_.size());
-    std::vector<int>& ranks = ranks_[channel];
-    ranks.assign(static_cast<size_t>(size_), -1);
-    for (size_t i = 0; i < world_ranks.size(); ++i) {
-      ranks[static_cast<size_t>(world_ranks[i])] = static_cast<int>(i);
-    }
-    return static_cast<int>(channel);
+    const auto unused =
+        std::ranges::find_if(channels_, [](const Channel& one) { return one.of_kind[0] == MPI_COMM_NULL; });
+    const auto at = static_cast<size_t>(unused - channels_.begin());
+    if (unused == channels_.end()) channels_.emplace_back();
+    channels_[at] = std::move(made);
+    return static_cast<int>(at);
   }
 
   void close(int channel) override {
     const std::lock_guard lock(mutex_);
-    check(MPI_Comm_free(&communicators_[static_cast<size_t>(channel)]), "a group cannot be freed");
+    for (MPI_Comm& each : channels_[static_cast<size_t>(channel)].of_kind) {
+      if (each != MPI_COMM_NULL) check(MPI_Comm_free(&each), "a group cannot be freed");
+    }
   }
 
   void start_send(Transfer& transfer) override { start(transfer, true); }
@@ -176,15 +187,26 @@ class MpiTransport final : public Transport {
     bool is_send = false;
   };
 
+  // The communicator itself, which is the first, and copies; collective over its ranks.
+  static Channel channel_of(MPI_Comm communicator, size_t kinds) {
+    Channel out;
+    out.of_kind.fill(MPI_COMM_NULL);
+    out.of_kind[0] = communicator;
+    for (size_t kind = 1; kind < kinds; ++kind)
+      check(MPI_Comm_dup(communicator, &out.of_kind[kind]), "the communicator cannot be copied");
+    for (size_t kind = 0; kind < kinds; ++kind) MPI_Comm_set_errhandler(out.of_kind[kind], MPI_ERRORS_RETURN);
+    return out;
+  }
+
   void start(Transfer& transfer, bool is_send) {
+    const auto [kind, tag] = mpi_tag(transfer.tag, most_tag_);
     MPI_Comm communicator = MPI_COMM_NULL;
     int peer = transfer.peer;
     {
       const std::lock_guard lock(mutex_);
-      communicator = communicators_[static_cast<size_t>(transfer.channel)];
-      if (transfer.channel > 0) {
-        peer = ranks_[static_cast<size_t>(transfer.channel)][static_cast<size_t>(transfer.peer)];
-      }
+      const Channel& channel = channels_[static_cast<size_t>(transfer.channel)];
+      communicator = channel.of_kind[kind];
+      if (!channel.ranks.empty()) peer = channel.ranks[static_cast<size_t>(transfer.peer)];
     }
     transfer.state = Transfer::State::kPending;
     uintptr_t parts = 0;
@@ -193,7 +215,6 @@ class MpiTransport final : public Transport {
       const size_t bytes = std::min(kMessagePart, transfer.bytes - begin);
       MPI_Request request = MPI_REQUEST_NULL;
       const auto count = static_cast<int>(bytes);
-      const auto tag = static_cast<int>(transfer.tag);
       check(is_send ? MPI_Isend(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request)
                     : MPI_Irecv(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request),
             "a message cannot be started");
@@ -227,10 +248,10 @@ class MpiTransport final : public Transport {
   MPI_Comm world_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  int most_tag_ = kMpiGuaranteedTag;
   std::mutex mutex_;  // groups are made beside the driving thread
-  std::deque<MPI_Comm> communicators_;
-  std::deque<std::vector<int>> ranks_;  // by channel: world rank to rank in the communicator
-  std::vector<MPI_Request> requests_;   // and what each is a part of:
+  std::deque<Channel> channels_;
+  std::vector<MPI_Request> requests_;  // and what each is a part of:
   std::vector<Part> parts_;
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;
