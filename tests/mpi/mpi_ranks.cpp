@@ -1,6 +1,7 @@
 // Run by mpirun: the collectives over MPI against plain computations. Exits with 1 and says why on
 // an error.
 #include <mpi.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdio>
@@ -148,6 +149,35 @@ void check_tags(comm::World& world) {
   }
 }
 
+// A message of several parts of which one is wrong: all of them have ended when it has failed, and the next message of
+// the tag arrives where it belongs.
+void check_parts(comm::World& world) {
+  const int p = world.size();
+  const int next = (world.rank() + 1) % p;
+  const int before = (world.rank() + p - 1) % p;
+  constexpr int64_t kRoom = (int64_t{1} << 30) + 64;  // of which nothing is touched
+  void* const room = mmap(nullptr, kRoom, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(room != MAP_FAILED, "no room for a large message");
+  const HostTensor sent = filled(world.rank(), 2), received = filled(world.rank(), 2);
+  comm::Work first = world.all().send(sent.view(), next, 7);
+  std::string why;
+  try {
+    world.all().recv({static_cast<std::byte*>(room), {DType::kU8, Shape{kRoom}}}, before, 7).wait();
+  } catch (const Error& e) {
+    why = e.text();
+  }
+  require(why.find("sent 8 bytes where 1073741888 were expected") != std::string::npos, "a message too short: '{}'",
+          why);
+  munmap(room, kRoom);
+  world.all().barrier().wait();  // what comes before a message has failed may be taken for its next part
+  comm::Work second = world.all().send(sent.view(), next, 7);
+  world.all().recv(received.view(), before, 7).wait();
+  first.wait();
+  second.wait();
+  for (size_t i = 0; i < 2; ++i)
+    expect_equal(received.as<float>()[i], filled(before, 2).as<float>()[i], "the message after one too short");
+}
+
 void check_group(comm::World& world) {
   if (world.size() < 4 || world.rank() % 2 == 0 || world.rank() > 3) return;
   comm::Group& group = world.group({3, 1});
@@ -184,6 +214,7 @@ int main() {
     for (const int64_t count : {1, 1001, 300'007}) check_collectives(*world, count);
     check_messages(*world);
     check_tags(*world);
+    check_parts(*world);
     check_group(*world);
     check_destroyed(*world);
     world->all().barrier().wait();

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <thread>
 
@@ -44,6 +45,9 @@ class Runtime {
   }
   int threads() const { return threads_; }
   void leave_open() { owned_ = false; }
+  // MPI has messages under way whose bytes may be gone: from now on this process calls it no more.
+  void abandon() { abandoned_ = true; }
+  bool is_abandoned() const { return abandoned_; }
 
  private:
   Runtime() {
@@ -63,6 +67,7 @@ class Runtime {
   }
 
   bool owned_ = false;
+  std::atomic<bool> abandoned_{false};
   int threads_ = MPI_THREAD_SINGLE;
 };
 
@@ -76,7 +81,9 @@ struct Channel {
 class MpiTransport final : public Transport {
  public:
   MpiTransport() {
-    Runtime::get();
+    require(!Runtime::get().is_abandoned(),
+            "mpi: a world of this process has ended with messages under way that no other rank took; start the process "
+            "again");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "the communicator cannot be copied");
     MPI_Comm_rank(world_, &rank_);
     MPI_Comm_size(world_, &size_);
@@ -168,14 +175,13 @@ class MpiTransport final : public Transport {
   void find_lost(std::vector<int>&) override {}
 
   void stop(bool orderly) override {
-    for (size_t i = 0; i < requests_.size(); ++i) {
-      if (!parts_[i].is_send) MPI_Cancel(&requests_[i]);
-    }
+    cancel_receipts([](const Part&) { return true; });
     const auto end = Clock::now() + kDraining;
     while (!requests_.empty() && Clock::now() < end) {
       if (!progress()) rest(kPollPause);
     }
     if (!orderly || !requests_.empty()) Runtime::get().leave_open();
+    if (!requests_.empty()) Runtime::get().abandon();
   }
 
   std::span<std::byte> allocate(size_t bytes) override { return memory_.add(bytes); }
@@ -183,6 +189,7 @@ class MpiTransport final : public Transport {
  private:
   struct Part {
     Transfer* transfer = nullptr;
+    size_t begin = 0;
     size_t bytes = 0;
     bool is_send = false;
   };
@@ -209,40 +216,72 @@ class MpiTransport final : public Transport {
       if (!channel.ranks.empty()) peer = channel.ranks[static_cast<size_t>(transfer.peer)];
     }
     transfer.state = Transfer::State::kPending;
+    transfer.problem.clear();
+    transfer.wrong_size = false;
     uintptr_t parts = 0;
     size_t begin = 0;
+    size_t bytes = 0;
     do {
-      const size_t bytes = std::min(kMessagePart, transfer.bytes - begin);
+      bytes = std::min(kMessagePart, transfer.bytes - begin);
       MPI_Request request = MPI_REQUEST_NULL;
       const auto count = static_cast<int>(bytes);
       check(is_send ? MPI_Isend(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request)
                     : MPI_Irecv(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request),
             "a message cannot be started");
       requests_.push_back(request);
-      parts_.push_back({&transfer, bytes, is_send});
+      parts_.push_back({&transfer, begin, bytes, is_send});
       ++parts;
       begin += bytes;
-    } while (begin < transfer.bytes);
+    } while (bytes == kMessagePart);  // the last is short, so that a message with more of them does not pass for this
     transfer.native = reinterpret_cast<void*>(parts);  // those that are not done
   }
 
+  // A message has failed when one of its parts has; but its bytes are used until none is left.
   void end_part(const Part& part, const MPI_Status& result, int error) {
     Transfer& transfer = *part.transfer;
     int count = static_cast<int>(part.bytes);
-    if (error == MPI_SUCCESS && !part.is_send) MPI_Get_count(&result, MPI_BYTE, &count);
-    if (error != MPI_SUCCESS) {
+    int is_cancelled = 0;
+    if (error == MPI_SUCCESS && !part.is_send) {
+      MPI_Test_cancelled(&result, &is_cancelled);
+      MPI_Get_count(&result, MPI_BYTE, &count);
+    }
+    const bool failed_before = !transfer.problem.empty();
+    if (failed_before) {
+      transfer.wrong_size = transfer.wrong_size && is_cancelled != 0;  // else it has taken a message after this one
+    } else if (error != MPI_SUCCESS) {
       transfer.problem =
           fmt::format("sent more than the {} bytes expected, or failed (MPI error {})", transfer.bytes, error);
-      transfer.state = Transfer::State::kFailed;
+    } else if (is_cancelled != 0) {
+      transfer.problem = "did not send before the end";
     } else if (static_cast<size_t>(count) != part.bytes) {
-      transfer.problem = fmt::format("sent {} bytes where {} were expected", count, part.bytes);
-      transfer.wrong_size = true;
-      transfer.state = Transfer::State::kFailed;
+      const size_t all = part.begin + static_cast<size_t>(count);
+      transfer.problem = fmt::format("sent {} bytes where {} were expected", all, transfer.bytes);
+      transfer.wrong_size = has_all_after(part);
     }
+    if (!failed_before && !transfer.problem.empty())
+      cancel_receipts([&](const Part& one) { return one.transfer == &transfer; });
     const uintptr_t left = reinterpret_cast<uintptr_t>(transfer.native) - 1;
     transfer.native = reinterpret_cast<void*>(left);
-    if (left == 0 && transfer.state == Transfer::State::kPending) transfer.state = Transfer::State::kDone;
-    if (left == 0 && !part.is_send) took(transfer);
+    if (left > 0) return;
+    transfer.state = transfer.problem.empty() ? Transfer::State::kDone : Transfer::State::kFailed;
+    if (!part.is_send) took(transfer);
+  }
+
+  // Whether nothing has come for the parts of its message that follow.
+  bool has_all_after(const Part& part) const {
+    size_t pending = 0;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const bool follows = parts_[i].transfer == part.transfer && parts_[i].begin > part.begin;
+      if (follows && requests_[i] != MPI_REQUEST_NULL) ++pending;
+    }
+    return pending == part.transfer->bytes / kMessagePart - part.begin / kMessagePart;
+  }
+
+  template <class Which>
+  void cancel_receipts(Which which) {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (!parts_[i].is_send && requests_[i] != MPI_REQUEST_NULL && which(parts_[i])) MPI_Cancel(&requests_[i]);
+    }
   }
 
   MPI_Comm world_ = MPI_COMM_NULL;
