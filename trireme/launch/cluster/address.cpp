@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/launch/start/host_address.h"
 
 namespace trireme::launch {
 namespace {
@@ -81,15 +82,7 @@ HostPort parse_host_port(std::string_view text, uint16_t default_port, std::stri
 }
 
 std::string resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  require(status == 0, "host '{}' cannot be found ({}); give its address or a name that this machine knows", host,
-          gai_strerror(status));
-  std::string numeric = numeric_of(found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return numeric;
+  return addresses_of(host).front();
 }
 
 bool is_own_address(const std::string& numeric) {

@@ -19,6 +19,7 @@
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/scheduler.h"
+#include "trireme/launch/start/host_address.h"
 #include "trireme/launch/start/secret.h"
 #include "trireme/launch/supervise/descriptors.h"
 #include "trireme/launch/supervise/log_echo.h"
@@ -84,7 +85,7 @@ class Agent {
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
     host_ = at.host;
-    address_ = resolve(at.host);
+    address_ = options.nodes == 1 ? resolve(at.host) : address_for_others(at.host, "launch: --master");
     port_ = at.port;
     if (!options.local.log_dir.empty() || options.local.ranks > 1) logs_.emplace(options.local.log_dir);
     serve_scheduler();
