@@ -1,5 +1,6 @@
 #include "trireme/base/file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -8,7 +9,9 @@
 
 #include <fstream>
 #include <functional>
+#include <thread>
 
+#include "trireme/base/disk_wait.h"
 #include "trireme/base/error.h"
 
 namespace trireme::file_test {
@@ -45,6 +48,40 @@ TEST(File, WhatIsWrittenIsReadBackByEveryReader) {
   EXPECT_EQ(middle, std::string("b\0c", 3));
   EXPECT_EQ(file.bytes(), 100005);
   EXPECT_THAT(list_directory(dir.path()), ElementsAre("x"));
+}
+
+// A pipe stands for a file system whose callers sleep as if for nothing.
+TEST(File, WhoSleepsInACallIsCountedAmongThoseThatWaitForADisk) {
+  static std::atomic<int> waits{0};  // stays, as what counts there may
+  count_disk_waits(waits);
+  const auto until_one_waits = [] {
+    for (int i = 0; i < 60'000 && waits == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(waits, 1);
+  };
+  const TempDirectory dir;
+  const std::string path = dir / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const std::string text(1 << 22, 'z');  // more than a pipe holds
+
+  std::jthread writer([&] {
+    const int file = disk().create(path);  // sleeps until somebody reads
+    disk().write(file, std::as_bytes(std::span(text)), path);
+    disk().close(file, path);
+  });
+  until_one_waits();
+  const int reader = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  size_t got = 0;
+  std::string piece(1 << 16, ' ');
+  for (ssize_t count = 1; count > 0;) {
+    if (got == piece.size()) until_one_waits();
+    count = ::read(reader, piece.data(), std::min(piece.size(), text.size() - got));
+    got += static_cast<size_t>(std::max<ssize_t>(count, 0));
+  }
+  EXPECT_EQ(got, text.size());
+  writer.join();
+  ::close(reader);
+  EXPECT_EQ(waits, 0);
 }
 
 TEST(File, AnEmptyFileIsReadAndMapped) {
