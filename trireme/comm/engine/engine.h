@@ -124,6 +124,7 @@ class Engine final : public Driver {
   std::atomic<bool> inbox_filled_{false};
   std::atomic<bool> aborted_{false};
   std::atomic<int> waiters_{0};
+  std::mutex telling_;  // held in calls of on_wait, and where what they told changes
   std::atomic<bool> told_of_wait_{false};
   std::atomic<int> pending_{0};
   std::atomic<bool> asleep_{false};   // the background thread sleeps until it is called

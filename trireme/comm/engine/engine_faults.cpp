@@ -138,8 +138,15 @@ void Engine::tell_of_wait(Clock::time_point now) {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
     if (now - operation->start < std::chrono::duration<double>(kLongWait_s)) continue;
     next_telling_ = now + kTellInterval;
+    const std::string text = fmt::format("{} waits for {}", describe(*operation), missing_text(*operation));
+    const std::lock_guard telling(telling_);
     told_of_wait_.store(true);
-    options_.on_wait(fmt::format("{} waits for {}", describe(*operation), missing_text(*operation)));
+    // The last waiter may have gone meanwhile: then either it sees that this was told, or this that it has gone.
+    if (waiters_.load() > 0) {
+      options_.on_wait(text);
+    } else {
+      told_of_wait_.store(false);
+    }
     return;
   }
 }
