@@ -83,6 +83,7 @@ class Engine final : public Driver {
   void post_notices();
   void read_notices();
   void tell_peers(bool gave_up, const std::string& reason);
+  void tell(std::vector<Notice>& notices, std::vector<Transfer>& transfers, bool gave_up, const std::string& reason);
   void mark_lost();
   bool owes_nothing(int peer, Clock::time_point now);
   void check();  // deadlines, lost peers, long waits

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/base/log.h"
 #include "trireme/comm/engine/engine.h"
 
 namespace trireme::comm {
@@ -44,8 +45,21 @@ void Engine::read_notices() {
 }
 
 void Engine::tell_peers(bool gave_up, const std::string& reason) {
-  std::vector<Notice> notices(static_cast<size_t>(size()));
+  std::vector<Notice> notices(static_cast<size_t>(size()));  // these stay until the transport has stopped
   std::vector<Transfer> transfers(static_cast<size_t>(size()));
+  bool told = true;
+  try {
+    tell(notices, transfers, gave_up, reason);
+  } catch (const Error& e) {  // of a transport; a world ends all the same, and the others learn it by their deadlines
+    told = false;
+    TRIREME_LOG(kWarn, "comm", "rank {}: other ranks cannot be told that this one ends its world: {}", rank(),
+                e.text());
+  }
+  transport_->stop(told && !gave_up);
+}
+
+void Engine::tell(std::vector<Notice>& notices, std::vector<Transfer>& transfers, bool gave_up,
+                  const std::string& reason) {
   for (int peer = 0; peer < size(); ++peer) {
     const Peer state = peers_[static_cast<size_t>(peer)];
     if (peer == rank() || state == Peer::kGaveUp || state == Peer::kLost) continue;
@@ -74,7 +88,6 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
   for (const auto end = Clock::now() + limit; !is_done() && Clock::now() < end;) {
     if (!transport_->progress()) transport_->rest(1ms);
   }
-  transport_->stop(!gave_up);
 }
 
 std::string Engine::name_of(int peer) const {

@@ -145,9 +145,7 @@ class Agent {
       return {.exit_code = 128 + signal, .report = text + "\n"};
     }
     if (view_.phase == Phase::kOver) return result_of({});
-    start();
-    work();
-    const LaunchResult local = outcome_of(team_->workers(), team_->interrupted(), options_.local.tail_lines);
+    const LaunchResult local = result_of_ranks();
     report_.state = NodeState::kEnded;
     report_.ending = ending_of(local);
     if (report_.interrupt == 0)
@@ -155,6 +153,19 @@ class Agent {
     link_->tell(report_);
     wait_for_verdict();
     return result_of(local);
+  }
+
+  // A node that cannot start its ranks says why, as one whose ranks fail: the others wait for them.
+  LaunchResult result_of_ranks() {
+    try {
+      start();
+      work();
+      return outcome_of(team_->workers(), team_->interrupted(), options_.local.tail_lines);
+    } catch (const Error& e) {
+      team_.emplace(options_.local.grace, options_.silence);  // which ends those that have been started
+      const std::string text = fmt::format("node {} ({}): {}", view_.node_index, report_.host, e.text());
+      return {.exit_code = exit_code(e.kind()), .cause = text, .report = text + "\n"};
+    }
   }
 
   // As long as the scheduler waits for this node.
