@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -131,8 +132,18 @@ Disk& disk() {
   return machine;
 }
 
+namespace {
+
+// No other process has this name, nor another file that this one writes.
+std::string partial_name(const std::string& path) {
+  static std::atomic<int64_t> files{0};
+  return fmt::format("{}.{}-{}.tmp", path, ::getpid(), files++);
+}
+
+}  // namespace
+
 OutputFile::OutputFile(std::string path, Disk& disk)
-    : disk_(disk), path_(std::move(path)), partial_(path_ + ".tmp"), file_(disk_.create(partial_)) {}
+    : disk_(disk), path_(std::move(path)), partial_(partial_name(path_)), file_(disk_.create(partial_)) {}
 
 OutputFile::~OutputFile() {
   if (partial_.empty()) return;
