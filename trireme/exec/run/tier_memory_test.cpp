@@ -65,8 +65,10 @@ TEST(TierMemory, of_the_host_is_locked_for_the_device_as_long_as_it_is_there) {
 TEST(TierMemory, that_ranks_share_is_taken_by_those_too_that_need_none) {
   const std::shared_ptr<Device> device = make_device("guarded");
   ASSERT_FALSE(device->sends_in_place());
-  const ExecutionPlan with = plan_of_square({parse_home_rule("w = host")}, *device);
-  const ExecutionPlan without = plan_of_square({}, *device);
+  ExecutionPlan with = plan_of_square({parse_home_rule("w = host")}, *device);
+  ExecutionPlan without = plan_of_square({}, *device);
+  with.crews = without.crews = 2;
+  without.crew = 1;
   ASSERT_GT(with.arena(Tier::kHost).bytes, 0);
   ASSERT_EQ(without.arena(Tier::kHost).bytes, 0);
   comm::spawn_ranks(2, "shm", [&](comm::World& world) {

@@ -36,7 +36,6 @@ NodeReport node(int rank, int workers, int world) {
 // A report of a node that knows what it was told.
 NodeReport after(NodeReport report, const ClusterView& view) {
   report.job = view.job;
-  report.name = view.name;
   report.first_rank = view.first_rank;
   report.running_world = view.world;
   report.state = NodeState::kRunning;
@@ -400,36 +399,6 @@ TEST(Cluster, AFailedJobStartsAgainWhenItsNodesHaveComeAnew) {
   cluster.report(failed(at_start(node(1, 1, 3), 1), {.exit_code = 3, .text = "again"}), 40);
   EXPECT_EQ(cluster.phase(), Phase::kOver);
   EXPECT_FALSE(cluster.view_of("node1").again);
-}
-
-TEST(Cluster, AJobHasOneNameInAllItsStartsAndUnderARestartedScheduler) {
-  const auto started_again = [](Cluster& cluster, int attempt, uint64_t name) {
-    for (int i = 0; i < 2; ++i) {
-      NodeReport report = at_start(node(i, 1, 2), attempt);
-      report.instance += static_cast<uint64_t>(1000 * attempt);
-      report.name = i == 0 ? name : 0;  // a launcher that a person started anew does not know it
-      cluster.report(report, 20);
-    }
-  };
-  Cluster cluster({.world = 2, .restarts = 3}, 0);
-  for (int i = 0; i < 2; ++i) cluster.report(node(i, 1, 2), 0);
-  const ClusterView first = cluster.view_of("node1");
-  EXPECT_NE(first.name, 0U);
-  cluster.report(failed(after(node(1, 1, 2), first), {.exit_code = 3, .text = "rank 1 was killed"}), 10);
-  EXPECT_EQ(cluster.report(after(node(0, 1, 2), first), 10).name, first.name);
-  started_again(cluster, 1, first.name);
-  ASSERT_EQ(cluster.phase(), Phase::kRunning);
-  EXPECT_NE(cluster.view_of("node1").job, first.job);
-  EXPECT_EQ(cluster.view_of("node1").name, first.name);
-
-  Cluster later({.world = 2, .restarts = 3}, 0);
-  started_again(later, 2, first.name);
-  ASSERT_EQ(later.phase(), Phase::kRunning);
-  EXPECT_EQ(later.view_of("node0").name, first.name);
-  Cluster of_another({.world = 2, .restarts = 3}, 0);
-  started_again(of_another, 0, 0);
-  EXPECT_NE(of_another.view_of("node0").name, 0U);
-  EXPECT_NE(of_another.view_of("node0").name, first.name);
 }
 
 TEST(Cluster, AMistakeOfTheCallerOrASignalIsNoReasonToStartAgain) {
