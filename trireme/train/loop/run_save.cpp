@@ -57,6 +57,7 @@ void Run::move_earlier_run_away() {
   for (const char* file : kFilesOfRun) {
     if (exists(path(file))) disk().rename(path(file), join_path(to, file));
   }
+  if (is_file(path(kJobName))) disk().rename(path(kJobName), join_path(to, kJobName));
   TRIREME_LOG(kWarn, "train",
               "'{}' held an earlier run; its curves, report and checkpoints are now in '{}', where they stay",
               options_.out, to);
