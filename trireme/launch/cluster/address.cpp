@@ -40,12 +40,6 @@ SocketAddress socket_address(const std::string& numeric, uint16_t port) {
   return out;
 }
 
-std::string numeric_of(const sockaddr* address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
-
 }  // namespace
 
 HostPort parse_host_port(std::string_view text, uint16_t default_port, std::string_view what) {

@@ -3,7 +3,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <memory>
@@ -13,12 +12,6 @@
 
 namespace trireme::launch {
 namespace {
-
-std::string numeric_of(const sockaddr* address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
 
 // Those of this host that others may reach, for who has to choose one.
 std::vector<std::string> own_addresses() {
@@ -36,6 +29,12 @@ std::vector<std::string> own_addresses() {
 }
 
 }  // namespace
+
+std::string numeric_of(const sockaddr* address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
 
 std::vector<std::string> addresses_of(const std::string& host) {
   addrinfo hints{};
@@ -70,7 +69,7 @@ std::string address_for_others(const std::string& host, std::string_view what) {
   const std::vector<std::string> own = own_addresses();
   fail(ErrorKind::kInvalidArgument,
        "{} '{}': this host knows it as {} only (/etc/hosts), where no other host reaches it; give an address of the "
-       "network{}, or correct /etc/hosts",
+       "network{} or correct /etc/hosts; for a job on this host alone give localhost",
        what, host, joined_text(addresses, ", "),
        own.empty() ? "" : fmt::format(" (this host has {})", joined_text(own, ", ")));
 }

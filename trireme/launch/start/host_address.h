@@ -1,11 +1,15 @@
 // Names of hosts as addresses that other hosts can use.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trireme::launch {
+
+std::string numeric_of(const sockaddr* address, socklen_t length);  // "10.0.0.5"
 
 // The numeric addresses of a host's name, in the system's order, each once; kInvalidArgument with the system's reason
 // when it has none.
