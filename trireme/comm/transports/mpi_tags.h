@@ -2,7 +2,6 @@
 // message has a communicator of its own, and there small tags.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 
