@@ -131,7 +131,7 @@ void check_tags(comm::World& world) {
   }
   std::vector<comm::Work> works;
   for (size_t i = tags.size(); i-- > 0;) works.push_back(world.all().send(out[i].view(), next, tags[i]));
-  for (int i = 0; i < 3 * kMostTag; ++i) check_collectives(world, 1);
+  for (int i = 0; i < kMostTag / 2; ++i) check_collectives(world, 1);  // five turns each
   for (size_t i = 0; i < tags.size(); ++i) works.push_back(world.all().recv(in[i].view(), before, tags[i]));
   for (comm::Work& work : works) work.wait();
   for (size_t i = 0; i < tags.size(); ++i)
