@@ -11,6 +11,7 @@
 #include "trireme/base/file.h"
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/scheduler.h"
+#include "trireme/launch/start/host_address.h"
 
 namespace trireme::cli {
 namespace {
@@ -42,7 +43,7 @@ int serve(const SchedulerArgs& args) {
                   .silence_ms =
                       milliseconds_of(args.heartbeat_s.value_or(kHeartbeat_s), 0.2, true, "scheduler: --heartbeat")},
       .secret = launch::cluster_secret(args.secret_file),
-      .address = launch::resolve(args.address),
+      .address = launch::address_for_others(args.address, "scheduler: --address"),
       .port = static_cast<uint16_t>(args.port)};
   if (args.tls.on()) options.tls = launch::read_tls(args.tls);
   if (!args.log_dir.empty()) {

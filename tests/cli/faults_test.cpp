@@ -154,6 +154,20 @@ TEST_F(FaultTest, AJobThatMayRestartGoesOnFromItsNewestCheckpoint) {
   EXPECT_THAT(left_over(), IsEmpty());
 }
 
+// What lies in the folder of a job that failed before it had moved the earlier run away is not its own.
+TEST_F(FaultTest, AJobThatRestartsBeforeItHasWrittenAnythingDoesNotTakeTheEarlierRunForItsOwn) {
+  make_run();
+  const Outcome outcome =
+      run({"launch", "-n", "2", "--restarts", "1", "--log-dir", "logs", "--", "sh", "-c",
+           fmt::format("test $TRIREME_RESTART_COUNT != 0 || exit 7; exec {} train gpt.toml --out run --quiet --set "
+                       "train.steps=1",
+                       TRIREME_PROGRAM)});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("'run' held an earlier run"));
+  EXPECT_EQ(ckpt::Reader(path("run/earlier-1/checkpoints")).step(), 2);
+  EXPECT_EQ(ckpt::Reader(path("run/checkpoints")).step(), 1);
+}
+
 TEST_F(FaultTest, AKilledLauncherTakesItsWorkersAlong) {
   make_run();
   start(go_on({"--set", "train.steps=1000000"}));

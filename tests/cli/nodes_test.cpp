@@ -99,6 +99,23 @@ TEST_F(NodesTest, Section1_8_Item4_LogsAppearInAFolderThatWasMissingAndJoinWaits
   EXPECT_THAT(left_over(), IsEmpty());
 }
 
+TEST_F(NodesTest, ANodeThatCannotStartItsRanksTellsTheOthersWhy) {
+  for (const int of : {0, 1}) {
+    const std::string logs = fmt::format("logs{}", of);
+    fs::create_directories(path(fmt::format("{}/worker_{}.log", logs, 2 * of + 1)));  // in place of a file
+    std::vector<Program> nodes;
+    for (const int rank : {0, 1})
+      nodes.push_back(node(rank, 2, {"sleep", "60"}, rank == of ? Words{"--log-dir", logs} : Words{}));
+    for (Program& one : nodes) {
+      const Outcome outcome = finish(one);
+      EXPECT_EQ(outcome.code, 3) << outcome.err;
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(fmt::format("node {} (", of)), HasSubstr("cannot write the log"))) << of;
+    }
+    EXPECT_THAT(left_over(), IsEmpty());
+    port_ = free_port();
+  }
+}
+
 TEST_F(NodesTest, Section1_8_Item4_WithoutJoinItReturnsAtOnce) {
   const Outcome outcome = run({"launch", "--no-join", "-n", "2", "--log-dir", "logs", "--", "sh", "-c", kUntilGo});
   EXPECT_EQ(outcome.code, 0) << outcome.err;

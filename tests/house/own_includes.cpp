@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 40> kStandard{
     "array: array initializer_list size",
     "atomic: atomic atomic_flag memory_order_relaxed memory_order_release",
     "barrier: barrier",
-    "bit: bit_cast bit_width",
+    "bit: bit_cast bit_floor bit_width",
     "charconv: errc from_chars",
     "chrono: chrono::duration chrono::microseconds chrono::milliseconds chrono::seconds chrono::steady_clock "
     "chrono::system_clock",

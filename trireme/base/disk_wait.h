@@ -1,5 +1,6 @@
 // Threads of this process that wait for a disk. The kernel shows some of these waits (state D), but a thread that waits
-// for io_uring, or for such a thread, looks asleep. Whoever watches the process reads here that it waits.
+// for io_uring, for a file system that a process serves (FUSE), or for such a thread, looks asleep. Whoever watches the
+// process reads here that it waits.
 #pragma once
 
 #include <atomic>

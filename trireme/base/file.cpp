@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "trireme/base/disk_wait.h"
 #include "trireme/base/error.h"
 
 namespace trireme {
@@ -32,7 +34,9 @@ std::string reason(int code) {
   fail(ErrorKind::kIo, "cannot {} '{}': {}", doing, path, reason(code));
 }
 
+// Calls that may take long stand under a DiskWait: some file systems (FUSE) let their callers sleep as if for nothing.
 int open_for_reading(const std::string& path, int64_t& bytes) {
+  const DiskWait waits;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) fail_read("open", path, errno);
   struct stat info {};
@@ -59,6 +63,7 @@ std::string why_not_written(int code) {
 }
 
 int Disk::create(const std::string& path) {
+  const DiskWait waits;
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file < 0) fail_io("create", path, errno);
   return file;
@@ -66,6 +71,7 @@ int Disk::create(const std::string& path) {
 
 void Disk::write(int file, std::span<const std::byte> bytes, const std::string& path) {
   constexpr size_t kMostAtOnce = size_t{1} << 30;  // Linux writes no more than 2 GiB in one call
+  const DiskWait waits;
   while (!bytes.empty()) {
     const ssize_t count = ::write(file, bytes.data(), std::min(bytes.size(), kMostAtOnce));
     if (count < 0 && errno == EINTR) continue;
@@ -75,20 +81,24 @@ void Disk::write(int file, std::span<const std::byte> bytes, const std::string& 
 }
 
 void Disk::sync(int file, const std::string& path) {
+  const DiskWait waits;
   if (::fsync(file) != 0) fail_io("write to the disk", path, errno);
 }
 
 void Disk::close(int file, const std::string& path) {
+  const DiskWait waits;
   if (::close(file) != 0) fail_io("close", path, errno);
 }
 
 void Disk::rename(const std::string& from, const std::string& to) {
+  const DiskWait waits;
   if (::rename(from.c_str(), to.c_str()) != 0) {
     fail_io(fmt::format("rename '{}' to", from), to, errno);
   }
 }
 
 void Disk::sync_directory(const std::string& path) {
+  const DiskWait waits;
   const int file = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (file < 0) fail_io("open the directory", path, errno);
   const int code = ::fsync(file) == 0 ? 0 : errno;
@@ -98,6 +108,7 @@ void Disk::sync_directory(const std::string& path) {
 }
 
 void Disk::make_directory(const std::string& path) {
+  const DiskWait waits;
   std::error_code code;
   fs::create_directories(path, code);
   if (code) fail_io("make the directory", path, code.value());
@@ -105,10 +116,12 @@ void Disk::make_directory(const std::string& path) {
 }
 
 void Disk::symlink(const std::string& target, const std::string& path) {
+  const DiskWait waits;
   if (::symlink(target.c_str(), path.c_str()) != 0) fail_io("make the link", path, errno);
 }
 
 void Disk::remove(const std::string& path) {
+  const DiskWait waits;
   if (::remove(path.c_str()) != 0 && errno != ENOENT && errno != ENOTDIR) {
     fail_io("remove", path, errno);
   }
@@ -119,8 +132,18 @@ Disk& disk() {
   return machine;
 }
 
+namespace {
+
+// No other process has this name, nor another file that this one writes.
+std::string partial_name(const std::string& path) {
+  static std::atomic<int64_t> files{0};
+  return fmt::format("{}.{}-{}.tmp", path, ::getpid(), files++);
+}
+
+}  // namespace
+
 OutputFile::OutputFile(std::string path, Disk& disk)
-    : disk_(disk), path_(std::move(path)), partial_(path_ + ".tmp"), file_(disk_.create(partial_)) {}
+    : disk_(disk), path_(std::move(path)), partial_(partial_name(path_)), file_(disk_.create(partial_)) {}
 
 OutputFile::~OutputFile() {
   if (partial_.empty()) return;
@@ -164,10 +187,12 @@ InputFile& InputFile::operator=(InputFile&& other) noexcept {
 }
 
 InputFile::~InputFile() {
+  const DiskWait waits;
   if (file_ >= 0) ::close(file_);
 }
 
 void InputFile::read(int64_t offset, std::span<std::byte> out) const {
+  const DiskWait waits;
   const int64_t end = offset + static_cast<int64_t>(out.size());
   while (!out.empty()) {
     const ssize_t count = ::pread(file_, out.data(), out.size(), offset);
@@ -284,6 +309,7 @@ int64_t file_bytes(const std::string& path) {
 }
 
 std::vector<std::string> list_directory(const std::string& path) {
+  const DiskWait waits;
   std::error_code code;
   std::vector<std::string> out;
   fs::directory_iterator entry(path, code);

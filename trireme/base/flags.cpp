@@ -49,10 +49,15 @@ constexpr std::array kFlags{
     Flag{"TRIREME_HANG_TIMEOUT", "0..86400",
          "Seconds after which the launcher ends a rank that neither runs nor waits while others wait "
          "for it; at least three steps. Default 4; 0: never."},
+    Flag{"TRIREME_JOB", "name",
+         "Tells the job from others in all its starts: when it starts again, training goes on from its own checkpoints "
+         "only. Set by the launcher."},
     Flag{"TRIREME_RESTARTS", "0..",
          "How often the launcher may start the job again. Set by the launcher (--restarts)."},
-    Flag{"TRIREME_RESTART_COUNT", "0..",
-         "How often the launcher has started the job again; from 1 on, training goes on from the newest checkpoint."},
+    Flag{
+        "TRIREME_RESTART_COUNT", "0..",
+        "How often the launcher has started the job again; from 1 on, training goes on from the newest checkpoint that "
+        "the job has made."},
     Flag{"RANK", "0..WORLD_SIZE-1", "Rank of this process. Set by the launcher or torchrun; default 0."},
     Flag{"WORLD_SIZE", "1..", "Number of ranks of the job. Set by the launcher or torchrun; default 1."},
     Flag{"LOCAL_RANK", "0..", "Rank of this process among those of its host. Default RANK."},

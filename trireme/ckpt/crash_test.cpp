@@ -170,7 +170,10 @@ TEST(Crash, TheOrderOfOperationsSurvivesAPowerFailure) {
     EXPECT_LT(at("sync " + path), at("rename " + path)) << name;
     EXPECT_LT(at("rename " + path), at("sync_directory " + step, at("rename " + path))) << name;
   }
-  const size_t commit = at("create " + step + "/COMMIT.tmp");
+  const auto begun = std::ranges::find_if(
+      disk.done, [&](const std::string& operation) { return operation.starts_with("create " + step + "/COMMIT."); });
+  ASSERT_NE(begun, disk.done.end());
+  const auto commit = static_cast<size_t>(begun - disk.done.begin());
   EXPECT_LT(at("sync_directory " + dir.path()), commit);
   EXPECT_LT(at("sync_directory " + step, at("rename " + step + "/index.json")), commit);
   const size_t removal = at("remove " + (dir / "step-000001/COMMIT"));

@@ -9,7 +9,6 @@
 namespace trireme::comm {
 namespace {
 
-constexpr uint32_t kCollective = 1U << 30;  // set in the tags of collectives; tags of users are below
 constexpr int64_t kSmallGather = 32 << 10;  // bytes of one piece, up to which latency decides
 constexpr int kDirectMembers = 16;          // up to which a small gather sends to each member
 constexpr int64_t kSmallReduce = 64 << 10;  // bytes gathered, up to which a reduction gathers everything
@@ -71,7 +70,7 @@ void P2pGroup::post_send(Operation& operation, Transfer& transfer, const Circle&
                          std::span<const std::byte> bytes) {
   transfer.peer = world_rank(circle.members[static_cast<size_t>(place)]);
   transfer.channel = channel_;
-  transfer.tag = kCollective | static_cast<uint32_t>(operation.turn & 0xffff);
+  transfer.tag = kCollectiveTags | static_cast<uint32_t>(operation.turn & 0xffff);
   transfer.data = const_cast<std::byte*>(bytes.data());  // only read
   transfer.bytes = bytes.size();
   engine().transport().send(transfer);
@@ -81,7 +80,7 @@ void P2pGroup::post_receive(Operation& operation, Transfer& transfer, const Circ
                             std::span<std::byte> bytes) {
   transfer.peer = world_rank(circle.members[static_cast<size_t>(place)]);
   transfer.channel = channel_;
-  transfer.tag = kCollective | static_cast<uint32_t>(operation.turn & 0xffff);
+  transfer.tag = kCollectiveTags | static_cast<uint32_t>(operation.turn & 0xffff);
   transfer.data = bytes.data();
   transfer.bytes = bytes.size();
   transfer.counts = true;

@@ -127,7 +127,9 @@ void Engine::wait(Operation& operation) {
     if (!operation.finished.load(std::memory_order_acquire)) finished_.wait_for(lock, kNap);
   }
   waiters_.fetch_sub(1);
-  if (told_of_wait_.load() && told_of_wait_.exchange(false)) options_.on_wait("");
+  if (!told_of_wait_.load()) return;
+  const std::lock_guard telling(telling_);
+  if (told_of_wait_.exchange(false)) options_.on_wait("");
 }
 
 // Called after a round in which nothing moved, with drive_ held.

@@ -83,6 +83,7 @@ class Engine final : public Driver {
   void post_notices();
   void read_notices();
   void tell_peers(bool gave_up, const std::string& reason);
+  void tell(std::vector<Notice>& notices, std::vector<Transfer>& transfers, bool gave_up, const std::string& reason);
   void mark_lost();
   bool owes_nothing(int peer, Clock::time_point now);
   void check();  // deadlines, lost peers, long waits
@@ -124,6 +125,7 @@ class Engine final : public Driver {
   std::atomic<bool> inbox_filled_{false};
   std::atomic<bool> aborted_{false};
   std::atomic<int> waiters_{0};
+  std::mutex telling_;  // held in calls of on_wait, and where what they told changes
   std::atomic<bool> told_of_wait_{false};
   std::atomic<int> pending_{0};
   std::atomic<bool> asleep_{false};   // the background thread sleeps until it is called

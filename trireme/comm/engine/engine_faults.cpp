@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "trireme/base/log.h"
 #include "trireme/comm/engine/engine.h"
 
 namespace trireme::comm {
@@ -14,7 +15,6 @@ constexpr auto kTellInterval = 500ms;  // of long waits
 constexpr auto kHandOver = 500ms;      // spent at most on telling peers that this rank gives up
 constexpr auto kFarewell = 10'000ms;   // spent at most on waiting for peers that still need it
 constexpr auto kOnTheWay = 10'000ms;   // a message that a notice overtook comes within this time, or never
-constexpr uint32_t kNoticeTag = 0x7fffffff;
 
 }  // namespace
 
@@ -45,8 +45,21 @@ void Engine::read_notices() {
 }
 
 void Engine::tell_peers(bool gave_up, const std::string& reason) {
-  std::vector<Notice> notices(static_cast<size_t>(size()));
+  std::vector<Notice> notices(static_cast<size_t>(size()));  // these stay until the transport has stopped
   std::vector<Transfer> transfers(static_cast<size_t>(size()));
+  bool told = true;
+  try {
+    tell(notices, transfers, gave_up, reason);
+  } catch (const Error& e) {  // of a transport; a world ends all the same, and the others learn it by their deadlines
+    told = false;
+    TRIREME_LOG(kWarn, "comm", "rank {}: other ranks cannot be told that this one ends its world: {}", rank(),
+                e.text());
+  }
+  transport_->stop(told && !gave_up);
+}
+
+void Engine::tell(std::vector<Notice>& notices, std::vector<Transfer>& transfers, bool gave_up,
+                  const std::string& reason) {
   for (int peer = 0; peer < size(); ++peer) {
     const Peer state = peers_[static_cast<size_t>(peer)];
     if (peer == rank() || state == Peer::kGaveUp || state == Peer::kLost) continue;
@@ -75,7 +88,6 @@ void Engine::tell_peers(bool gave_up, const std::string& reason) {
   for (const auto end = Clock::now() + limit; !is_done() && Clock::now() < end;) {
     if (!transport_->progress()) transport_->rest(1ms);
   }
-  transport_->stop(!gave_up);
 }
 
 std::string Engine::name_of(int peer) const {
@@ -139,8 +151,15 @@ void Engine::tell_of_wait(Clock::time_point now) {
     if (operation->finished.load() || !operation->begun || operation->waiting->ready()) continue;
     if (now - operation->start < std::chrono::duration<double>(kLongWait_s)) continue;
     next_telling_ = now + kTellInterval;
+    const std::string text = fmt::format("{} waits for {}", describe(*operation), missing_text(*operation));
+    const std::lock_guard telling(telling_);
     told_of_wait_.store(true);
-    options_.on_wait(fmt::format("{} waits for {}", describe(*operation), missing_text(*operation)));
+    // The last waiter may have gone meanwhile: then either it sees that this was told, or this that it has gone.
+    if (waiters_.load() > 0) {
+      options_.on_wait(text);
+    } else {
+      told_of_wait_.store(false);
+    }
     return;
   }
 }

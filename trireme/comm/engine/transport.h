@@ -13,6 +13,12 @@
 
 namespace trireme::comm {
 
+// What the two upper bits of a tag, which has 31, say: who a message is of. A transport whose own tags are few can tell
+// the kinds apart by other means. Tags of users (Group::send) have the first two.
+inline constexpr uint32_t kTagsOfAKind = 1U << 29;
+inline constexpr uint32_t kCollectiveTags = 2 * kTagsOfAKind;  // and the turn, modulo any power of two from 2 on
+inline constexpr uint32_t kNoticeTag = 3 * kTagsOfAKind;       // the only one; on channel 0
+
 // One message to send or a place for one to receive. It must stay where it is until it is done.
 struct Transfer {
   enum class State : uint8_t { kIdle, kPending, kDone, kFailed };
@@ -46,8 +52,8 @@ class Transport {
   // Messages from one peer with the same channel and tag arrive in the order they were sent; others may overtake
   // each other. Both sides must name the same number of bytes.
   void send(Transfer& transfer) {
+    start_send(transfer);  // or throws
     ++count_of(sent_, transfer.peer);
-    start_send(transfer);
   }
   // The message may have come before: the transfer can be done when this returns, or after the next `progress`.
   virtual void receive(Transfer& transfer) = 0;

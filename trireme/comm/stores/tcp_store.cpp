@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -200,10 +201,22 @@ class TcpStore final : public Store {
       trouble = gai_strerror(status);
       return Socket();
     }
-    Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
+    int left = 0;
+    for (const addrinfo* at = found; at != nullptr; at = at->ai_next) ++left;
+    for (const addrinfo* at = found; at != nullptr; at = at->ai_next, --left) {
+      Socket socket = connect_to(*at, Deadline(deadline.remaining() / left), trouble);
+      if (socket.fd() >= 0) return socket;
+    }
+    return Socket();
+  }
+
+  // One of the addresses of a name, at some of which nobody may listen.
+  static Socket connect_to(const addrinfo& address, const Deadline& deadline, std::string& trouble) {
+    Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     int error = errno;
     if (socket.fd() >= 0) {
-      error = ::connect(socket.fd(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+      error = ::connect(socket.fd(), address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
       if (error == EINPROGRESS) {
         socklen_t size = sizeof error;
         error = ETIMEDOUT;
@@ -212,7 +225,6 @@ class TcpStore final : public Store {
         }
       }
     }
-    freeaddrinfo(found);
     if (error != 0) {
       trouble = std::strerror(error);
       return Socket();

@@ -1,15 +1,18 @@
 #include "trireme/comm/stores/tcp_store.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <future>
 #include <string>
 #include <thread>
@@ -19,6 +22,19 @@
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
 #include "trireme/comm/stores/tcp_store_wire.h"
+
+namespace {
+constexpr const char* kTwoAddresses = "two-addresses.invalid";
+}
+
+// Called in place of the system's, which it calls: of one name it makes a host of two addresses.
+extern "C" int getaddrinfo(const char* name, const char* port, const addrinfo* hints, addrinfo** found) {
+  static const auto real =
+      reinterpret_cast<int (*)(const char*, const char*, const addrinfo*, addrinfo**)>(dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (name == nullptr || std::strcmp(name, kTwoAddresses) != 0) return real(name, port, hints, found);
+  const int status = real("127.0.0.2", port, hints, found);
+  return status != 0 ? status : real("127.0.0.1", port, hints, &(*found)->ai_next);
+}
 
 namespace trireme::comm::tcp_store_test {
 namespace {
@@ -133,6 +149,13 @@ TEST_F(TcpStoreTest, ValuesOfOneClientAreSeenByAnother) {
   b->set("address/0", "");
   EXPECT_EQ(a->get("address/0", kLong), "");
   EXPECT_EQ(server.counts().admitted, 2);
+}
+
+TEST_F(TcpStoreTest, OfAHostOfSeveralAddressesTheOneIsFoundAtWhichSomebodyListens) {
+  const TcpStoreServer server({.secret = secret_});
+  const auto store = tcp_store({.address = kTwoAddresses, .port = server.port(), .secret = secret_});
+  store->set("k", "v");
+  EXPECT_EQ(store->get("k", kLong), "v");
 }
 
 TEST_F(TcpStoreTest, GetWaitsForTheKey) {

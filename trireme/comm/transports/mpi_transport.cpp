@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <deque>
 #include <thread>
 
 #include "trireme/comm/shm/pages.h"
+#include "trireme/comm/transports/mpi_tags.h"
 
 namespace trireme::comm {
 namespace {
@@ -42,6 +45,9 @@ class Runtime {
   }
   int threads() const { return threads_; }
   void leave_open() { owned_ = false; }
+  // MPI has messages under way whose bytes may be gone: from now on this process calls it no more.
+  void abandon() { abandoned_ = true; }
+  bool is_abandoned() const { return abandoned_; }
 
  private:
   Runtime() {
@@ -61,18 +67,31 @@ class Runtime {
   }
 
   bool owned_ = false;
+  std::atomic<bool> abandoned_{false};
   int threads_ = MPI_THREAD_SINGLE;
+};
+
+// The messages of a group: a communicator for each kind of them, since MPI has few tags. Ranks in it are those of the
+// list that the group was made of.
+struct Channel {
+  std::array<MPI_Comm, kMpiKinds> of_kind;
+  std::vector<int> ranks;  // by world rank, here; empty: they are those of the world
 };
 
 class MpiTransport final : public Transport {
  public:
   MpiTransport() {
-    Runtime::get();
+    require(!Runtime::get().is_abandoned(),
+            "mpi: a world of this process has ended with messages under way that no other rank took; start the process "
+            "again");
     check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "the communicator cannot be copied");
-    MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(world_, &rank_);
     MPI_Comm_size(world_, &size_);
-    communicators_.push_back(world_);
+    int* most = nullptr;
+    int is_known = 0;
+    check(MPI_Comm_get_attr(world_, MPI_TAG_UB, &most, &is_known), "the largest tag is not known");
+    if (is_known != 0) most_tag_ = *most;
+    channels_.push_back(channel_of(world_, kMpiKinds));
   }
 
   int rank() const { return rank_; }
@@ -93,36 +112,35 @@ class MpiTransport final : public Transport {
   std::string describe(int peer) const override { return fmt::format("MPI rank {}", peer); }
   bool delivers_after_stop() const override { return false; }
 
-  // Groups have communicators of their own, so that tags of MPI, which has few, need not tell them
-  // apart. Ranks in them are those of the list.
   int open(const std::vector<int>& world_ranks, int number) override {
     MPI_Group everyone = MPI_GROUP_NULL;
     MPI_Group members = MPI_GROUP_NULL;
     MPI_Comm communicator = MPI_COMM_NULL;
     MPI_Comm_group(world_, &everyone);
     MPI_Group_incl(everyone, static_cast<int>(world_ranks.size()), world_ranks.data(), &members);
-    const int status = MPI_Comm_create_group(world_, members, number, &communicator);
+    const int status =
+        MPI_Comm_create_group(world_, members, mpi_turn(static_cast<uint32_t>(number), most_tag_), &communicator);
     MPI_Group_free(&members);
     MPI_Group_free(&everyone);
     check(status, "a group cannot be made");
-    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    Channel made = channel_of(communicator, kMpiKinds - 1);  // notices are the world's
+    made.ranks.assign(static_cast<size_t>(size_), -1);
+    for (size_t i = 0; i < world_ranks.size(); ++i)
+      made.ranks[static_cast<size_t>(world_ranks[i])] = static_cast<int>(i);
     const std::lock_guard lock(mutex_);
-    const auto unused = std::ranges::find(communicators_, MPI_COMM_NULL);
-    const auto channel = static_cast<size_t>(unused - communicators_.begin());
-    if (unused == communicators_.end()) communicators_.emplace_back();
-    communicators_[channel] = communicator;
-    ranks_.resize(communicators_.size());
-    std::vector<int>& ranks = ranks_[channel];
-    ranks.assign(static_cast<size_t>(size_), -1);
-    for (size_t i = 0; i < world_ranks.size(); ++i) {
-      ranks[static_cast<size_t>(world_ranks[i])] = static_cast<int>(i);
-    }
-    return static_cast<int>(channel);
+    const auto unused =
+        std::ranges::find_if(channels_, [](const Channel& one) { return one.of_kind[0] == MPI_COMM_NULL; });
+    const auto at = static_cast<size_t>(unused - channels_.begin());
+    if (unused == channels_.end()) channels_.emplace_back();
+    channels_[at] = std::move(made);
+    return static_cast<int>(at);
   }
 
   void close(int channel) override {
     const std::lock_guard lock(mutex_);
-    check(MPI_Comm_free(&communicators_[static_cast<size_t>(channel)]), "a group cannot be freed");
+    for (MPI_Comm& each : channels_[static_cast<size_t>(channel)].of_kind) {
+      if (each != MPI_COMM_NULL) check(MPI_Comm_free(&each), "a group cannot be freed");
+    }
   }
 
   void start_send(Transfer& transfer) override { start(transfer, true); }
@@ -157,14 +175,13 @@ class MpiTransport final : public Transport {
   void find_lost(std::vector<int>&) override {}
 
   void stop(bool orderly) override {
-    for (size_t i = 0; i < requests_.size(); ++i) {
-      if (!parts_[i].is_send) MPI_Cancel(&requests_[i]);
-    }
+    cancel_receipts([](const Part&) { return true; });
     const auto end = Clock::now() + kDraining;
     while (!requests_.empty() && Clock::now() < end) {
       if (!progress()) rest(kPollPause);
     }
     if (!orderly || !requests_.empty()) Runtime::get().leave_open();
+    if (!requests_.empty()) Runtime::get().abandon();
   }
 
   std::span<std::byte> allocate(size_t bytes) override { return memory_.add(bytes); }
@@ -172,65 +189,108 @@ class MpiTransport final : public Transport {
  private:
   struct Part {
     Transfer* transfer = nullptr;
+    size_t begin = 0;
     size_t bytes = 0;
     bool is_send = false;
   };
 
+  // The communicator itself, which is the first, and copies; collective over its ranks.
+  static Channel channel_of(MPI_Comm communicator, size_t kinds) {
+    Channel out;
+    out.of_kind.fill(MPI_COMM_NULL);
+    out.of_kind[0] = communicator;
+    for (size_t kind = 1; kind < kinds; ++kind)
+      check(MPI_Comm_dup(communicator, &out.of_kind[kind]), "the communicator cannot be copied");
+    for (size_t kind = 0; kind < kinds; ++kind) MPI_Comm_set_errhandler(out.of_kind[kind], MPI_ERRORS_RETURN);
+    return out;
+  }
+
   void start(Transfer& transfer, bool is_send) {
+    const auto [kind, tag] = mpi_tag(transfer.tag, most_tag_);
     MPI_Comm communicator = MPI_COMM_NULL;
     int peer = transfer.peer;
     {
       const std::lock_guard lock(mutex_);
-      communicator = communicators_[static_cast<size_t>(transfer.channel)];
-      if (transfer.channel > 0) {
-        peer = ranks_[static_cast<size_t>(transfer.channel)][static_cast<size_t>(transfer.peer)];
-      }
+      const Channel& channel = channels_[static_cast<size_t>(transfer.channel)];
+      communicator = channel.of_kind[kind];
+      if (!channel.ranks.empty()) peer = channel.ranks[static_cast<size_t>(transfer.peer)];
     }
     transfer.state = Transfer::State::kPending;
+    transfer.problem.clear();
+    transfer.wrong_size = false;
     uintptr_t parts = 0;
     size_t begin = 0;
+    size_t bytes = 0;
     do {
-      const size_t bytes = std::min(kMessagePart, transfer.bytes - begin);
+      bytes = std::min(kMessagePart, transfer.bytes - begin);
       MPI_Request request = MPI_REQUEST_NULL;
       const auto count = static_cast<int>(bytes);
-      const auto tag = static_cast<int>(transfer.tag);
       check(is_send ? MPI_Isend(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request)
                     : MPI_Irecv(transfer.data + begin, count, MPI_BYTE, peer, tag, communicator, &request),
             "a message cannot be started");
       requests_.push_back(request);
-      parts_.push_back({&transfer, bytes, is_send});
+      parts_.push_back({&transfer, begin, bytes, is_send});
       ++parts;
       begin += bytes;
-    } while (begin < transfer.bytes);
+    } while (bytes == kMessagePart);  // the last is short, so that a message with more of them does not pass for this
     transfer.native = reinterpret_cast<void*>(parts);  // those that are not done
   }
 
+  // A message has failed when one of its parts has; but its bytes are used until none is left.
   void end_part(const Part& part, const MPI_Status& result, int error) {
     Transfer& transfer = *part.transfer;
     int count = static_cast<int>(part.bytes);
-    if (error == MPI_SUCCESS && !part.is_send) MPI_Get_count(&result, MPI_BYTE, &count);
-    if (error != MPI_SUCCESS) {
+    int is_cancelled = 0;
+    if (error == MPI_SUCCESS && !part.is_send) {
+      MPI_Test_cancelled(&result, &is_cancelled);
+      MPI_Get_count(&result, MPI_BYTE, &count);
+    }
+    const bool failed_before = !transfer.problem.empty();
+    if (failed_before) {
+      transfer.wrong_size = transfer.wrong_size && is_cancelled != 0;  // else it has taken a message after this one
+    } else if (error != MPI_SUCCESS) {
       transfer.problem =
           fmt::format("sent more than the {} bytes expected, or failed (MPI error {})", transfer.bytes, error);
-      transfer.state = Transfer::State::kFailed;
+    } else if (is_cancelled != 0) {
+      transfer.problem = "did not send before the end";
     } else if (static_cast<size_t>(count) != part.bytes) {
-      transfer.problem = fmt::format("sent {} bytes where {} were expected", count, part.bytes);
-      transfer.wrong_size = true;
-      transfer.state = Transfer::State::kFailed;
+      const size_t all = part.begin + static_cast<size_t>(count);
+      transfer.problem = fmt::format("sent {} bytes where {} were expected", all, transfer.bytes);
+      transfer.wrong_size = has_all_after(part);
     }
+    if (!failed_before && !transfer.problem.empty())
+      cancel_receipts([&](const Part& one) { return one.transfer == &transfer; });
     const uintptr_t left = reinterpret_cast<uintptr_t>(transfer.native) - 1;
     transfer.native = reinterpret_cast<void*>(left);
-    if (left == 0 && transfer.state == Transfer::State::kPending) transfer.state = Transfer::State::kDone;
-    if (left == 0 && !part.is_send) took(transfer);
+    if (left > 0) return;
+    transfer.state = transfer.problem.empty() ? Transfer::State::kDone : Transfer::State::kFailed;
+    if (!part.is_send) took(transfer);
+  }
+
+  // Whether nothing has come for the parts of its message that follow.
+  bool has_all_after(const Part& part) const {
+    size_t pending = 0;
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const bool follows = parts_[i].transfer == part.transfer && parts_[i].begin > part.begin;
+      if (follows && requests_[i] != MPI_REQUEST_NULL) ++pending;
+    }
+    return pending == part.transfer->bytes / kMessagePart - part.begin / kMessagePart;
+  }
+
+  template <class Which>
+  void cancel_receipts(Which which) {
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      if (!parts_[i].is_send && requests_[i] != MPI_REQUEST_NULL && which(parts_[i])) MPI_Cancel(&requests_[i]);
+    }
   }
 
   MPI_Comm world_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 1;
+  int most_tag_ = kMpiGuaranteedTag;
   std::mutex mutex_;  // groups are made beside the driving thread
-  std::deque<MPI_Comm> communicators_;
-  std::deque<std::vector<int>> ranks_;  // by channel: world rank to rank in the communicator
-  std::vector<MPI_Request> requests_;   // and what each is a part of:
+  std::deque<Channel> channels_;
+  std::vector<MPI_Request> requests_;  // and what each is a part of:
   std::vector<Part> parts_;
   std::vector<int> done_;
   std::vector<MPI_Status> statuses_;

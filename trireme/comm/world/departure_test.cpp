@@ -114,6 +114,33 @@ TEST(Departure, MayBeHeardOfBeforeWhatTheRankSentEarlier) {
   }
 }
 
+// A transport whose connections are gone.
+class BrokenTransport final : public Transport {
+ public:
+  explicit BrokenTransport(bool& stopped) : stopped_(stopped) {}
+  std::string_view name() const override { return "broken"; }
+  std::string describe(int peer) const override { return fmt::format("rank {}", peer); }
+  int open(const std::vector<int>&, int number) override { return number; }
+  bool progress() override { return false; }
+  void receive(Transfer& transfer) override { transfer.state = Transfer::State::kPending; }
+  void rest(std::chrono::microseconds) override {}
+  void wake() override {}
+  void find_lost(std::vector<int>&) override {}
+  void stop(bool orderly) override { stopped_ = !orderly; }
+  std::span<std::byte> allocate(size_t) override { return {}; }
+
+ private:
+  void start_send(Transfer&) override { fail(ErrorKind::kComm, "no connection"); }
+
+  bool& stopped_;
+};
+
+TEST(Departure, OfARankThatCanTellNobodyEndsItsWorldAllTheSame) {
+  bool stopped = false;
+  { const Engine engine({.rank = 0, .size = 2, .background = false}, std::make_unique<BrokenTransport>(stopped)); }
+  EXPECT_TRUE(stopped) << "in disorder";
+}
+
 class DepartureOver : public testing::TestWithParam<std::string> {};
 
 INSTANTIATE_TEST_SUITE_P(Comm, DepartureOver, testing::ValuesIn(transports_of_threads()),

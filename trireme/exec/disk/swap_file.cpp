@@ -86,8 +86,9 @@ void SwapFile::allocate() {
          "the tier 'disk' takes {} bytes of '{}', which has {} left; free space there, name another directory with "
          "--disk, or leave more in memory (parallel.home, parallel.keep)",
          bytes_, directory_, left);
-  if (const int code = ::posix_fallocate(file_, 0, std::max<int64_t>(bytes_, kSectorBytes)); code != 0)
-    fail_swap_file(bytes_, directory_, code);
+  int code = EINTR;  // which a signal makes of a long call
+  while (code == EINTR) code = ::posix_fallocate(file_, 0, std::max<int64_t>(bytes_, kSectorBytes));
+  if (code != 0) fail_swap_file(bytes_, directory_, code);
 }
 
 void SwapFile::go_past_the_cache() {

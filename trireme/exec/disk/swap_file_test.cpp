@@ -1,5 +1,6 @@
 #include "trireme/exec/disk/swap_file.h"
 
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
@@ -18,6 +19,18 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/exec/disk/block_io.h"
+
+namespace {
+int interruptions = 0;  // of the next calls by signals
+}
+
+// Called in place of the system's, which it calls.
+extern "C" int posix_fallocate(int file, off_t offset, off_t bytes) {
+  static const auto real = reinterpret_cast<int (*)(int, off_t, off_t)>(dlsym(RTLD_NEXT, "posix_fallocate"));
+  if (interruptions == 0) return real(file, offset, bytes);
+  --interruptions;
+  return EINTR;
+}
 
 namespace trireme::swap_file_test {
 namespace {
@@ -46,6 +59,14 @@ TEST(SwapFile, is_allocated_to_the_byte_and_has_no_name) {
   EXPECT_GE(info.st_blocks * 512, file.bytes());
   EXPECT_EQ(info.st_nlink, 0U);
   EXPECT_THAT(list_directory(folder / "swap"), IsEmpty());
+}
+
+TEST(SwapFile, is_made_although_signals_come) {
+  const TempDirectory folder;
+  interruptions = 3;
+  const SwapFile file(folder / "swap", 4096);
+  EXPECT_EQ(interruptions, 0);
+  EXPECT_EQ(file.bytes(), 4096);
 }
 
 TEST(SwapFile, leaves_nothing_when_its_process_is_killed) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,10 +26,11 @@ struct ExecutorOptions {
   comm::World* world = nullptr;  // null: one rank
   ThreadPool* pool = nullptr;    // null: computes on the calling thread
   Device* device = nullptr;      // that the plan was made for; null: cpu. Outlives the executor.
-  // Bytes to run in; empty: the executor takes its own. At least arena_bytes, and not shared by two executors that run
-  // at the same time. (A validation plan runs in the step's transient part, which is free between steps.)
-  std::span<std::byte> arena = {};
-  std::span<std::byte> host_arena = {};  // the same of the tier 'host', which is used where it has room
+  // Bytes to run in; none: the executor takes its own, as those of all other ranks do. At least the arena's of the
+  // plan, and not shared by two executors that run at the same time. (A validation plan runs in the step's transient
+  // part, which is free between steps.)
+  std::optional<std::span<std::byte>> arena = {};
+  std::optional<std::span<std::byte>> host_arena = {};  // the same of the tier 'host'
   std::string disk;  // directory of the file that is the tier 'disk'; "": the system's for temporary files
   // Gives the memory of a parameter or state by its name, for plans with external_parameters. What is the host's is
   // copied, once, for a device that works elsewhere.

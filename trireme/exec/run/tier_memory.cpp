@@ -14,19 +14,9 @@ namespace trireme {
 // this rank's alone.
 TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, Device& device, TierMemory* beside)
     : plan_(plan), device_(device) {
-  const auto bytes = static_cast<size_t>(plan.arena().bytes);
-  if (!options.arena.empty()) {
-    require(options.arena.size() >= bytes, "the plan needs an arena of {} bytes; {} are given", bytes,
-            options.arena.size());
-    arenas_[static_cast<size_t>(Tier::kDevice)] = options.arena.first(bytes);
-  } else {
-    take(Tier::kDevice, options);
-  }
-  const auto on_host = static_cast<size_t>(plan.arena(Tier::kHost).bytes);
-  if (on_host > 0 && options.host_arena.size() >= on_host) {
-    arenas_[static_cast<size_t>(Tier::kHost)] = options.host_arena.first(on_host);
-  } else {
-    take(Tier::kHost, options);
+  if (!use(Tier::kDevice, options.arena)) take(Tier::kDevice, options.world);
+  if (!use(Tier::kHost, options.host_arena)) {
+    take(Tier::kHost, options.world);
     locked_ = device.lock_pages(arena(Tier::kHost));
   }
   if (std::ranges::none_of(plan.buffers, [](const Buffer& buffer) { return buffer.tier == Tier::kDisk; })) return;
@@ -38,13 +28,23 @@ TierMemory::TierMemory(const ExecutionPlan& plan, const TierOptions& options, De
   place_disk_values(beside);
 }
 
+// Whether the arena is one that was given.
+bool TierMemory::use(Tier tier, std::optional<std::span<std::byte>> given) {
+  if (!given) return false;
+  const auto bytes = static_cast<size_t>(plan_.arena(tier).bytes);
+  require(given->size() >= bytes, "the plan needs an arena of {} bytes{}; {} are given", bytes,
+          tier == Tier::kHost ? " on the host" : "", given->size());
+  arenas_[static_cast<size_t>(tier)] = given->first(bytes);
+  return true;
+}
+
 // What is sent lies where other ranks read it in place, if that is in the host's memory: results of kernels, or their
-// staging. All ranks take such memory together, also a crew that needs none on the device where others do.
-void TierMemory::take(Tier tier, const TierOptions& options) {
+// staging. All ranks take such memory together, also a crew that needs none where others do.
+void TierMemory::take(Tier tier, comm::World* world) {
   const auto bytes = static_cast<size_t>(plan_.arena(tier).bytes);
   const bool is_sent = tier == Tier::kDevice ? device_.memory() == Memory::kHost : !device_.sends_in_place();
-  if (is_sent && options.world != nullptr && options.world->size() > 1 && (bytes > 0 || tier == Tier::kDevice)) {
-    arenas_[static_cast<size_t>(tier)] = options.world->allocate(std::max<size_t>(bytes, 1)).first(bytes);
+  if (is_sent && world != nullptr && world->size() > 1) {
+    arenas_[static_cast<size_t>(tier)] = world->allocate(std::max<size_t>(bytes, 1)).first(bytes);
     return;
   }
   if (bytes == 0) return;

@@ -4,6 +4,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,15 +20,16 @@ namespace trireme {
 // Of an executor's options, what the memory follows from.
 struct TierOptions {
   comm::World* world = nullptr;
-  std::span<std::byte> arena = {};       // the device's; empty: it is taken
-  std::span<std::byte> host_arena = {};  // the host's; taken as well where this has no room
-  std::string disk = {};                 // a directory
+  std::optional<std::span<std::byte>> arena = {};       // the device's; none: it is taken
+  std::optional<std::span<std::byte>> host_arena = {};  // the host's
+  std::string disk = {};                                // a directory
 };
 
 class TierMemory {
  public:
-  // The arenas that `options` does not give, or gives no room for, are taken here. What the plan has on the disk from
-  // outside lies where `beside` has it. The plan outlives it, and so does `beside`.
+  // The arenas that `options` does not give are taken here, by all ranks of the world together: so all give the same
+  // ones. What the plan has on the disk from outside lies where `beside` has it. The plan outlives it, and so does
+  // `beside`.
   TierMemory(const ExecutionPlan& plan, const TierOptions& options, Device& device, TierMemory* beside);
 
   std::span<std::byte> arena(Tier tier) const { return arenas_[static_cast<size_t>(tier)]; }
@@ -38,7 +40,8 @@ class TierMemory {
 
  private:
   int buffer_of(int value) const { return plan_.values[static_cast<size_t>(value)].buffer; }
-  void take(Tier tier, const TierOptions& options);
+  bool use(Tier tier, std::optional<std::span<std::byte>> given);
+  void take(Tier tier, comm::World* world);
   void place_disk_values(TierMemory* beside);
   std::string name_of(int buffer) const;
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "trireme/base/error.h"
+#include "trireme/launch/start/host_address.h"
 
 namespace trireme::launch {
 namespace {
@@ -37,12 +38,6 @@ SocketAddress socket_address(const std::string& numeric, uint16_t port) {
   out.length = found->ai_addrlen;
   freeaddrinfo(found);
   return out;
-}
-
-std::string numeric_of(const sockaddr* address, socklen_t length) {
-  char text[NI_MAXHOST] = "";
-  getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
 }
 
 }  // namespace
@@ -81,15 +76,7 @@ HostPort parse_host_port(std::string_view text, uint16_t default_port, std::stri
 }
 
 std::string resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  require(status == 0, "host '{}' cannot be found ({}); give its address or a name that this machine knows", host,
-          gai_strerror(status));
-  std::string numeric = numeric_of(found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
-  return numeric;
+  return addresses_of(host).front();
 }
 
 bool is_own_address(const std::string& numeric) {

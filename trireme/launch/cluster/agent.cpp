@@ -19,6 +19,7 @@
 #include "trireme/launch/cluster/address.h"
 #include "trireme/launch/cluster/link.h"
 #include "trireme/launch/cluster/scheduler.h"
+#include "trireme/launch/start/host_address.h"
 #include "trireme/launch/start/secret.h"
 #include "trireme/launch/supervise/descriptors.h"
 #include "trireme/launch/supervise/log_echo.h"
@@ -84,7 +85,7 @@ class Agent {
     const std::string master = options.master.empty() ? "127.0.0.1" : options.master;
     const HostPort at = parse_host_port(master, options.master.empty() ? 0 : kDefaultPort, "launch: --master");
     host_ = at.host;
-    address_ = resolve(at.host);
+    address_ = options.nodes == 1 ? resolve(at.host) : address_for_others(at.host, "launch: --master");
     port_ = at.port;
     if (!options.local.log_dir.empty() || options.local.ranks > 1) logs_.emplace(options.local.log_dir);
     serve_scheduler();
@@ -116,11 +117,13 @@ class Agent {
     team_.reset();
     link_.reset();
     const int attempt = view_.attempt;
+    const uint64_t name = view_.name;
     view_ = {};
     connected_ = true;
     failures_ = 0;
     report_ = {};
     report_.attempt = attempt;
+    report_.name = name;
     const std::string own = options_.address.empty() ? address_towards(address_, port_) : resolve(options_.address);
     store_ = std::make_unique<comm::TcpStoreServer>(comm::TcpStoreServerOptions{.address = own, .secret = secret_});
     fill_report();
@@ -142,9 +145,7 @@ class Agent {
       return {.exit_code = 128 + signal, .report = text + "\n"};
     }
     if (view_.phase == Phase::kOver) return result_of({});
-    start();
-    work();
-    const LaunchResult local = outcome_of(team_->workers(), team_->interrupted(), options_.local.tail_lines);
+    const LaunchResult local = result_of_ranks();
     report_.state = NodeState::kEnded;
     report_.ending = ending_of(local);
     if (report_.interrupt == 0)
@@ -152,6 +153,19 @@ class Agent {
     link_->tell(report_);
     wait_for_verdict();
     return result_of(local);
+  }
+
+  // A node that cannot start its ranks says why, as one whose ranks fail: the others wait for them.
+  LaunchResult result_of_ranks() {
+    try {
+      start();
+      work();
+      return outcome_of(team_->workers(), team_->interrupted(), options_.local.tail_lines);
+    } catch (const Error& e) {
+      team_.emplace(options_.local.grace, options_.silence);  // which ends those that have been started
+      const std::string text = fmt::format("node {} ({}): {}", view_.node_index, report_.host, e.text());
+      return {.exit_code = exit_code(e.kind()), .cause = text, .report = text + "\n"};
+    }
   }
 
   // As long as the scheduler waits for this node.
@@ -247,6 +261,7 @@ class Agent {
 
   void start() {
     report_.job = view_.job;
+    report_.name = view_.name;
     report_.first_rank = view_.first_rank;
     report_.running_world = view_.world;
     report_.state = NodeState::kRunning;
@@ -263,6 +278,7 @@ class Agent {
                                                         .local_world = view_.local_world,
                                                         .node = view_.node_index,
                                                         .attempt = report_.attempt,
+                                                        .job = fmt::format("{:016x}", view_.name),
                                                         .store_address = view_.store_address,
                                                         .store_port = view_.store_port,
                                                         .secret_file = secret_file_.path()});

@@ -111,7 +111,8 @@ ClusterView Cluster::view_of_earlier() const {
           .attempt = attempt_,
           .restarts = options_.restarts,
           .again = phase_ != Phase::kOver,
-          .ending = phase_ == Phase::kOver ? ending_ : previous_};
+          .ending = phase_ == Phase::kOver ? ending_ : previous_,
+          .name = name_};
 }
 
 ClusterView Cluster::report(const NodeReport& report, int64_t now_ms) {
@@ -199,6 +200,7 @@ void Cluster::begin_again(int attempt, int64_t now_ms) {
 void Cluster::take_in(const NodeReport& report, Node& node) {
   node.last = report;
   if (report.running_world > 0) claimed_world_ = report.running_world;
+  if (report.name != 0) name_ = report.name;  // given under an earlier scheduler, or by this one
   if (report.interrupt != 0 && interrupt_ == 0) {
     interrupt_ = report.interrupt;
     events_.push_back(
@@ -262,6 +264,7 @@ void Cluster::assign_final_ranks() {
     return;
   }
   job_ = job_of(order | std::views::transform([](const Node* n) -> const NodeReport& { return n->last; }));
+  if (name_ == 0) name_ = job_;
   std::map<std::string, std::pair<int, int>> groups;  // index, ranks
   int next = 0;
   for (Node* node : order) {
@@ -431,7 +434,8 @@ ClusterView Cluster::view_of(const std::string& node_id) const {
                    .store_address = store_address_,
                    .store_port = store_port_,
                    .interrupt = interrupt_,
-                   .beat_ms = beat_ms(options_.silence_ms)};
+                   .beat_ms = beat_ms(options_.silence_ms),
+                   .name = name_};
   if (phase_ == Phase::kOver) view.ending = ending_;
   const Node& node = nodes_.at(node_id);
   view.first_rank = node.first_rank;

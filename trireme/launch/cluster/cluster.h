@@ -48,6 +48,7 @@ struct NodeReport {
   int interrupt = 0;  // a signal that the node was asked to end by, for all nodes to pass on; or 0
   Ending ending;      // when failed or ended
   uint64_t seen = 0;  // version of the newest view it has
+  uint64_t name = 0;  // the job's, from any view; 0: not known
 };
 
 enum class Phase : uint8_t { kForming, kRunning, kOver };
@@ -77,6 +78,7 @@ struct ClusterView {
   int interrupt = 0;
   int64_t beat_ms = 0;  // how often the node is to report
   Ending ending;        // when over
+  uint64_t name = 0;    // the job's, the same in all its starts; 0: it has none yet
 };
 
 struct ClusterOptions {
@@ -172,7 +174,8 @@ class Cluster {
   int claimed_world_ = 0;  // ranks of the running job, by nodes that were in it before this scheduler; 0: none
   int64_t next_order_ = 0;
   int registered_ = 0;
-  uint64_t job_ = 0;  // when final
+  uint64_t job_ = 0;   // when final
+  uint64_t name_ = 0;  // `job_` of the first start
   int node_count_ = 0;
   std::string store_address_;
   uint16_t store_port_ = 0;

@@ -102,6 +102,7 @@ void fields(Stream& s, R& r) requires std::is_same_v<std::remove_const_t<R>, Nod
   s.number(r.interrupt, 0, 64);
   ending_fields(s, r.ending);
   s.bits(r.seen);
+  s.bits(r.name);
 }
 
 template <class Stream, class V>
@@ -125,6 +126,7 @@ void fields(Stream& s, V& v) requires std::is_same_v<std::remove_const_t<V>, Clu
   s.number(v.interrupt, 0, 64);
   s.number(v.beat_ms, 0, 3'600'000);
   ending_fields(s, v.ending);
+  s.bits(v.name);
 }
 
 template <class T>

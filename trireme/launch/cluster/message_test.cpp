@@ -25,7 +25,8 @@ NodeReport report() {
           .state = NodeState::kFailed,
           .interrupt = 15,
           .ending = {.exit_code = 7, .rank = 5, .interrupt = 2, .may_be_consequence = true, .text = "rank 5: why"},
-          .seen = 9};
+          .seen = 9,
+          .name = 10};
 }
 
 TEST(SchedulerMessage, AReportReadsBackAsItWas) {
@@ -35,6 +36,7 @@ TEST(SchedulerMessage, AReportReadsBackAsItWas) {
   EXPECT_EQ(read.first_rank, 4);
   EXPECT_EQ(read.state, NodeState::kFailed);
   EXPECT_EQ(read.ending.text, "rank 5: why");
+  EXPECT_EQ(read.name, 10U);
   EXPECT_TRUE(read.ending.may_be_consequence);
   EXPECT_EQ(encode(read), encode(report()));
 }
@@ -53,9 +55,11 @@ TEST(SchedulerMessage, AViewReadsBackAsItWas) {
                          .store_address = "h",
                          .store_port = 1,
                          .interrupt = 2,
-                         .ending = {.exit_code = 130, .text = "x"}};
+                         .ending = {.exit_code = 130, .text = "x"},
+                         .name = 11};
   EXPECT_EQ(encode(decode_view(encode(view))), encode(view));
   EXPECT_EQ(decode_view(encode(view)).ending.exit_code, 130);
+  EXPECT_EQ(decode_view(encode(view)).name, 11U);
 }
 
 TEST(SchedulerMessage, LongTextsAreCutSoThatAMessageFits) {

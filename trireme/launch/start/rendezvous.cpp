@@ -1,7 +1,6 @@
 #include "trireme/launch/start/rendezvous.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include "trireme/base/log.h"
 #include "trireme/comm/stores/tcp_store.h"
 #include "trireme/comm/transports/mpi_start.h"
+#include "trireme/launch/start/host_address.h"
 #include "trireme/launch/start/store_address.h"
 
 namespace trireme::launch {
@@ -134,28 +134,12 @@ std::shared_ptr<comm::Store> reach(const StoreAddress& address, bool once) {
                           .single_attempt = once ? kOneTry : milliseconds(0)});
 }
 
-// The first address of a name, as numbers.
-std::optional<std::string> resolve(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return std::nullopt;
-  char text[NI_MAXHOST];
-  const int status = getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  freeaddrinfo(found);
-  return status == 0 ? std::optional<std::string>(text) : std::nullopt;
-}
-
 std::string own_address(const RankInfo& info) {
   if (info.one_host) return "127.0.0.1";
+  if (!info.master_address.empty()) return address_for_others(info.master_address, "launch: MASTER_ADDR");
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  const std::string wanted = info.master_address.empty() ? std::string(name) : info.master_address;
-  const auto address = resolve(wanted);
-  require(address && (!info.master_address.empty() || !address->starts_with("127.")),
-          "launch: rank 0 does not know at which address other hosts reach it ('{}' is {}); set MASTER_ADDR", wanted,
-          address.value_or("not known"));
-  return *address;
+  return address_for_others(name, "launch: MASTER_ADDR is not set, and this host's name");
 }
 
 // Of ranks on several hosts: refuses none at all, unless the network is trusted with everything; of that rank 0 warns.

@@ -20,7 +20,7 @@ namespace trireme::launch {
 
 namespace {
 
-LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& signals,
+LaunchResult run_once(const LaunchOptions& options, const std::string& job, int attempt, const Signals& signals,
                       std::optional<LogFolder>& logs) {
   const comm::Secret secret = comm::random_secret();
   const SecretFile secret_file(secret);
@@ -34,6 +34,7 @@ LaunchResult run_once(const LaunchOptions& options, int attempt, const Signals& 
                                                .local_rank = rank,
                                                .local_world = options.ranks,
                                                .attempt = attempt,
+                                               .job = job,
                                                .store_address = server.address(),
                                                .store_port = server.port(),
                                                .secret_file = secret_file.path()});
@@ -67,7 +68,8 @@ LaunchResult supervise(const LaunchOptions& asked) {
   std::optional<LogFolder> logs;  // a single rank writes to the terminal
   if (options.ranks > 1) logs.emplace(options.log_dir);
   const Signals signals;
-  LaunchResult result = run_once(options, 0, signals, logs);
+  const std::string job = comm::to_hex(comm::random_secret()).substr(0, 16);
+  LaunchResult result = run_once(options, job, 0, signals, logs);
   for (int attempt = 1; attempt <= options.restarts && may_help_to_restart(result); ++attempt) {
     const int ranks = ranks_after(options, result);
     if (ranks == 0) {
@@ -79,7 +81,7 @@ LaunchResult supervise(const LaunchOptions& asked) {
     TRIREME_LOG(kWarn, "launch", "the job starts again ({} of {}){}: {}", attempt, options.restarts,
                 options.min_ranks > 0 ? fmt::format(" with {} rank{}", ranks, ranks == 1 ? "" : "s") : "",
                 result.cause.substr(0, result.cause.find('\n')));
-    result = run_once(options, attempt, signals, logs);
+    result = run_once(options, job, attempt, signals, logs);
   }
   if (logs && result.failed_rank >= 0) logs->keep();
   return result;

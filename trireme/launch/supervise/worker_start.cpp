@@ -55,6 +55,7 @@ WorkerStart worker_start(const LaunchOptions& options, const RankPlace& place) {
                                                      {"TRIREME_SECRET_FILE", place.secret_file},
                                                      {"TRIREME_SECRET", ""},
                                                      {"TRIREME_TLS_PASSWORD", ""},  // the launcher's own
+                                                     {"TRIREME_JOB", place.job},
                                                      {"TRIREME_RESTARTS", std::to_string(options.restarts)},
                                                      {"TRIREME_RESTART_COUNT", std::to_string(place.attempt)}});
   if (options.threads > 0 || !flag_text("TRIREME_THREADS")) {

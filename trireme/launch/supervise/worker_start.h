@@ -16,6 +16,7 @@ struct RankPlace {
   int local_world = 1;
   int node = 0;
   int attempt = 0;  // how often the job was started before
+  std::string job;  // the job's name, the same in all its starts and no other job's
   std::string store_address;
   uint16_t store_port = 0;
   std::string secret_file;

@@ -82,6 +82,10 @@ class Run {
   // left. That stays: the number of checkpoints to keep is for one run, and what another run trained is not this one's
   // to remove.
   void move_earlier_run_away();
+  // Notes whose run lies there, once nothing of another's is left that this one does not go on from: a job that fails
+  // before that, and starts again, does not take the other's for its own.
+  void take_folder();
+  bool is_of_this_job();  // as it is noted; collective
   void save();
   void say_saved() const;  // to who asked by a signal
   bool parameters_are_finite();

@@ -39,7 +39,8 @@ void Run::start() {
   }
   log_unlike_processors();
   const bool restarted = flag_int("TRIREME_RESTART_COUNT", 0, 1'000'000).value_or(0) > 0;
-  const bool goes_on = (fit_.resume || restarted) && !options_.out.empty();
+  const bool is_own = restarted && !options_.out.empty() && is_of_this_job();
+  const bool goes_on = is_own || (fit_.resume && !options_.out.empty());
   if (!goes_on || !resume()) {
     if (fit_.resume && !restarted && job_.rank() == 0) {
       TRIREME_LOG(kWarn, "train", "nothing to resume: {}; training begins anew",
@@ -48,9 +49,9 @@ void Run::start() {
     }
     session_.initialise();
     if (!fit_.init_from.empty()) warm_start();
-    // What lies in the folder when a job starts again is its own.
-    if (!restarted && !options_.out.empty()) move_earlier_run_away();
+    if (!options_.out.empty() && !is_own) move_earlier_run_away();
   }
+  if (!options_.out.empty()) take_folder();
   if (result_.nothing_left) return;
   if (const auto& rates = session_.compiled().measured; rates && !options_.out.empty() && job_.rank() == 0) {
     disk().make_directory(options_.out);

@@ -8,6 +8,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/flags.h"
 #include "trireme/base/log.h"
 #include "trireme/ckpt/export_weights.h"
 #include "trireme/ckpt/retention.h"
@@ -23,6 +24,7 @@ constexpr const char* kFilesOfRun[] = {"checkpoints", "metrics.jsonl", "tensorbo
                                        "report.html", "rates.toml",    kMergedName};
 
 constexpr const char* kBestLink = "best";
+constexpr const char* kJobName = "job.name";  // of the job whose run lies in the folder
 
 // "": there is no such link.
 std::string link_target(const std::string& link) {
@@ -55,9 +57,27 @@ void Run::move_earlier_run_away() {
   for (const char* file : kFilesOfRun) {
     if (exists(path(file))) disk().rename(path(file), join_path(to, file));
   }
+  if (is_file(path(kJobName))) disk().rename(path(kJobName), join_path(to, kJobName));
   TRIREME_LOG(kWarn, "train",
               "'{}' held an earlier run; its curves, report and checkpoints are now in '{}', where they stay",
               options_.out, to);
+}
+
+void Run::take_folder() {
+  if (job_.rank() != 0) return;
+  const std::string note = join_path(options_.out, kJobName);
+  if (const auto job = flag_text("TRIREME_JOB")) {
+    disk().make_directory(options_.out);
+    if (!is_file(note) || read_file(note) != *job) atomic_write(note, *job);
+  } else if (is_file(note)) {
+    disk().remove(note);
+  }
+}
+
+bool Run::is_of_this_job() {
+  const auto job = flag_text("TRIREME_JOB");
+  const std::string note = join_path(options_.out, kJobName);
+  return any_rank(job_.world(), job_.rank() == 0 && job && is_file(note) && read_file(note) == *job);
 }
 
 bool Run::parameters_are_finite() {

@@ -394,6 +394,18 @@ std::vector<HomeRule> homes_of_parameters(std::span<const CompiledCrew> crews) {
   return out;
 }
 
+// The evaluation runs in what the step leaves free between steps.
+void make_room(ExecutionPlan& step, const ExecutionPlan& evaluation, Tier tier, MemorySize most) {
+  Arena& arena = step.arena(tier);
+  const int64_t bytes = arena.persistent + evaluation.arena(tier).bytes;
+  require(
+      !most.is_given() || bytes <= most.bytes() || arena.bytes > most.bytes(),
+      "'{}' takes {} bytes of the {}'s memory on each rank, and {} where it validates; parallel.{}_memory allows {}: "
+      "allow more, or validate by smaller batches (train.eval_batch)",
+      step.name, arena.bytes, to_string(tier), bytes, to_string(tier), to_string(most));
+  arena.bytes = std::max(arena.bytes, bytes);
+}
+
 }  // namespace
 
 Compiled compile_beside(const Compiled& step, Graph graph, const CompileOptions& options) {
@@ -431,15 +443,8 @@ CompiledJob compile(Graph step, std::optional<Graph> evaluation, const CompileOp
   if (!evaluation) return out;
   out.evaluation = compile_beside(out.step, std::move(*evaluation), options);
   for (size_t crew = 0; crew < out.step.crews.size(); ++crew) {
-    const ExecutionPlan& plan = out.step.crews[crew].plan;
-    Arena& arena = out.step.crews[crew].plan.arena();
-    const int64_t bytes = arena.persistent + out.evaluation->crews[crew].plan.arena().bytes;
-    const MemorySize most = options.parallel.tiers.of(Tier::kDevice);
-    require(!most.is_given() || bytes <= most.bytes() || arena.bytes > most.bytes(),
-            "'{}' takes {} bytes of the device's memory on each rank, and {} where it validates; "
-            "parallel.device_memory allows {}: allow more, or validate by smaller batches (train.eval_batch)",
-            plan.name, arena.bytes, bytes, to_string(most));
-    arena.bytes = std::max(arena.bytes, bytes);
+    for (const Tier tier : {Tier::kDevice, Tier::kHost})
+      make_room(out.step.crews[crew].plan, out.evaluation->crews[crew].plan, tier, options.parallel.tiers.of(tier));
   }
   return out;
 }
