@@ -13,6 +13,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/train/checkpoints/warm_start.h"
 #include "trireme/train/report/late_lane.h"
 #include "trireme/train/report/memory_chart.h"
 #include "trireme/train/report/utilisation.h"
@@ -43,11 +44,11 @@ std::string describe(const Schedule& schedule, double peak) {
 }  // namespace
 
 bool Run::are_whole() {
-  const std::vector<PlanInput>& inputs = session_.persistent();
   if (session_.compiled().crews.size() > 1) return false;  // others have the rest
-  return std::all_of(inputs.begin(), inputs.end(), [&](const PlanInput& input) {
-    const PlanValue& value = session_.plan().values[static_cast<size_t>(input.value)];
-    return input.role != Role::kParameter || value.layout->is_replicated();
+  const std::vector<PlanInput>& inputs = session_.persistent();
+  return std::ranges::all_of(inputs_of_model(session_.compiled().graph), [&](const Input* of_model) {
+    const auto input = std::ranges::find(inputs, of_model->name, &PlanInput::name);
+    return input == inputs.end() || session_.plan().values[static_cast<size_t>(input->value)].layout->is_replicated();
   });
 }
 

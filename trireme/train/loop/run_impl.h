@@ -98,9 +98,9 @@ class Run {
   [[noreturn]] void fail_not_finite(const std::string& what, int64_t last_finite);
   std::string find_good_checkpoint(int64_t last_finite);
 
-  // Whether this rank has all of every parameter.
+  // Whether this rank has all of every parameter and of what else the model has without its optimizer.
   bool are_whole();
-  // The trained parameters; where ranks have pieces of them, from the checkpoint.
+  // These, trained; where ranks have pieces of them, from the checkpoint.
   std::function<View(std::string_view)> parameters();
   bool sample_is_quick();  // so that it is worth its time; says when not
   void summarise_communication();
