@@ -37,7 +37,7 @@ void Run::evaluate(Recorder& recorder) {
   EvaluationResult found;
   log_sent("evaluation", [&] { found = evaluator.run(fit_.eval_batches); });
   result_.validation_loss = found.loss;
-  result_.accuracy = found.accuracy;
+  if (options_.step.accuracy) result_.accuracy = found.accuracy;
   validated_ = result_.step;
   recorder.validation(result_.step, found.loss, options_.step.accuracy ? found.accuracy : -1);
 }

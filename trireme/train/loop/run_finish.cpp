@@ -170,8 +170,10 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
       fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(), job_.size() == 1 ? "" : "s");
   if (!failure.empty()) report.summary += "; then it failed: " + failure;
   report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
-  if (fit_.validation) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
-  if (options_.step.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
+  const bool has_validated = validated_ >= 0;
+  if (has_validated) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
+  if (has_validated && options_.step.accuracy)
+    report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
   report.headline.emplace_back("Throughput",
                                fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()), options_.unit));
   if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {

@@ -1,7 +1,12 @@
-// What a run says as it begins of what it was asked and does not do.
+// What a run says as it begins of what it was asked and does not do, and what it does of the run that it goes on from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
+#include <csignal>
+
+#include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/data/source.h"
 #include "trireme/nn/layers.h"
@@ -41,6 +46,54 @@ TEST(RunBegins, where_the_compiler_cuts_the_model_the_log_says_once_that_layerwi
       said_of_layerwise(model, {.mode = Mode::kSemiAuto}),
       ElementsAre(HasSubstr("mode semi_auto_parallel: layerwise parameters are ignored, the first 'head.weight'")));
   EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kDataParallel}), ElementsAre());
+}
+
+// Samples of which the first one that is read while it is armed asks the process to stop.
+class Interrupting final : public data::Source {
+ public:
+  explicit Interrupting(data::SourcePtr of) : of_(std::move(of)) {}
+  std::vector<data::FieldSpec> fields() const override { return of_->fields(); }
+  int64_t size() const override { return of_->size(); }
+  void read(int64_t sample, std::span<const View> out) const override {
+    if (armed.exchange(false)) ::raise(SIGINT);
+    of_->read(sample, out);
+  }
+  mutable std::atomic<bool> armed = false;
+
+ private:
+  data::SourcePtr of_;
+};
+
+class Interrupted : public testing::Test {
+ protected:
+  std::shared_ptr<Interrupting> train_ =
+      std::make_shared<Interrupting>(data::synthetic_images({.samples = 32, .classes = 10}));
+  std::shared_ptr<Interrupting> held_out_ =
+      std::make_shared<Interrupting>(data::synthetic_images({.samples = 8, .classes = 10}));
+  TempDirectory folder_;
+
+  // `armed`: is interrupted as that is read first.
+  FitResult run(const std::string& name, FitOptions fit, const Interrupting* armed = nullptr) {
+    Images model;
+    TrainerOptions options{.step = {.accuracy = true}, .out = join_path(folder_.path(), name), .progress = false};
+    options.on_start = [&](const Session&, const StartInfo&) {
+      if (armed != nullptr) armed->armed = true;
+    };
+    fit.batch = 4;
+    fit.validation = held_out_;
+    return Trainer(model, cross_entropy, Sgd{}, options).fit(train_, fit);
+  }
+};
+
+TEST_F(Interrupted, before_any_validation_nothing_is_said_of_one) {
+  const auto report = [](const FitResult& of) { return read_file(of.report); };
+  const FitResult whole = run("whole", {.steps = 4});
+  EXPECT_TRUE(std::isfinite(whole.validation_loss) && std::isfinite(whole.accuracy));
+  EXPECT_THAT(report(whole), testing::AllOf(HasSubstr("Validation loss"), HasSubstr("Accuracy")));
+  const FitResult stopped = run("stopped", {.steps = 4, .eval_every = 1}, train_.get());
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_TRUE(std::isnan(stopped.validation_loss) && std::isnan(stopped.accuracy));
+  EXPECT_THAT(report(stopped), testing::Not(testing::AnyOf(HasSubstr("Validation loss"), HasSubstr("Accuracy"))));
 }
 
 }  // namespace
