@@ -71,7 +71,7 @@ std::function<View(std::string_view)> Run::parameters() {
 }
 
 void Run::summarise_communication() {
-  const auto steps = static_cast<double>(result_.step - first_);
+  const auto steps = static_cast<double>(std::max<int64_t>(1, result_.step - first_));
   CommunicationTime of_a_step = communication_;
   result_.communication = over_ranks(job_.world(), of_a_step /= steps);
 }
@@ -169,7 +169,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   report.summary =
       fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(), job_.size() == 1 ? "" : "s");
   if (!failure.empty()) report.summary += "; then it failed: " + failure;
-  report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
+  if (result_.step > first_) report.headline.emplace_back("Training loss", fmt::format("{:.4f}", result_.loss));
   const bool has_validated = validated_ >= 0;
   if (has_validated) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
   if (has_validated && options_.step.accuracy)

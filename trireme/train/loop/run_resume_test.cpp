@@ -12,6 +12,7 @@
 #include "trireme/nn/layers.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/loop/trainer.h"
+#include "trireme/train/report/run_log.h"
 
 namespace trireme::run_resume_test {
 namespace {
@@ -83,7 +84,50 @@ class Interrupted : public testing::Test {
     fit.validation = held_out_;
     return Trainer(model, cross_entropy, Sgd{}, options).fit(train_, fit);
   }
+  // Of each validation, the step and the loss.
+  std::vector<std::pair<int64_t, double>> validations(const std::string& name) {
+    std::vector<std::pair<int64_t, double>> out;
+    for (const RunRecord& record : read_run_log(folder_.path() + "/" + name + "/metrics.jsonl")) {
+      for (const auto& [key, value] : record.values) {
+        if (key == "val_loss") out.emplace_back(record.step, value);
+      }
+    }
+    return out;
+  }
 };
+
+// The validation of step 1 asks for the end, which step 2 finds before its own.
+TEST_F(Interrupted, the_validation_that_was_due_comes_first_of_the_run_that_goes_on) {
+  run("whole", {.steps = 4, .eval_every = 1});
+  const FitResult stopped = run("stopped", {.steps = 4, .eval_every = 1}, held_out_.get());
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_EQ(stopped.step, 2);
+  EXPECT_EQ(validations("stopped").size(), 1U);
+  run("stopped", {.steps = 4, .eval_every = 1, .resume = true});
+  EXPECT_EQ(validations("stopped"), validations("whole"));
+}
+
+TEST_F(Interrupted, one_that_was_not_due_does_not) {
+  run("stopped", {.steps = 6, .eval_every = 2}, held_out_.get());
+  run("stopped", {.steps = 6, .eval_every = 2, .resume = true});
+  std::vector<int64_t> steps;
+  for (const auto& [step, loss] : validations("stopped")) steps.push_back(step);
+  EXPECT_THAT(steps, ElementsAre(2, 4, 6));
+}
+
+TEST_F(Interrupted, the_validation_that_was_due_can_be_the_last) {
+  FitOptions fit{.steps = 8, .eval_every = 1, .patience = 1, .min_improvement = 1e9};
+  EXPECT_EQ(run("whole", fit).step, 2);
+  EXPECT_TRUE(run("stopped", fit, held_out_.get()).interrupted);
+  fit.resume = true;
+  for (int i = 0; i < 2; ++i) {  // the second finds what the first has found
+    const FitResult end = run("stopped", fit);
+    EXPECT_EQ(end.step, 2);
+    EXPECT_TRUE(end.stopped_early);
+    EXPECT_TRUE(end.nothing_left);
+  }
+  EXPECT_EQ(validations("stopped"), validations("whole"));
+}
 
 TEST_F(Interrupted, before_any_validation_nothing_is_said_of_one) {
   const auto report = [](const FitResult& of) { return read_file(of.report); };
