@@ -57,6 +57,7 @@ Evaluated evaluated(const EvaluateArgs& args, const ckpt::Reader& reader, int64_
   trained.parallel = {};
   const JobConfig plain;
   trained.train.device = plain.train.device;
+  trained.train.label_smoothing = plain.train.label_smoothing;  // no perplexity is of a smoothed target
   trained.train.fit.keep_best =
       plain.train.fit.keep_best;  // nothing is judged here, so other data may be given without more ado
   trained.train.fit.patience = plain.train.fit.patience;

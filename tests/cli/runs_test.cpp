@@ -317,6 +317,21 @@ TEST_F(RunsTest, EvaluateFindsWhatTheRunFoundOnAnyRanks) {
   EXPECT_THAT(error_line(run({"evaluate", "gone"})), HasSubstr("there is no checkpoint 'gone'"));
 }
 
+// A validation has the loss that is trained by; a perplexity is of the targets themselves.
+TEST_F(RunsTest, EvaluateLeavesLabelSmoothingOut) {
+  write_mlp();
+  ASSERT_EQ(train("mlp.toml", {"--out", "run", "--set", "data.samples=107", "--label-smoothing", "0.3"}).code, 0);
+  const auto loss = [&](const Words& more) {
+    Words words{"evaluate", "run", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return number_in(run(words).out, "loss");
+  };
+  const double validated = series("run/metrics.jsonl", "val_loss").back().second;
+  EXPECT_NEAR(loss({"--set", "train.label_smoothing=0.3"}), validated, 1e-5);
+  EXPECT_EQ(loss({}), loss({"--set", "train.label_smoothing=0"}));
+  EXPECT_LT(loss({}), validated - 1e-3);
+}
+
 // The same shapes under other keys are another model, and classes in another order other classes.
 TEST_F(RunsTest, EvaluateRefusesToTakeACheckpointForAnotherModel) {
   write_gpt();

@@ -397,6 +397,34 @@ TEST(PipelineInSlices, trains_as_one_rank_does_and_sends_half) {
   }
 }
 
+// Samples less a statistic that the first stage takes and the second one reads.
+struct Centred : nn::Module {
+  nn::Module first{"first"}, second{"second"};
+  nn::Linear up{12, 16, {.name = "up"}}, down{16, 10, {.name = "down"}};
+  Tensor forward(const Tensor& x) override {
+    Tensor h, mean_of_all;
+    {
+      const nn::Scope scope(first);
+      h = up(x);
+      mean_of_all = mean(h, {0}, true);
+    }
+    const nn::Scope scope(second);
+    return down(relu(sub(h, mean_of_all)));
+  }
+};
+
+// Ranks have statistics of their own samples (cross_batch), which are not the same though they lie uncut.
+TEST(PipelineInSlices, statistics_of_each_ranks_own_samples_go_whole) {
+  Centred model;
+  const Graph graph =
+      training_step([&](const Tensor& x) { return model(x); }, class_loss(), mlp_batch(), Sgd{}, {.name = "centred"});
+  Parallel parallel = pipeline(2, 2, "gpipe", 1, 0, 4);
+  parallel.pipeline.rules = {{"first", 0}, {"second", 1}};
+  parallel.ops.push_back({"first/reduce_sum", "cross_batch mean"});
+  const auto trained = [&](SliceCrossings how) { return train_curves(graph, 4, in_slices(parallel, how), kRate); };
+  EXPECT_EQ(other_bits(trained(SliceCrossings::kAlways), trained(SliceCrossings::kNever)), "");
+}
+
 TEST(PipelineInSlices, that_nothing_can_be_cut_is_said) {
   const auto remarks = [](const Parallel& parallel, int ranks) {
     return compile(text_step({.layers = 2}), {.ranks = ranks, .parallel = parallel}).remarks;

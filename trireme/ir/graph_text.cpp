@@ -172,9 +172,11 @@ class Line {
     rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
     return id;
   }
-  int count() {
+  int count() { return number<int>(); }
+  template <class T>
+  T number() {
     skip_spaces();
-    int out = -1;
+    T out = -1;
     const auto [next, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), out);
     if (status != std::errc() || out < 0) wrong("expected a number from 0");
     rest_.remove_prefix(static_cast<size_t>(next - rest_.data()));
@@ -293,7 +295,7 @@ class Reader {
       graph_.add_home_request({line.quoted()});
     } else if (line.take("fusion ")) {
       FusionRequest request{.scope = line.quoted(), .order = graph_.fusion_requests().size()};
-      request.id = line.count();
+      request.id = line.number<int64_t>();
       request.inside = !line.take("own");
       graph_.add_fusion_request(std::move(request));
     } else if (line.take("graph")) {

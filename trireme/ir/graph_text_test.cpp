@@ -50,6 +50,18 @@ TEST(GraphText, IsReadBackIdentical) {
   EXPECT_EQ(to_string(parse_graph(text, find_toy)), text);
 }
 
+// Whatever Module::set_comm_fusion takes.
+TEST(GraphText, ReadsTheIdsOfFusionsBack) {
+  const std::string text =
+      "graph \"net\"\n"
+      "fusion \"a\" 2147483648\n"
+      "fusion \"a.b\" 9223372036854775807 own\n"
+      "%0: f32[2] = data \"x\"\n"
+      "output \"x\" %0\n";
+  EXPECT_EQ(to_string(parse_graph(text, find_toy)), text);
+  EXPECT_NE(error_of("fusion \"a\" 9223372036854775808\n").find("expected a number from 0"), std::string::npos);
+}
+
 // A gradient may stand above what it is the gradient of, and be that of several values.
 TEST(GraphText, KeepsWhatIsKnownOfTraining) {
   const std::string text =

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
-#include "trireme/base/hash.h"
 
 namespace trireme::nn {
 namespace {
@@ -89,7 +88,7 @@ Dropout::Dropout(double p, std::string name) : Module(std::move(name)), p_(p) {
 Tensor Dropout::forward(const Tensor& x) {
   Trace& trace = Trace::current();
   if (p_ == 0 || !trace.options().training) return x;
-  const auto stream = static_cast<int64_t>(hash64(trace.graph().scope()));
+  const auto stream = static_cast<int64_t>(trace.next_stream());
   return dropout(x, trace.step(), p_, static_cast<int64_t>(trace.options().seed), stream);
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "trireme/base/error.h"
+#include "trireme/base/hash.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme::nn {
@@ -76,6 +77,10 @@ Tensor Trace::kept(std::string_view name, const TensorType& type) {
       fail(ErrorKind::kUnsupported, "'{}' is kept twice: a module that keeps its tokens can be called only once", full);
   }
   return made;
+}
+
+uint64_t Trace::next_stream() {
+  return hash64(scope_, streams_[scope_]++);
 }
 
 Tensor Trace::in_compute_type(const Tensor& x) {

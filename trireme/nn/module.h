@@ -69,6 +69,9 @@ class Trace {
   const std::vector<std::pair<Tensor, Tensor>>& buffer_values() const { return buffer_values_; }
   // Patterns of the full names of parameters that modules ask not to train (Module::freeze).
   const std::vector<std::string>& frozen() const { return frozen_; }
+  // The stream of random numbers for one use of the code that runs now: of its scope, and from its second use on of how
+  // many there were before.
+  uint64_t next_stream();
   // A scalar that a module adds to what training minimises, besides the loss of the model's result.
   void add_loss(const Tensor& loss) { losses_.push_back(loss); }
   const std::vector<Tensor>& losses() const { return losses_; }
@@ -84,7 +87,8 @@ class Trace {
   Trace* outer_;
   std::string scope_;
   std::unordered_map<const Module*, std::string> paths_;
-  std::map<std::string, int> kinds_;  // how many modules of a kind a scope has named
+  std::map<std::string, int> kinds_;         // how many modules of a kind a scope has named
+  std::map<std::string, uint64_t> streams_;  // how many were taken in a scope
   std::map<std::string, Tensor> by_name_;
   std::vector<Tensor> parameters_;
   std::map<ValueId, Tensor> cast_parameters_;

@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/base/hash.h"
 #include "trireme/nn/layers.h"
+#include "trireme/op/op_attrs.h"
+#include "trireme/ops/ops.h"
 
 namespace trireme::nn::module_test {
 namespace {
@@ -158,6 +161,27 @@ TEST(Dropout, is_off_in_evaluation_and_on_in_training) {
     EXPECT_EQ(count(graph, "dropout"), training ? 1 : 0);
     EXPECT_EQ(y.id() == x.id(), !training);
   }
+}
+
+struct Difference : Module {
+  Dropout drop{0.5, "drop"};
+  Tensor forward(const Tensor& x) override { return sub(drop(x), sub(drop(x), drop(x))); }
+};
+
+TEST(Dropout, draws_anew_at_each_use_and_at_the_first_by_its_scope_alone) {
+  Graph graph;
+  Difference model;
+  const Trace trace(graph, {.seed = 5});
+  model(batch(graph));
+  std::vector<int64_t> streams;
+  for (const Node& node : graph.nodes()) {
+    if (node.op->name == "dropout") streams.push_back(node.attrs.as<DropoutAttrs>().stream);
+  }
+  ASSERT_EQ(streams.size(), 3U);
+  EXPECT_EQ(streams[0], static_cast<int64_t>(hash64("drop"))) << "the bits of models that use each once stay";
+  EXPECT_NE(streams[1], streams[0]);
+  EXPECT_NE(streams[2], streams[0]);
+  EXPECT_NE(streams[2], streams[1]);
 }
 
 TEST(Dropout, a_probability_outside_its_range_is_refused) {

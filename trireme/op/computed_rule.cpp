@@ -57,8 +57,9 @@ KnownRules& known_rules() {
 
 RuleOf computed_rule(const OpDef& op, const TypeArgs& types) {
   if (RuleOf rule = known_rules().find(op, op, types)) return rule;
-  RuleOf rule =
-      std::make_shared<const ShardingRule>(op.shard ? op.shard.get()(types) : replicate_rule(types.in, types.out));
+  ShardingRule made = op.shard ? op.shard.get()(types) : replicate_rule(types.in, types.out);
+  made.reads_place = op.traits.reads_place;
+  RuleOf rule = std::make_shared<const ShardingRule>(std::move(made));
   known_rules().add(op, types, rule);
   return rule;
 }

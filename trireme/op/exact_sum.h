@@ -11,6 +11,7 @@ inline constexpr int64_t kSumDigits = 12;
 inline constexpr int kDigitBits = 18;
 inline constexpr int kTopBit = 96;  // squares lie below 2^kTopBit
 inline constexpr double kSumLimit = 0x1p96;
+inline constexpr int64_t kMostExactTerms = int64_t{1} << 35;  // whose digits add up to at most 2^53 units
 
 // The unit of a digit: 2^(kTopBit - 18 (digit + 1)).
 constexpr double grid_unit(size_t digit) {

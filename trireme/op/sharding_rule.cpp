@@ -319,6 +319,7 @@ std::vector<WindowedDim> cut_windows(const ShardingRule& rule, const FactorCuts&
 namespace {
 
 std::string why_no_copies(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh) {
+  if (rule.reads_place) return "the op's result depends on where its piece lies, so it cannot be computed in copies";
   if (is_ring(rule, cuts)) return "an op that runs in the steps of a ring is not computed in copies";
   const bool slides = std::any_of(rule.windows.begin(), rule.windows.end(),
                                   [&](const WindowedDim& w) { return w.factor == cuts.copied_factor; });

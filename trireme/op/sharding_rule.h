@@ -76,6 +76,7 @@ struct ShardingRule {
   std::optional<std::pair<int, int>> ring;
   // A part of the first needs no part of the second that comes after its own.
   bool ring_is_causal = false;
+  bool reads_place = false;  // the op's results depend on where its pieces lie (OpDef's traits)
 };
 
 struct RuleOptions {
@@ -150,8 +151,8 @@ bool keeps_zeros(const ShardingRule& rule, int factor);
 
 // Whether the choice is legal: cut factors can be cut, sizes divide or may be uneven, windows reach no further than the
 // blocks beside their own, no axis is used twice, and in a compound dimension a factor is cut only where all more
-// significant ones are fully cut; copies are along a factor that is a dimension of its own and that they divide. Says
-// why not, or "". Vouched layouts are legal.
+// significant ones are fully cut; copies are along a factor that is a dimension of its own and that they divide, of an
+// op that does not read its place. Says why not, or "". Vouched layouts are legal.
 std::string why_illegal(const ShardingRule& rule, const FactorCuts& cuts, const Mesh& mesh);
 
 std::string to_string(const ShardingRule& rule);  // "a,b->c" with sizes: "mk,kn->mn m=4 k=8 n=16"

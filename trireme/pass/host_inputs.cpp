@@ -52,8 +52,9 @@ class ChosenForHost {
   // Of all parameters, or of those that the host alone reads in the forward pass.
   void add_updates() {
     std::set<ValueId> of_host;
+    const std::vector<char> read_there = asked_.updates ? std::vector<char>() : read_on_host_alone();
     for (const Update& update : graph_.updates()) {
-      if (!asked_.updates && !is_read_there(update.parameter)) continue;
+      if (!asked_.updates && read_there[place_of_id(update.parameter)] == 0) continue;
       of_host.insert(update.parameter);
       of_host.insert(update.states.begin(), update.states.end());
     }
@@ -66,15 +67,15 @@ class ChosenForHost {
     });
   }
 
-  bool is_read_there(ValueId parameter) const {
-    bool any = false, all = true;
-    for (size_t i = 0; i < graph_.nodes().size(); ++i) {
-      const Node& node = graph_.nodes()[i];
-      if (node.phase != Phase::kForward || std::ranges::count(node.inputs, parameter) == 0) continue;
-      any = true;
-      all = all && out_[i] != 0;
-    }
-    return any && all;
+  // Of each value, whether ops on the host read it in the forward pass and no other does.
+  std::vector<char> read_on_host_alone() {
+    std::vector<char> out(graph_.values().size(), 0), elsewhere = out;
+    each_node([&](size_t i, const Node& node) {
+      if (node.phase != Phase::kForward) return;
+      for (const ValueId id : node.inputs) (out_[i] != 0 ? out : elsewhere)[place_of_id(id)] = 1;
+    });
+    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] != 0 && elsewhere[i] == 0 ? 1 : 0;
+    return out;
   }
 
   // What reads nothing, and is for ops on the host alone.

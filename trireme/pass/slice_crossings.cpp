@@ -15,7 +15,7 @@ namespace {
 class SlicingCrossings {
  public:
   SlicingCrossings(const Program& program, std::span<const int> crew_of_stage, const std::optional<Rates>& rates)
-      : program_(program), graph_(program.graph), crew_of_stage_(crew_of_stage), rates_(rates) {}
+      : program_(program), graph_(program.graph), crew_of_stage_(crew_of_stage), rates_(rates), asked_(program) {}
 
   const AskedSlices& asked() const { return asked_; }
 
@@ -61,7 +61,7 @@ class SlicingCrossings {
       }
     }
     for (const auto& [id, crews] : readers) {
-      std::optional<SliceCut> cut = asked_.cut(program_, id);
+      std::optional<SliceCut> cut = asked_.cut(id);
       if (!cut) continue;
       Crossing crossing{.cut = std::move(*cut)};
       for (const auto& [crew, reader] : crews) {
@@ -141,9 +141,8 @@ Program slice_crossings(Program program, std::span<const int> crew_of_stage, con
                         std::vector<PassRemark>* remarks) {
   SlicingCrossings slicing(program, crew_of_stage, rates);
   std::optional<Program> sliced = slicing.run();
-  PassRemark remark =
-      slicing.asked().remark(program, "parallel.slice_crossings",
-                             "nothing but single numbers goes to another stage from ranks that have the same");
+  PassRemark remark = slicing.asked().remark(
+      "parallel.slice_crossings", "nothing but single numbers goes to another stage from ranks that have the same");
   if (remarks != nullptr && !remark.text.empty()) remarks->push_back(std::move(remark));
   return sliced ? std::move(*sliced) : std::move(program);
 }

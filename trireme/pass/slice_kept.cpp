@@ -33,14 +33,13 @@ class SlicingKept {
             "what is kept in slices (recompute_slice_activation, parallel.keep, Module::recompute) is for what the "
             "compiler cuts: in a model that is cut by hand nothing says which ranks have the same");
     find_late();
-    find_own();
-    AskedSlices slices;
+    AskedSlices slices(program_);
     for (ValueId id = 0; id < static_cast<ValueId>(graph_.values().size()); ++id) {
       if (!is_asked(id)) continue;
-      if (auto cut = slices.cut(program_, id)) cuts_.emplace(id, Cut{std::move(*cut)});
+      if (auto cut = slices.cut(id)) cuts_.emplace(id, Cut{std::move(*cut)});
     }
     say(asked_for_,
-        slices.remark(program_, "what is kept in slices (recompute_slice_activation, keep)",
+        slices.remark("what is kept in slices (recompute_slice_activation, keep)",
                       "nothing that the backward pass reads and that is large enough is the same on several ranks"));
     if (cuts_.empty()) return std::nullopt;
     Rewrite rewrite(program_);
@@ -71,30 +70,9 @@ class SlicingKept {
     }
   }
 
-  // Values that differ from rank to rank though their layouts say that nothing is cut, as of the loss in pieces: made
-  // without communication of what is cut over an axis that the result does not have.
-  void find_own() {
-    is_own_.assign(graph_.values().size(), 0);
-    for (const Node& node : graph_.nodes()) {
-      if (def_of(node).collective) continue;
-      for (const ValueId made : node.outputs) {
-        is_own_[at(made)] = std::ranges::any_of(node.inputs, [&](ValueId id) { return is_lost(id, made); }) ? 1 : 0;
-      }
-    }
-  }
-  bool is_lost(ValueId operand, ValueId made) const {
-    if (is_own_[at(operand)] != 0) return true;
-    for (const Axes& axes : program_.layouts[at(operand)]->dims) {
-      for (const int axis : axes) {
-        if (!program_.layouts[at(made)]->uses(axis)) return true;
-      }
-    }
-    return false;
-  }
-
   bool is_asked(ValueId id) const {
     const Value& value = graph_.value(id);
-    if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0 || is_own_[at(id)] != 0) return false;
+    if (value.producer < 0 || late_[at(id)] == 0 || is_output_[at(id)] != 0) return false;
     const Node& producer = graph_.node(value.producer);
     const bool is_forward = producer.phase == Phase::kForward && !producer.again;
     return is_forward && asked_[at(value.producer)].slice && value.type->bytes() >= options_.fewest_bytes;
@@ -122,9 +100,9 @@ class SlicingKept {
   const Graph& graph_;
   const Recompute& options_;
   const PassOptions& asked_for_;
-  std::vector<RecomputeAsked> asked_;            // of nodes
-  std::vector<char> late_, is_output_, is_own_;  // of values
-  std::map<ValueId, Cut> cuts_;                  // that are not whole again yet
+  std::vector<RecomputeAsked> asked_;   // of nodes
+  std::vector<char> late_, is_output_;  // of values
+  std::map<ValueId, Cut> cuts_;         // that are not whole again yet
 };
 
 }  // namespace

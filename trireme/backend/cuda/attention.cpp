@@ -32,6 +32,8 @@ __device__ W dot(const W* a, const W* b) {
   for (int c = 0; c < D; ++c) sum += a[c] * b[c];
   return sum;
 }
+// Of two scores; one that is not a number stays.
+__device__ W larger(W a, W b) { return b > a || b != b ? b : a; }
 __device__ int keys_for(const Sizes& n, int i) { return n.seen == 1 ? i + n.t - n.s + 1 : n.seen == 0 ? n.t : 0; }
 __device__ int most_keys(const Sizes& n, int first_query) {
   const int last = first_query + TILE - 1 < n.s ? first_query + TILE - 1 : n.s - 1;
@@ -63,9 +65,9 @@ extern "C" __global__ void attention(const T* q, const T* k, const T* v, T* out,
       const bool meets = i < n.s && key + lane < keys_for(n, i);
       const W score = meets ? n.scale * dot(Q[warp * MINE + m], K[lane]) : -1 / (W)0;
       W top = score;
-      for (int step = 16; step > 0; step /= 2) top = max(top, __shfl_xor_sync(~0u, top, step));
+      for (int step = 16; step > 0; step /= 2) top = larger(top, __shfl_xor_sync(~0u, top, step));
       if (top == -1 / (W)0) continue;  // of the whole warp
-      const W now = max(most[m], top), shrink = exp(most[m] - now), p = meets ? exp(score - now) : (W)0;
+      const W now = larger(most[m], top), shrink = exp(most[m] - now), p = meets ? exp(score - now) : (W)0;
       W total = p;
       for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
       sum[m] = sum[m] * shrink + total, most[m] = now;
@@ -80,10 +82,10 @@ extern "C" __global__ void attention(const T* q, const T* k, const T* v, T* out,
   for (int m = 0; m < MINE; ++m) {
     const int i = first + warp * MINE + m;
     if (i >= n.s) continue;
+    const bool sees = keys_for(n, i) > 0;
     for (int c = 0; c < PARTS; ++c)
-      if (c * 32 + lane < D)
-        out[(i64)i * n.h * D + c * 32 + lane] = As<T>::of(sum[m] > 0 ? acc[m][c] / sum[m] : (W)0);
-    if (lane == 0) lse[i] = sum[m] > 0 ? most[m] + log(sum[m]) : -1 / (W)0;
+      if (c * 32 + lane < D) out[(i64)i * n.h * D + c * 32 + lane] = As<T>::of(sees ? acc[m][c] / sum[m] : (W)0);
+    if (lane == 0) lse[i] = sees ? most[m] + log(sum[m]) : -1 / (W)0;
   }
 }
 

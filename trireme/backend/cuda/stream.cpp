@@ -12,6 +12,7 @@ namespace trireme::cuda {
 // -- findings ----------------------------------------------------------------------------------------
 
 constexpr int64_t kFindingBytes = 4 * sizeof(int64_t);
+constexpr size_t kMostCalls = 1 << 16;  // of a stream that only others wait for
 
 Findings::Findings(Gpu& gpu) : gpu_(gpu) {
   gpu_.use();
@@ -27,19 +28,32 @@ Findings::~Findings() {
 int64_t Findings::add(const std::string* what, const char* text, int64_t limit) {
   const std::lock_guard lock(mutex_);
   calls_.push_back({what, text, limit});
-  return static_cast<int64_t>(calls_.size()) - 1;
+  if (calls_.size() > kMostCalls) {
+    calls_.pop_front();
+    ++first_;
+  }
+  return first_ + std::ssize(calls_) - 1;
 }
 
-void Findings::raise(Handle stream) {
+void Findings::raise(Handle stream, bool all_are_done) {
   const std::lock_guard lock(mutex_);
   if (calls_.empty()) return;
   std::array<int64_t, 4> found{};
   check(driver().copy(address(found.data()), at_, kFindingBytes, stream), "reading what kernels found");
   check(driver().stream_synchronize(stream), "reading what kernels found");
-  const std::vector<Call> calls = std::exchange(calls_, {});
+  const int64_t at = found[1] - first_;
+  const bool is_known = at >= 0 && at < std::ssize(calls_);
+  const Call call = is_known ? calls_[static_cast<size_t>(at)] : Call{};
+  if (all_are_done) {
+    first_ += std::ssize(calls_);
+    calls_.clear();
+  }
   if (found[0] == 0) return;
   check(driver().fill(at_, 0, kFindingBytes, stream), "clearing memory");
-  const Call& call = calls.at(static_cast<size_t>(found[1]));
+  if (!is_known)
+    fail(ErrorKind::kInvalidArgument,
+         "a kernel was given the number {} at place {}, which is outside the range of what it reads", found[2],
+         found[3]);
   Error error(ErrorKind::kInvalidArgument,
               fmt::format(fmt::runtime(call.text), found[2], found[3], call.limit, call.limit - 1));
   throw error.note(*call.what);
@@ -255,7 +269,7 @@ void CudaStream::wait(const DeviceEvent& event) {
 void CudaStream::synchronize() {
   gpu_.use();
   check(driver().stream_synchronize(handle_), "the work before");
-  for (const std::shared_ptr<Findings>& findings : awaited_) findings->raise(handle_);
+  for (const std::shared_ptr<Findings>& findings : awaited_) findings->raise(handle_, findings == own_);
 }
 
 }  // namespace trireme::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
@@ -29,19 +30,21 @@ class Findings {
   // The number of a call that may find something: `what` says where in the step it is; `text` has places for the value,
   // where it stood, the limit, and one less.
   int64_t add(const std::string* what, const char* text, int64_t limit);
-  // Throws kInvalidArgument for what was found, and forgets it. All work before has been waited for.
-  void raise(Handle stream);
+  // Throws kInvalidArgument for what was found, and forgets it. `all_are_done`: so are all calls, of which none will
+  // find anything; else some have been waited for, by another stream.
+  void raise(Handle stream, bool all_are_done);
 
  private:
   struct Call {
-    const std::string* what;
-    const char* text;
-    int64_t limit;
+    const std::string* what = nullptr;
+    const char* text = nullptr;
+    int64_t limit = 0;
   };
   Gpu& gpu_;
   DevicePtr at_ = 0;  // int64[4]: whether, the call's number, the value, its place
   std::mutex mutex_;
-  std::vector<Call> calls_;  // since the last raise()
+  std::deque<Call> calls_;  // that may find something yet
+  int64_t first_ = 0;       // the number of the first of them; numbers never come again
 };
 
 class CudaEvent : public DeviceEvent {

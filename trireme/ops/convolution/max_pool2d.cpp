@@ -1,6 +1,9 @@
-// max_pool2d: y[n,p,q,c] = the largest x[n,.,.,c] of the window at (p,q); padding never wins
+// max_pool2d: y[n,p,q,c] = the largest x[n,.,.,c] of the window at (p,q); padding never wins, and what is not a number
+// always does
 //
 // Its gradient goes to the first of the largest elements, which it finds again.
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "trireme/base/said.h"
@@ -81,15 +84,17 @@ void each_maximum(const View& x_view, const Shape& y, const Attrs& attrs, Fn&& f
   const int64_t channels = shape[3];
   const Windows w = windows(attrs);
   std::vector<double> best(static_cast<size_t>(y[1] * y[2]));
+  constexpr size_t kNone = std::numeric_limits<size_t>::max();
   std::vector<size_t> where(best.size());
   for (int64_t n = 0; n < shape[0]; ++n) {
     for (int64_t c = 0; c < channels; ++c) {
-      std::fill(best.begin(), best.end(), -std::numeric_limits<double>::infinity());
-      each_tap(w, shape[1], shape[2], y[1], y[2], [&](int64_t to, int64_t from, int64_t tap) {
+      std::ranges::fill(where, kNone);
+      each_tap(w, shape[1], shape[2], y[1], y[2], [&](int64_t to, int64_t from, int64_t) {
         const auto at = static_cast<size_t>((n * shape[1] * shape[2] + from) * channels + c);
         const auto out = static_cast<size_t>(to);
-        if (load(x[at]) <= best[out] && tap > 0) return;
-        best[out] = load(x[at]);
+        const double value = load(x[at]);
+        if (where[out] != kNone && (value <= best[out] || std::isnan(best[out]))) return;
+        best[out] = value;
         where[out] = at;
       });
       for (size_t out = 0; out < best.size(); ++out) {

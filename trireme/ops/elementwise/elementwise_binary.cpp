@@ -1,7 +1,9 @@
 // add, sub, mul, div, maximum, minimum, pow, equal, less, greater, logical_and: y = f(a, b) element
 // by element, the operands broadcast to one shape; and select(c, a, b), the same with three
 // operands.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "trireme/base/said.h"
 #include "trireme/ops/elementwise/elementwise.h"
@@ -16,6 +18,7 @@ struct Arithmetic {
   static constexpr bool kIntegers = true;  // whether it takes i32 and i64
   static std::vector<std::vector<int>> linear() { return {}; }
   static Fill fill(int) { return uniform(-1, 1); }
+  static std::vector<Example> more() { return {}; }
 };
 
 using Sets = std::vector<std::vector<int>>;
@@ -100,17 +103,26 @@ struct Minimum : Arithmetic {
   }
 };
 
+// At a = 0 the power does not change with b >= 0, and at b = 0 it does not with a.
 struct Pow : Arithmetic {
   static constexpr std::string_view name = "pow", doc = "y = a ^ b, broadcast";
   static constexpr bool kIntegers = false;
   static Fill fill(int operand) { return operand == 0 ? uniform(0.5, 2) : uniform(-2, 2); }
+  static std::vector<Example> more() {
+    return {{{f32({4, 6}), f32({6})}, Attrs(), {integers(0, 3), integers(1, 4)}},
+            {{f32({4, 6}), f32({4, 1})}, Attrs(), {integers(1, 3), integers(-1, 2)}}};
+  }
   static double f(double a, double b) { return std::pow(a, b); }
   static Tensors grad(const GradArgs& g) {
     const Tensor& a = g.in[0];
     const Tensor& b = g.in[1];
     Tensor da, db;
-    if (g.wanted[0]) da = g.dout[0] * b * pow(a, add_scalar(b, -1));
-    if (g.wanted[1]) db = g.dout[0] * g.out[0] * log(a);
+    const Tensor zero = full(a.graph(), {a.dtype(), {}}, 0);
+    if (g.wanted[0]) da = select(equal(b, zero), zero, g.dout[0] * b * pow(a, add_scalar(b, -1)));
+    if (g.wanted[1]) {
+      const Tensor at_least_0 = equal(b, maximum(b, zero));
+      db = g.dout[0] * select(logical_and(equal(a, zero), at_least_0), zero, g.out[0] * log(a));
+    }
     return settle(g, da, db);
   }
 };
@@ -210,6 +222,7 @@ std::vector<Example> examples() {
                               {{f32({}), f32({4, 3})}, none, fill},
                               {{{DType::kBF16, {4, 6}}, {DType::kBF16, {4, 6}}}, none, fill}};
   if (F::kIntegers) out.push_back({{i64({4, 6}), i64({6})}, none, {integers(-9, 9), integers(-9, 9)}});
+  std::ranges::copy(F::more(), std::back_inserter(out));
   return out;
 }
 

@@ -40,6 +40,7 @@ struct PowScalar {
   static constexpr bool kIntegers = false, kLinear = false;
   static double f(double x, double value) { return std::pow(x, value); }
   static Tensor grad(const Tensor& x, const Tensor& dy, double value) {
+    if (value == 0) return full(x.graph(), x.type(), 0);
     return mul(scale(dy, value), pow_scalar(x, value - 1));
   }
 };
@@ -89,7 +90,11 @@ std::vector<Example> examples() {
   const Attrs attrs = Attrs::of(ScalarAttrs{-1.5});
   std::vector<Example> out = {
       {{f32({4, 6})}, attrs, fill}, {{f32({})}, attrs, fill}, {{{DType::kBF16, {2, 3, 4}}}, attrs, fill}};
-  if (F::kIntegers) out.push_back({{i32({6, 4})}, Attrs::of(ScalarAttrs{3}), {integers(-9, 9)}});
+  if (F::kIntegers) {
+    out.push_back({{i32({6, 4})}, Attrs::of(ScalarAttrs{3}), {integers(-9, 9)}});
+  } else {  // powers, of 0 too
+    for (const double power : {0, 2}) out.push_back({{f32({4, 6})}, Attrs::of(ScalarAttrs{power}), {integers(-1, 2)}});
+  }
   return out;
 }
 

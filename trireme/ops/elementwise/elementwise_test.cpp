@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "trireme/op/interpret.h"
+#include "trireme/op/registry.h"
 #include "trireme/ops/ops.h"
 #include "trireme/ops/run_op_for_tests.h"
 
@@ -96,6 +98,36 @@ TEST(Elementwise, SelectAndLogicFollowTheirConditions) {
   EXPECT_THAT(run_op("select", {b, yes, no})[0].as<float>(), ElementsAre(-1, 2));
   EXPECT_THAT(run_op("logical_and", {a, b})[0].as<bool>(), ElementsAre(false, true));
   EXPECT_THAT(run_op("logical_not", {b})[0].as<bool>(), ElementsAre(true, false));
+}
+
+// dy = 1.
+std::vector<double> gradients_of_pow(double a, double b) {
+  Graph graph;
+  std::vector<Tensor> in;
+  std::map<std::string, HostTensor> values;
+  for (const auto& [name, value] : {std::pair{"a", a}, {"b", b}, {"dy", 1.0}}) {
+    in.emplace_back(graph, graph.add_input(name, {DType::kF64, {}}, Role::kData));
+    values.emplace(name, HostTensor::of<double>({}, {value}));
+  }
+  const std::vector<Tensor> operands{in[0], in[1]}, out{pow(in[0], in[1])}, dout{in[2]};
+  const std::vector<char> wanted{1, 1};
+  const std::vector<Tensor> d = find_op("pow")->grad.get()({operands, out, dout, wanted, Attrs()});
+  graph.add_output("da", d[0].id());
+  graph.add_output("db", d[1].id());
+  const auto found = interpret(graph, values);
+  return {found.at("da").as<double>()[0], found.at("db").as<double>()[0]};
+}
+
+// As PyTorch has them.
+TEST(Elementwise, PowersOfZeroHaveGradients) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  EXPECT_THAT(gradients_of_pow(0, 2), ElementsAre(0, 0));
+  EXPECT_THAT(gradients_of_pow(0, 1), ElementsAre(1, 0));
+  EXPECT_THAT(gradients_of_pow(0, 0), ElementsAre(0, 0));
+  EXPECT_THAT(gradients_of_pow(0, -1), ElementsAre(-inf, -inf));
+  EXPECT_THAT(gradients_of_pow(-2, 2), ElementsAre(-4, testing::IsNan()));
+  EXPECT_THAT(gradients_of_pow(-2, 0), ElementsAre(0, testing::IsNan()));
+  EXPECT_THAT(gradients_of_pow(0, nan), ElementsAre(testing::IsNan(), testing::IsNan()));
 }
 
 TEST(Elementwise, CastRoundsAndTruncates) {

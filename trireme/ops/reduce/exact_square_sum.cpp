@@ -24,6 +24,8 @@ constexpr auto kOneType = "square sums are taken of f32 tensors";
 
 std::vector<TensorType> infer_square_sum(const InferArgs& args) {
   require(args.in[0].dtype == DType::kF32, "exact_square_sum: {}; found x {}", kOneType, said(args.in[0]));
+  require(args.in[0].elements() <= kMostExactTerms,
+          "exact_square_sum: sums of more than {} squares are not exact (x {})", +kMostExactTerms, said(args.in[0]));
   return {{DType::kF64, {kSumDigits}}};
 }
 

@@ -83,7 +83,7 @@ std::optional<VouchedLayouts> vouched_as_forward(const Propagated& known, const 
 
 void copy_as_forward(const Propagated& known, const Node& node, const ShardingRule& rule, FactorCuts& cuts) {
   const FactorCuts& asked = known.chosen(node.gradient_of);
-  if (asked.copies <= 1 || def_of(node).traits.reads_place) return;
+  if (asked.copies <= 1) return;
   const Node& of = known.graph.node(node.gradient_of);
   const ShardingRule& forward = known.rule(node.gradient_of);
   const auto try_like = [&](size_t operand, const DimFactors& dims) {

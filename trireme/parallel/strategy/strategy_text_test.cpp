@@ -96,6 +96,29 @@ TEST(StrategyText, mistakes_are_refused_with_their_line) {
   EXPECT_THAT(error_of(text, "[-, -]\n", "[-, -] sums=once\n"), HasSubstr("unexpected 'sums=once' of an output"));
 }
 
+// Random numbers of a place in the whole are of another place in a copy.
+TEST(StrategyText, copies_of_an_op_that_reads_its_place_are_refused) {
+  Graph graph;
+  const Tensor x(graph, graph.add_input("x", {DType::kF32, {8, 4}}, Role::kData));
+  const Tensor step(graph, graph.add_input("step", {DType::kI64, {}}, Role::kSchedule));
+  graph.add_output("y", dropout(gelu(x), step, 0.5, 1, 2).id());
+  const auto text = [](const char* gelu, const char* dropout) {
+    return fmt::format(
+        "strategy mesh=\"dp=2\"\ninput \"x\" f32[8,4] [dp, -]\ninput \"step\" i64[] []\n"
+        "node \"/gelu\" *0=dp{}\nnode \"/dropout\" *0=dp{}\noutput \"y\" f32[8,4] [-, -]\n",
+        gelu, dropout);
+  };
+  EXPECT_EQ(parse_strategy(text(" copies=*0*2", ""), graph).nodes[0].copies, 2);
+  try {
+    parse_strategy(text("", " copies=*0*2"), graph);
+    ADD_FAILURE() << "nothing is refused";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.text(),
+                HasSubstr("dropout: the op's result depends on where its piece lies, so it cannot be computed "
+                          "in copies"));
+  }
+}
+
 TEST(StrategyText, says_whose_state_an_input_is) {
   Graph graph = two_products();
   const ValueId up = graph.input("up").value;

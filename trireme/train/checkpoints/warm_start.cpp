@@ -20,19 +20,7 @@ bool is_excepted(const std::vector<std::string>& except, std::string_view name) 
   return std::ranges::any_of(except, [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
-// Parameters and buffers: what a model has without its optimizer.
-std::vector<const Input*> of_model(const Graph& graph) {
-  std::set<ValueId> states;
-  for (const Update& update : graph.updates()) states.insert(update.states.begin(), update.states.end());
-  std::vector<const Input*> out;
-  for (const Input& input : graph.inputs()) {
-    const bool is_buffer = input.role == Role::kState && !states.contains(input.value);
-    if (input.role == Role::kParameter || is_buffer) out.push_back(&input);
-  }
-  return out;
-}
-
-// The same of a source.
+// What a source has of a model without its optimizer.
 std::vector<std::string> of_source(const ckpt::TensorSource& source) {
   std::vector<std::string> out;
   for (const std::string& name : source.names()) {
@@ -72,6 +60,17 @@ std::string other_shape(const Session& session, const Input& input, const ckpt::
 
 }  // namespace
 
+std::vector<const Input*> inputs_of_model(const Graph& graph) {
+  std::set<ValueId> states;
+  for (const Update& update : graph.updates()) states.insert(update.states.begin(), update.states.end());
+  std::vector<const Input*> out;
+  for (const Input& input : graph.inputs()) {
+    const bool is_buffer = input.role == Role::kState && !states.contains(input.value);
+    if (input.role == Role::kParameter || is_buffer) out.push_back(&input);
+  }
+  return out;
+}
+
 std::unique_ptr<ckpt::TensorSource> warm_start_source(const std::string& named) {
   try {
     return ckpt::open_tensors(named);
@@ -82,7 +81,7 @@ std::unique_ptr<ckpt::TensorSource> warm_start_source(const std::string& named) 
 }
 
 WarmStart start_from(Session& session, const ckpt::TensorSource& source, const std::vector<std::string>& except) {
-  const std::vector<const Input*> wanted = of_model(session.compiled().graph);
+  const std::vector<const Input*> wanted = inputs_of_model(session.compiled().graph);
   const std::vector<std::string> stored = of_source(source);
   check_patterns(except, wanted, stored, source.text());
   WarmStart out;

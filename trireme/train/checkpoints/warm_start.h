@@ -11,6 +11,9 @@
 
 namespace trireme {
 
+// Parameters and buffers: what a model has without its optimizer.
+std::vector<const Input*> inputs_of_model(const Graph& graph);
+
 // What FitOptions::init_from names, as ckpt::open_tensors (ckpt/open_tensors.h) takes it. Throws as that does.
 std::unique_ptr<ckpt::TensorSource> warm_start_source(const std::string& named);
 

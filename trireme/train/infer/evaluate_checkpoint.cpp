@@ -11,7 +11,8 @@ namespace trireme {
 EvaluationResult evaluate_checkpoint(const ckpt::Reader& reader, const JobConfig& config,
                                      const data::SourcePtr& samples, const Job& job) {
   const auto model = make_model(config);
-  const Assembly assembly = assembly_of(config, *model, job.size());
+  Assembly assembly = assembly_of(config, *model, job.size());
+  assembly.evaluation_batch.clear();  // batches are train.batch's, whatever the job's validation has
   CompileOptions how =
       compile_options(assembly, graphs_of(assembly, job.size()).parallel, job.size(), job.pool().size());
   Session session(evaluation_of(assembly, job.size()), std::nullopt,

@@ -118,7 +118,7 @@ NextTokens::NextTokens(const JobConfig& config, const ckpt::Reader& checkpoint, 
   }
 }
 
-NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, FunctionRef<Graph()> graph,
+NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, FunctionRef<Graph()> graph, State state,
                                         const Executor* keeper) {
   if (made) return *made;
   CompileOptions how = compile_options(assembly_, assembly_.options.parallel, 1, pool_ ? pool_->size() : 1);
@@ -126,7 +126,7 @@ NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Function
   made = std::make_unique<Running>(Running{compile(graph(), how), {}, nullptr});
   const Graph& compiled = made->compiled.graph;
   for (const Input& input : compiled.inputs()) {
-    if (input.role != Role::kState || keeper != nullptr) continue;
+    if (input.role != Role::kState || state != State::kOfTokens || keeper != nullptr) continue;
     HostTensor& zeros = made->kept.emplace(input.name, HostTensor(compiled.type(input.value))).first->second;
     std::ranges::fill(zeros.view().raw(), std::byte{0});
   }
@@ -141,7 +141,10 @@ NextTokens::Running& NextTokens::run_of(std::unique_ptr<Running>& made, Function
 }
 
 Executor& NextTokens::of_whole_sequences() {
-  if (!session_) return *run_of(whole_, [this] { return whole_sequence(assembly_); }).executor;
+  if (!session_)
+    return *run_of(
+                whole_, [this] { return whole_sequence(assembly_); }, State::kOfModel)
+                .executor;
   if (!can_decode_) return session_->step();
   require(session_->has_evaluation(), "more tokens are asked for than was said: they are more than the context's {}",
           context_);
@@ -154,7 +157,7 @@ Executor& NextTokens::of_next_token() {
 
 Executor& NextTokens::of_block(int64_t tokens) {
   const auto graph = [&] { return reading_of(assembly_, tokens); };
-  if (!session_) return *run_of(block_, graph, next_of().executor.get()).executor;
+  if (!session_) return *run_of(block_, graph, State::kOfTokens, next_of().executor.get()).executor;
   if (!beside_) beside_ = session_->beside(graph());
   return *beside_->executor;
 }

@@ -21,7 +21,8 @@
 
 namespace trireme {
 
-// Gives the memory of a whole parameter by its name.
+// Gives the memory of a whole parameter by its name, or of state that a model has without an optimizer, such as a
+// router's biases.
 using ParametersByName = std::function<View(std::string_view)>;
 
 // Throws kInvalidArgument if, with the cuts of the section [parallel], ranks would have parts of a sequence, or a
@@ -69,10 +70,15 @@ class NextTokens {
   Executor& of_whole_sequences();
   Executor& of_next_token();
   Executor& of_block(int64_t tokens);  // always of as many
+  // What a graph's state is: of the model, which gives it as it does parameters, or of the tokens seen, of which there
+  // are none yet.
+  enum class State { kOfModel, kOfTokens };
   // What it keeps is another's, if one is given.
-  Running& run_of(std::unique_ptr<Running>& made, FunctionRef<Graph()> graph, const Executor* keeper = nullptr);
+  Running& run_of(std::unique_ptr<Running>& made, FunctionRef<Graph()> graph, State state,
+                  const Executor* keeper = nullptr);
   Running& next_of() {
-    return run_of(next_, [this] { return decoding_of(assembly_); });
+    return run_of(
+        next_, [this] { return decoding_of(assembly_); }, State::kOfTokens);
   }
   std::span<const float> after_all(std::span<const int32_t> tokens);
   void read_in_blocks(std::span<const int32_t> tokens);

@@ -14,6 +14,7 @@
 #include "trireme/train/checkpoints/checkpointing.h"
 #include "trireme/train/job/job_assembly.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/loop/trainer.h"
 #include "trireme/train/step/session/initialise.h"
 
 namespace trireme::next_token_test {
@@ -356,6 +357,30 @@ TEST(NextTokens, a_mixture_is_shared_by_ranks_too) {
     const std::vector<float> got = copy(model.logits(std::vector<int32_t>{1, 2}));
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5);
   });
+}
+
+// The biases that balance a router's experts are state of the model: no zeros for who asks a run for its parameters.
+TEST(NextTokens, are_what_a_run_trained_of_its_checkpoint_and_of_the_run_itself) {
+  const JobConfig config = model_of_kind("deepseek", {"model.experts=4", "model.bias_rate=0.5", "train.batch=2"});
+  const auto model = make_model(config);
+  const std::vector<int32_t> tokens{65, 3, 200, 9};
+  const TempDirectory folder;
+  TrainerOptions options = trainer_options(config, 1);
+  options.out = folder.path();
+  options.progress = false;
+  std::vector<float> of_run;
+  bool has_biases = false;
+  options.sample = [&](const ParametersByName& parameter) {
+    for (const float bias : parameter("model.layers.1.moe.router.bias").as<float>()) has_biases |= bias != 0;
+    of_run = copy(NextTokens(config, parameter, nullptr).logits(tokens));
+    return std::string();
+  };
+  Trainer trainer(*model, make_loss(config), make_optimizer(config), options);
+  const FitResult result =
+      trainer.fit(data::synthetic_tokens({.samples = 8, .seq = kContext, .vocabulary = 256}), {.steps = 3, .batch = 2});
+  EXPECT_TRUE(has_biases);
+  const ckpt::Reader checkpoint(result.checkpoint);
+  EXPECT_EQ(of_run, copy(NextTokens(config, checkpoint, nullptr, nullptr, kContext).logits(tokens)));
 }
 
 TEST(NextTokens, of_ranks_that_would_have_parts_of_one_sequence_are_refused) {

@@ -11,6 +11,13 @@ Evaluator::Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, 
     : executor_(executor), source_(std::move(source)), batch_(batch), accuracy_(accuracy) {
   counts_ = std::ranges::any_of(executor.plan().outputs, [](const PlanOutput& out) { return out.name == "counted"; });
   fields_ = batch_fields(*source_, batch);
+  for (const BatchField& field : fields_) {
+    if (!executor.has_input(field.name)) continue;
+    const ExecutionPlan& plan = executor.plan();
+    const Shape& whole = plan.values[static_cast<size_t>(plan.input(field.name).value)].whole;
+    require(whole[0] == batch, "evaluation: a batch of {} samples is asked for, and '{}' is {} in the graph", batch,
+            field.name, to_string(whole));
+  }
   slices_ = slices_of(executor, fields_);
 }
 

@@ -23,7 +23,7 @@ struct EvaluationResult {
 class Evaluator {
  public:
   // The executor of a graph made by `evaluation` (train/step/graphs/step.h) for a batch of so many samples of the
-  // source.
+  // source. Throws kInvalidArgument for one of another batch.
   Evaluator(Executor& executor, data::SourcePtr source, int64_t batch, bool accuracy);
 
   // Over the first so many batches; 0: all samples. Collective. Throws kInvalidArgument where no target counts.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "trireme/train/report/communication_summary.h"
@@ -11,8 +12,10 @@ namespace trireme {
 struct FitResult {
   int64_t step = 0;  // the last done
   double loss = 0;   // of the last step
-  double validation_loss = 0;
-  double accuracy = 0;        // of the validation set, in [0, 1]
+  // Of this call's last validation; NaN: nothing was validated.
+  double validation_loss = std::numeric_limits<double>::quiet_NaN();
+  // The same, in [0, 1]; NaN also without StepOptions::accuracy.
+  double accuracy = std::numeric_limits<double>::quiet_NaN();
   bool nothing_left = false;  // the checkpoint resumed from is at the last step, or beyond
   bool interrupted = false;   // a signal asked to stop before the last step; the run is saved and can be resumed
   int signal = 0;             // that asked to stop, the last step done or not; 0: none

@@ -79,6 +79,11 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
   TimelineRecorder timeline(session_.compiled(), session_.step(), options_.out.empty() ? nullptr : job_.world(),
                             std::min(total_, first_ + kDrawnStep));
   saved_at_s_ = now_s();
+  if (owes_validation_) {
+    validate(recorder);
+    save();  // the same step, with what was found
+    result_.nothing_left = result_.stopped_early;
+  }
   while (result_.step < total_ && !result_.interrupted && !result_.stopped_early) {
     tracer.begin(result_.step + 1);
     timeline.begin(result_.step + 1, tracer.is_open());
@@ -94,21 +99,13 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
     result_.interrupted = wishes.stop != 0 && step < total_;
     bool last = step == total_ || result_.interrupted;
     bool better = false;
-    if (fit_.validation && !result_.interrupted && (last || (fit_.eval_every > 0 && step % fit_.eval_every == 0))) {
-      const double begin_s = now_s();
-      evaluate(recorder);
-      evaluations_s_ += now_s() - begin_s;
-      better = judge();
-      result_.stopped_early = is_over();
+    if (fit_.validation && !result_.interrupted && (last || is_validation_due())) {
+      better = validate(recorder);
       last = last || result_.stopped_early;
     }
     const bool save_now = last || wishes.save || wishes.due || (better && fit_.keep_best) ||
                           (fit_.save_every > 0 && step % fit_.save_every == 0);
-    if (!options_.out.empty() && save_now) {
-      const double begin_s = now_s();
-      save();
-      saves_s_ += now_s() - begin_s;
-    }
+    if (!options_.out.empty() && save_now) save();
     if (wishes.save) {
       interrupt.take();  // what came meanwhile is the same wish, sent to each rank by a cluster
       if (job_.rank() == 0) say_saved();

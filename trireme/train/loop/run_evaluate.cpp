@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/train/loop/run_impl.h"
 
@@ -15,6 +16,7 @@ constexpr const char* kMeasure = "best_measure";
 constexpr const char* kBest = "best_value";
 constexpr const char* kBestStep = "best_step";
 constexpr const char* kStale = "validations_since_best";
+constexpr const char* kOwed = "validation_due";
 
 std::string name_of(Measure measure) {
   return measure == Measure::kLoss ? "loss" : "accuracy";
@@ -37,7 +39,7 @@ void Run::evaluate(Recorder& recorder) {
   EvaluationResult found;
   log_sent("evaluation", [&] { found = evaluator.run(fit_.eval_batches); });
   result_.validation_loss = found.loss;
-  result_.accuracy = found.accuracy;
+  if (options_.step.accuracy) result_.accuracy = found.accuracy;
   validated_ = result_.step;
   recorder.validation(result_.step, found.loss, options_.step.accuracy ? found.accuracy : -1);
 }
@@ -57,16 +59,32 @@ bool Run::judge() {
   return true;
 }
 
+bool Run::validate(Recorder& recorder) {
+  const double begin_s = now_s();
+  evaluate(recorder);
+  evaluations_s_ += now_s() - begin_s;
+  const bool better = judge();
+  result_.stopped_early = is_over();
+  return better;
+}
+
+bool Run::is_validation_due() const {
+  return fit_.validation && fit_.eval_every > 0 && result_.step % fit_.eval_every == 0;
+}
+
 bool Run::is_over() const {
   return fit_.patience > 0 && stale_ >= fit_.patience;
 }
 
 std::map<std::string, std::string> Run::progress_as_text() const {
-  if (result_.best_step < 0 && stale_ == 0) return {};
-  return {{kMeasure, name_of(fit_.measure)},
-          {kBest, fmt::format("{}", result_.best)},
-          {kBestStep, std::to_string(result_.best_step)},
-          {kStale, std::to_string(stale_)}};
+  std::map<std::string, std::string> out;
+  if (is_validation_due() && validated_ != result_.step) out.emplace(kOwed, "");
+  if (result_.best_step < 0 && stale_ == 0) return out;
+  out.insert({{kMeasure, name_of(fit_.measure)},
+              {kBest, fmt::format("{}", result_.best)},
+              {kBestStep, std::to_string(result_.best_step)},
+              {kStale, std::to_string(stale_)}});
+  return out;
 }
 
 void Run::take_up_progress(const ckpt::Reader& reader) {
@@ -74,6 +92,7 @@ void Run::take_up_progress(const ckpt::Reader& reader) {
   const auto text = [&](const char* key) { return meta.contains(key) ? meta.at(key) : std::string(); };
   result_.best_step = -1;
   stale_ = 0;
+  owes_validation_ = is_validation_due() && meta.contains(kOwed);
   if (text(kMeasure) != name_of(fit_.measure)) return;  // none yet, or of another measure
   const bool read =
       parse(text(kBest), result_.best) && parse(text(kBestStep), result_.best_step) && parse(text(kStale), stale_);

@@ -13,6 +13,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
 #include "trireme/base/log.h"
+#include "trireme/train/checkpoints/warm_start.h"
 #include "trireme/train/report/late_lane.h"
 #include "trireme/train/report/memory_chart.h"
 #include "trireme/train/report/utilisation.h"
@@ -43,11 +44,11 @@ std::string describe(const Schedule& schedule, double peak) {
 }  // namespace
 
 bool Run::are_whole() {
-  const std::vector<PlanInput>& inputs = session_.persistent();
   if (session_.compiled().crews.size() > 1) return false;  // others have the rest
-  return std::all_of(inputs.begin(), inputs.end(), [&](const PlanInput& input) {
-    const PlanValue& value = session_.plan().values[static_cast<size_t>(input.value)];
-    return input.role != Role::kParameter || value.layout->is_replicated();
+  const std::vector<PlanInput>& inputs = session_.persistent();
+  return std::ranges::all_of(inputs_of_model(session_.compiled().graph), [&](const Input* of_model) {
+    const auto input = std::ranges::find(inputs, of_model->name, &PlanInput::name);
+    return input == inputs.end() || session_.plan().values[static_cast<size_t>(input->value)].layout->is_replicated();
   });
 }
 
@@ -70,7 +71,7 @@ std::function<View(std::string_view)> Run::parameters() {
 }
 
 void Run::summarise_communication() {
-  const auto steps = static_cast<double>(result_.step - first_);
+  const auto steps = static_cast<double>(std::max<int64_t>(1, result_.step - first_));
   CommunicationTime of_a_step = communication_;
   result_.communication = over_ranks(job_.world(), of_a_step /= steps);
 }
@@ -168,9 +169,11 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   report.summary =
       fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(), job_.size() == 1 ? "" : "s");
   if (!failure.empty()) report.summary += "; then it failed: " + failure;
-  report.headline = {{"Training loss", fmt::format("{:.4f}", result_.loss)}};
-  if (fit_.validation) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
-  if (options_.step.accuracy) report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
+  if (result_.step > first_) report.headline.emplace_back("Training loss", fmt::format("{:.4f}", result_.loss));
+  const bool has_validated = validated_ >= 0;
+  if (has_validated) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
+  if (has_validated && options_.step.accuracy)
+    report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
   report.headline.emplace_back("Throughput",
                                fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()), options_.unit));
   if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {

@@ -70,6 +70,9 @@ class Run {
 
   int64_t evaluation_batch() const;
   void evaluate(Recorder& recorder);
+  // Evaluates and judges; whether it is better.
+  bool validate(Recorder& recorder);
+  bool is_validation_due() const;  // by the step's number
   // Compares the last validation with the best so far; whether it is better.
   bool judge();
   double measured() const;  // by the last validation
@@ -102,9 +105,9 @@ class Run {
   [[noreturn]] void fail_not_finite(const std::string& what, int64_t last_finite);
   std::string find_good_checkpoint(int64_t last_finite);
 
-  // Whether this rank has all of every parameter.
+  // Whether this rank has all of every parameter and of what else the model has without its optimizer.
   bool are_whole();
-  // The trained parameters; where ranks have pieces of them, from the checkpoint.
+  // These, trained; where ranks have pieces of them, from the checkpoint.
   std::function<View(std::string_view)> parameters();
   bool sample_is_quick();  // so that it is worth its time; says when not
   void summarise_communication();
@@ -126,12 +129,13 @@ class Run {
   Session session_;
   std::map<std::string, std::string> identity_;  // kept in checkpoints (train/job/same_job.h)
   int64_t first_ = 0;
-  int64_t stale_ = 0;       // validations since the best
-  double saved_at_s_ = 0;   // when the newest checkpoint was made, or the steps began
-  int64_t saved_ = -1;      // step of the newest checkpoint of this run; -1: none
-  bool unproven_ = false;   // no step from it has been done yet
-  int64_t validated_ = -1;  // the last step whose parameters were evaluated
-  double lr_ = 0;           // of the last step
+  int64_t stale_ = 0;             // validations since the best
+  double saved_at_s_ = 0;         // when the newest checkpoint was made, or the steps began
+  int64_t saved_ = -1;            // step of the newest checkpoint of this run; -1: none
+  bool unproven_ = false;         // no step from it has been done yet
+  int64_t validated_ = -1;        // the last step whose parameters were evaluated
+  bool owes_validation_ = false;  // of the step it goes on from, which an interrupt came before
+  double lr_ = 0;                 // of the last step
   double data_s_ = 0;
   std::optional<double> disk_bytes_per_s_;  // measured at the start, where values lie there and no machine is named
   double steps_s_ = 0;                      // of this run's steps, data_s_ in it; and what the run did beside them:

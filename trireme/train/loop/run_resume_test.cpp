@@ -1,12 +1,18 @@
-// What a run says as it begins of what it was asked and does not do.
+// What a run says as it begins of what it was asked and does not do, and what it does of the run that it goes on from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cmath>
+#include <csignal>
+
+#include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/data/source.h"
 #include "trireme/nn/layers.h"
 #include "trireme/ops/ops.h"
 #include "trireme/train/loop/trainer.h"
+#include "trireme/train/report/run_log.h"
 
 namespace trireme::run_resume_test {
 namespace {
@@ -41,6 +47,97 @@ TEST(RunBegins, where_the_compiler_cuts_the_model_the_log_says_once_that_layerwi
       said_of_layerwise(model, {.mode = Mode::kSemiAuto}),
       ElementsAre(HasSubstr("mode semi_auto_parallel: layerwise parameters are ignored, the first 'head.weight'")));
   EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kDataParallel}), ElementsAre());
+}
+
+// Samples of which the first one that is read while it is armed asks the process to stop.
+class Interrupting final : public data::Source {
+ public:
+  explicit Interrupting(data::SourcePtr of) : of_(std::move(of)) {}
+  std::vector<data::FieldSpec> fields() const override { return of_->fields(); }
+  int64_t size() const override { return of_->size(); }
+  void read(int64_t sample, std::span<const View> out) const override {
+    if (armed.exchange(false)) ::raise(SIGINT);
+    of_->read(sample, out);
+  }
+  mutable std::atomic<bool> armed = false;
+
+ private:
+  data::SourcePtr of_;
+};
+
+class Interrupted : public testing::Test {
+ protected:
+  std::shared_ptr<Interrupting> train_ =
+      std::make_shared<Interrupting>(data::synthetic_images({.samples = 32, .classes = 10}));
+  std::shared_ptr<Interrupting> held_out_ =
+      std::make_shared<Interrupting>(data::synthetic_images({.samples = 8, .classes = 10}));
+  TempDirectory folder_;
+
+  // `armed`: is interrupted as that is read first.
+  FitResult run(const std::string& name, FitOptions fit, const Interrupting* armed = nullptr) {
+    Images model;
+    TrainerOptions options{.step = {.accuracy = true}, .out = join_path(folder_.path(), name), .progress = false};
+    options.on_start = [&](const Session&, const StartInfo&) {
+      if (armed != nullptr) armed->armed = true;
+    };
+    fit.batch = 4;
+    fit.validation = held_out_;
+    return Trainer(model, cross_entropy, Sgd{}, options).fit(train_, fit);
+  }
+  // Of each validation, the step and the loss.
+  std::vector<std::pair<int64_t, double>> validations(const std::string& name) {
+    std::vector<std::pair<int64_t, double>> out;
+    for (const RunRecord& record : read_run_log(folder_.path() + "/" + name + "/metrics.jsonl")) {
+      for (const auto& [key, value] : record.values) {
+        if (key == "val_loss") out.emplace_back(record.step, value);
+      }
+    }
+    return out;
+  }
+};
+
+// The validation of step 1 asks for the end, which step 2 finds before its own.
+TEST_F(Interrupted, the_validation_that_was_due_comes_first_of_the_run_that_goes_on) {
+  run("whole", {.steps = 4, .eval_every = 1});
+  const FitResult stopped = run("stopped", {.steps = 4, .eval_every = 1}, held_out_.get());
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_EQ(stopped.step, 2);
+  EXPECT_EQ(validations("stopped").size(), 1U);
+  run("stopped", {.steps = 4, .eval_every = 1, .resume = true});
+  EXPECT_EQ(validations("stopped"), validations("whole"));
+}
+
+TEST_F(Interrupted, one_that_was_not_due_does_not) {
+  run("stopped", {.steps = 6, .eval_every = 2}, held_out_.get());
+  run("stopped", {.steps = 6, .eval_every = 2, .resume = true});
+  std::vector<int64_t> steps;
+  for (const auto& [step, loss] : validations("stopped")) steps.push_back(step);
+  EXPECT_THAT(steps, ElementsAre(2, 4, 6));
+}
+
+TEST_F(Interrupted, the_validation_that_was_due_can_be_the_last) {
+  FitOptions fit{.steps = 8, .eval_every = 1, .patience = 1, .min_improvement = 1e9};
+  EXPECT_EQ(run("whole", fit).step, 2);
+  EXPECT_TRUE(run("stopped", fit, held_out_.get()).interrupted);
+  fit.resume = true;
+  for (int i = 0; i < 2; ++i) {  // the second finds what the first has found
+    const FitResult end = run("stopped", fit);
+    EXPECT_EQ(end.step, 2);
+    EXPECT_TRUE(end.stopped_early);
+    EXPECT_TRUE(end.nothing_left);
+  }
+  EXPECT_EQ(validations("stopped"), validations("whole"));
+}
+
+TEST_F(Interrupted, before_any_validation_nothing_is_said_of_one) {
+  const auto report = [](const FitResult& of) { return read_file(of.report); };
+  const FitResult whole = run("whole", {.steps = 4});
+  EXPECT_TRUE(std::isfinite(whole.validation_loss) && std::isfinite(whole.accuracy));
+  EXPECT_THAT(report(whole), testing::AllOf(HasSubstr("Validation loss"), HasSubstr("Accuracy")));
+  const FitResult stopped = run("stopped", {.steps = 4, .eval_every = 1}, train_.get());
+  EXPECT_TRUE(stopped.interrupted);
+  EXPECT_TRUE(std::isnan(stopped.validation_loss) && std::isnan(stopped.accuracy));
+  EXPECT_THAT(report(stopped), testing::Not(testing::AnyOf(HasSubstr("Validation loss"), HasSubstr("Accuracy"))));
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ void Run::take_up_best() {
 }
 
 void Run::save() {
+  const double begin_s = now_s();
   if (!parameters_are_finite()) {
     fail_not_finite(fmt::format("the parameters are no longer finite after step {}, which is not saved", result_.step),
                     result_.step);
@@ -142,6 +143,7 @@ void Run::save() {
     link(kBestLink, result_.checkpoint);
   }
   unproven_ = fit_.keep == 1;  // with more, the one before stays anyway
+  saves_s_ += now_s() - begin_s;
 }
 
 void Run::write_merged() const {

@@ -74,7 +74,7 @@ void narrow_max_pool(const Pool& k, const T* x, T* y) {
         take_taps(n, 2 * count, x + upper, taps);
         take_taps(n, 2 * count, x + lower, taps + 2);
         F32 most = set(-__builtin_inff());
-        for (int tap = 0; tap < 4; ++tap) most = max(most, taps[tap]);
+        for (int tap = 0; tap < 4; ++tap) most = larger(most, taps[tap]);
         count == kLanes ? store(y + result, most) : store_n(y + result, most, count);
       });
 }

@@ -14,7 +14,7 @@ void max_pool(const Pool& k, const T* x, T* y) {
   each_window(k, [&](const auto& window) {
     for_each_vector(k.channels, [&](auto v) {
       F32 most = set(-__builtin_inff());
-      each_tap(k, window, [&](int32_t, int64_t at) { most = max(most, v.get(x + at)); });
+      each_tap(k, window, [&](int32_t, int64_t at) { most = larger(most, v.get(x + at)); });
       v.put(y + window.result, most);
     });
   });

@@ -108,13 +108,16 @@ struct Largest {
   I32 tap;
 };
 
-// With the next one.
+// With the next one. What is not a number is never given up.
+[[gnu::always_inline]] static inline F32 larger(F32 most, F32 next) {
+  return most != most ? most : max(most, next);  // which gives `next` where that is no number
+}
 [[gnu::always_inline]] static inline Largest larger(const Largest& best, F32 next, int32_t tap) {
-  const I32 stays = (next <= best.value) & (best.tap >= 0);
+  const I32 stays = ((next <= best.value) | (best.value != best.value)) & (best.tap >= 0);
   return {stays ? best.value : next, stays ? best.tap : set_i(tap)};
 }
 
-// The first of the largest elements of a window; one that is not a number gives way to any other.
+// The first of the largest elements of a window, or the first that is not a number.
 template <class W, class V, class T>
 [[gnu::always_inline]] static inline Largest largest(const Pool& k, const W& window, V v, const T* x) {
   Largest best{set(-__builtin_inff()), set_i(-1)};

@@ -5,6 +5,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/grad/gradients.h"
+#include "trireme/op/exact_sum.h"
 #include "trireme/ops/ops.h"
 
 namespace trireme {
@@ -90,8 +91,15 @@ Tensor clip(Graph& graph, const std::vector<Tensor>& parameters, const std::vect
   const double limit = options.clip_norm;
   const bool exact = options.numerics == Numerics::kInvariant;
   Tensor sum;
+  int64_t elements = 0;
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i]) continue;
+    const Input& parameter = graph.inputs()[static_cast<size_t>(graph.value(parameters[i].id()).index)];
+    elements += grads[i].shape().elements() * (parameter.piece.empty() || !cut.mesh ? 1 : cut.mesh->devices());
+    require(!exact || elements <= kMostExactTerms,
+            "the norm of all gradients (clip_norm = {}) of '{}' is a sum of more than {} squares, of which invariant "
+            "numerics can make no exact sum; leave clipping out, or compute with fast numerics",
+            limit, options.name, +kMostExactTerms);
     Tensor squares = exact ? exact_square_sum(grads[i]) : square_sum(grads[i]);
     if (cut.mesh) squares = sum_over_pieces(squares, parameters[i], *cut.mesh);
     sum = sum ? add(sum, squares) : squares;

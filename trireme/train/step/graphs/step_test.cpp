@@ -64,6 +64,27 @@ TEST(TrainingStep, clipping_scales_gradients_to_the_norm_asked_for_and_tells_the
   EXPECT_NEAR(loose.at("weight").as<float>()[1], 6, 1e-5) << "smaller gradients stay";
 }
 
+// Nothing of that size is made: the step is a graph.
+TEST(TrainingStep, a_norm_of_more_terms_than_can_be_added_exactly_is_refused_where_numerics_are_invariant) {
+  const auto refusal = [](int64_t width, Numerics numerics) -> std::string {
+    nn::Linear wide(width, width, {.name = "wide", .bias = false}), narrow(width, 1, {.name = "narrow", .bias = false});
+    const std::vector<BatchField> batch{{"x", {DType::kF32, {2, width}}}, {"t", {DType::kF32, {2, 1}}}};
+    try {
+      training_step([&](const Tensor& x) { return narrow(wide(x)); }, squared(), batch, Sgd{},
+                    {.name = "net", .clip_norm = 1, .numerics = numerics});
+    } catch (const Error& e) {
+      return e.text();
+    }
+    return "";
+  };
+  constexpr int64_t kWidth = 185363;  // with which both weights have just below 2^35 elements
+  EXPECT_EQ(refusal(kWidth, Numerics::kInvariant), "");
+  EXPECT_EQ(refusal(kWidth + 1, Numerics::kFast), "");
+  EXPECT_THAT(
+      refusal(kWidth + 1, Numerics::kInvariant),
+      HasSubstr("the norm of all gradients (clip_norm = 1) of 'net' is a sum of more than 34359738368 squares"));
+}
+
 TEST(TrainingStep, gives_the_loss_and_what_the_next_step_starts_with) {
   EXPECT_THAT(names(linear_step({.clip_norm = 1}, AdamW{})),
               ElementsAre("loss", "grad_norm", "weight", "weight.m", "weight.v"));
