@@ -216,7 +216,7 @@ void add_diff(CLI::App& checkpoint, Action& chosen) {
       checkpoint, "diff", "Where the tensors of two differ, by how much; the exit code is 1 when some do", nullptr);
   command->footer("For two runs of a job, for example:\n  trireme checkpoint diff runs/a runs/b --state");
   command->add_option("first", args->first, kSource)->required();
-  command->add_option("second", args->second, "Another")->required();
+  command->add_option("second", args->second, "What it is compared with, named in the same ways")->required();
   add_selection(*command, args->selection, "of both");
   command->add_flag("--json", args->json, "One line of JSON");
   command->callback(

@@ -47,6 +47,7 @@ JobConfig job_of(const JobFlags& flags, const std::vector<std::string>& keys) {
 
 JobConfig JobFlags::read() const {
   std::vector<std::string> overrides = keys.overrides();
+  refuse_contradictions(overrides, set);
   overrides.insert(overrides.end(), set.begin(), set.end());
   if (!plan.empty()) {
     require_file(plan, "--plan", "name one that `trireme plan --out` wrote");

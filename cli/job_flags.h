@@ -37,7 +37,8 @@ struct JobFlags {
   KeyFlags keys;
   NodeFlags nodes;
 
-  // The configuration with the flags, as they were typed, in the place of its keys; --set wins over them.
+  // The configuration with the flags, as they were typed, in the place of its keys. Throws
+  // kInvalidArgument where --set says something else than they do.
   JobConfig read() const;
   // Names of the keys that flags and --set give, be it at their defaults.
   std::vector<std::string> said() const;

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined_text.h"
@@ -41,6 +44,35 @@ std::string help_of(const KeyHelp& key) {
       space == 0 || out[space - 1] == ',' || out[space - 1] == ':' || out.substr(space).starts_with(" or ");
   if (!is_list) out[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(out[0])));
   return fmt::format("{} ({})", out, key.name);
+}
+
+// Spaces and quotes of TOML apart.
+std::string bare(std::string_view value) {
+  std::string out(value);
+  std::erase_if(out, [](char c) { return c == ' ' || c == '"' || c == '\''; });
+  return out;
+}
+std::optional<double> as_number(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  return text.empty() || *end != '\0' ? std::nullopt : std::optional(value);
+}
+bool is_same_value(std::string_view a, std::string_view b) {
+  const std::optional<double> of_a = as_number(bare(a)), of_b = as_number(bare(b));
+  return of_a && of_b ? *of_a == *of_b : bare(a) == bare(b);
+}
+
+struct KeyAndValue {
+  std::string_view key, value;
+};
+KeyAndValue split(std::string_view text) {
+  const size_t equals = std::min(text.find('='), text.size());
+  return {text.substr(0, equals), text.substr(std::min(equals + 1, text.size()))};
+}
+
+// train.steps and train.epochs at other values than 0.
+bool says_length(const KeyAndValue& item) {
+  return (item.key == "train.steps" || item.key == "train.epochs") && !is_same_value(item.value, "0");
 }
 
 }  // namespace
@@ -128,6 +160,25 @@ std::vector<KeyHelp> each_once(std::vector<KeyHelp> keys) {
 
 void add_set(CLI::App& command, std::vector<std::string>& set, const std::string& help) {
   command.add_option("--set", set, help)->allow_extra_args(false)->transform(plain_override);
+}
+
+void refuse_contradictions(const std::vector<std::string>& of_flags, const std::vector<std::string>& set) {
+  const auto refuse_length = [](const KeyAndValue& a, const KeyAndValue& b) {
+    require(!says_length(a) || !says_length(b) || a.key == b.key,
+            "the command line gives {} = {} and {} = {}, which both say how long the job trains; leave one out", a.key,
+            a.value, b.key, b.value);
+  };
+  for (size_t i = 0; i < of_flags.size(); ++i) {
+    const KeyAndValue flag = split(of_flags[i]);
+    for (size_t other = 0; other < i; ++other) refuse_length(split(of_flags[other]), flag);
+    for (const std::string& text : set) {
+      const KeyAndValue asked = split(text);
+      require(flag.key != asked.key || is_same_value(flag.value, asked.value),
+              "the command line gives {0} twice: as a flag with {1}, and --set {0}={2}; leave one out", flag.key,
+              flag.value, asked.value);
+      refuse_length(flag, asked);
+    }
+  }
 }
 
 void ask_implied(const KeyFlags& flags, JobConfig& config, const std::vector<std::string>& set) {

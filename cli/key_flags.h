@@ -43,6 +43,10 @@ class KeyFlags {
   std::shared_ptr<Given> given_ = std::make_shared<Given>();  // filled as the command line is read, shared by copies
 };
 
+// Throws kInvalidArgument where a flag, "key=value", and --set give a key two values, or say in two ways how long a job
+// trains: which of them came last is not known.
+void refuse_contradictions(const std::vector<std::string>& of_flags, const std::vector<std::string>& set);
+
 // --set, "key=value" as plain_override (train/job/config.h) writes it, any number of times.
 void add_set(CLI::App& command, std::vector<std::string>& set, const std::string& help);
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -181,7 +182,10 @@ std::string why_another_number(const std::string& text, bool is_signed) {
   } else {
     std::strtoull(text.c_str(), nullptr, 10);
   }
-  return errno == ERANGE ? fmt::format("{} is more than 64 bits hold", text) : "";
+  if (errno != ERANGE) return "";
+  if (text[0] == '-') return fmt::format("{}; it must be {} or more", text, std::numeric_limits<int64_t>::min());
+  const uint64_t most = is_signed ? std::numeric_limits<int64_t>::max() : std::numeric_limits<uint64_t>::max();
+  return fmt::format("{}; it must be at most {}", text, most);
 }
 
 void refuse_other_numbers(CLI::App& app) {

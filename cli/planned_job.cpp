@@ -21,6 +21,7 @@ JobConfig PlannedJob::read() const {
   }
   if (batch > 0) keys.push_back(fmt::format("train.batch={}", batch));
   if (seq > 0) keys.push_back(fmt::format("data.seq={}", seq));
+  refuse_contradictions(keys, set);
   keys.insert(keys.end(), set.begin(), set.end());
   return read_job_or_model(config, keys);
 }

@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/explain_time.h"
 #include "cli/job_flags.h"
+#include "cli/key_flags.h"
 #include "trireme/backend/device.h"
 #include "trireme/base/error.h"
 #include "trireme/base/thread_pool.h"
@@ -144,8 +145,10 @@ int64_t persistent_bytes(const ExecutionPlan& plan) {
 int run(const SimulateArgs& given) {
   SimulateArgs args = given;
   if (!args.machine.empty()) {
-    args.job.set.insert(args.job.set.begin(),
-                        {"parallel.machine=" + args.machine, "train.device=described:" + args.machine});
+    const std::vector<std::string> of_flag{"parallel.machine=" + args.machine,
+                                           "train.device=described:" + args.machine};
+    refuse_contradictions(of_flag, args.job.set);
+    args.job.set.insert(args.job.set.begin(), of_flag.begin(), of_flag.end());
   }
   require(!args.seed_given || args.mtbf_hours > 0,
           "simulate: --failure-seed draws the moments at which ranks fail by --mtbf; add --mtbf, or leave it out");

@@ -49,15 +49,20 @@ class BadInputTest : public CliTest {
 // What C's own conversion takes for another number.
 TEST_F(BadInputTest, NumbersOfFlagsThatOthersWouldBeTakenFor) {
   write_gpt();
-  expect_error({"explain", "gpt.toml", "--steps", "99999999999999999999"}, kCaller,
-               "explain: --steps: 99999999999999999999 is more than 64 bits hold. See `trireme help explain`.");
+  expect_error(
+      {"explain", "gpt.toml", "--steps", "99999999999999999999"}, kCaller,
+      "explain: --steps: 99999999999999999999; it must be at most 9223372036854775807. See `trireme help explain`.");
   expect_error({"train", "gpt.toml", "--batch", "010"}, kCaller,
                "train: --batch: '010' begins with 0; write it in decimal, without. See `trireme help train`.");
   expect_error({"train", "gpt.toml", "--batch", "0x10"}, kCaller, HasSubstr("'0x10' begins with 0"));
   expect_error({"generate", "run", "--prompt", "a", "--seed", "-1"}, kCaller,
                "generate: --seed: -1; it must be 0 or more. See `trireme help generate`.");
   expect_error({"generate", "run", "--prompt", "a", "--seed", "18446744073709551616"}, kCaller,
-               HasSubstr("is more than 64 bits hold"));
+               HasSubstr("--seed: 18446744073709551616; it must be at most 18446744073709551615. See"));
+  for (const Words& two_63 : {Words{"--seed", "9223372036854775808"}, {"--set", "train.seed=9223372036854775808"}}) {
+    expect_error({"explain", "gpt.toml", two_63[0], two_63[1]}, kCaller,
+                 HasSubstr("it must be at most 9223372036854775807"));
+  }
   expect_error({"calibrate", "-n", "65536"}, kCaller,
                HasSubstr("calibrate: 65536 ranks take 800 MiB each and this host"));
   expect_error({"calibrate", "--out", "gone/machine.toml"}, kCaller, HasSubstr("there is no directory 'gone'"));

@@ -72,6 +72,32 @@ TEST_F(JobFlagsTest, OfAnOptionGivenTwiceTheLastWins) {
   EXPECT_EQ(explained("", {"--set", "parallel.zero=3", "--set", "parallel.zero=1"}), one);
 }
 
+// The command line does not say which of them came last.
+TEST_F(JobFlagsTest, AFlagAndSetThatSayDifferentThingsAreRefused) {
+  write_gpt();
+  const auto error_of = [&](const Words& more) {
+    Words words{"explain", "gpt.toml"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words);
+    EXPECT_EQ(outcome.code, outcome.err.empty() ? 0 : 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(
+      error_of({"--set", "train.lr=0.01", "--lr", "0.02"}),
+      HasSubstr("the command line gives train.lr twice: as a flag with 0.02, and --set train.lr=0.01; leave one "
+                "out"));
+  EXPECT_EQ(error_of({"--set", "train.lr=1e-2", "--lr", "0.01"}), "") << "the same number";
+  EXPECT_EQ(error_of({"--set", "train.optimizer = \"sgd\"", "--optimizer", "sgd"}), "");
+  const char* const both = "which both say how long the job trains; leave one out";
+  EXPECT_THAT(error_of({"--steps", "3", "--epochs", "2"}),
+              HasSubstr(std::string("the command line gives train.steps = 3 and train.epochs = 2, ") + both));
+  EXPECT_THAT(error_of({"--set", "train.steps=3", "--epochs", "2"}), HasSubstr(both));
+  EXPECT_EQ(error_of({"--set", "train.steps=0", "--epochs", "2"}), "");
+  EXPECT_EQ(error_of({"--set", "train.steps=7", "--set", "train.epochs=2"}), "") << "the last of one option";
+  EXPECT_THAT(run({"plan", "gpt.toml", "-n", "2", "--batch", "8", "--set", "train.batch=4"}).err,
+              HasSubstr("the command line gives train.batch twice: as a flag with 8, and --set train.batch=4"));
+}
+
 TEST_F(JobFlagsTest, SetTakesTextAsATomlFileHasIt) {
   const std::string sgd = explained("", {"--set", "train.optimizer=sgd"});
   EXPECT_EQ(explained("", {"--set", "train.optimizer='sgd'"}), sgd);

@@ -70,6 +70,12 @@ void check_level(const std::string& name, const KeyTarget& target) {
   require(level >= 0 && level <= 3, "{} = {}; it must be 0, 1, 2 or 3", name, level);
 }
 
+// Whatever the number of ranks.
+void check_own_shard_size(const std::string& name, const KeyTarget& target) {
+  const int64_t size = *std::get<int64_t*>(target);
+  require(size == -1 || size >= 1, "{} = {}; it must be 1 or more, or -1 for all ranks", name, size);
+}
+
 }  // namespace
 
 bool is_excepted(const std::string& name, const OptimizerParallel& options) {
@@ -94,12 +100,14 @@ std::vector<Key> keys_of(OptimizerParallel& options) {
           {.name = "zero_threshold_kb",
            .target = &options.threshold_kb,
            .doc = "parameters of fewer KiB than this are not sliced",
+           .check = check_not_below_0,
            .no_effect_with = "zero = 0",
            .of_ranks = true,
            .of_training = true},
           {.name = "zero_shard_size",
            .target = &options.shard_size,
            .doc = "number of ranks that one copy is sliced over; -1: all",
+           .check = check_own_shard_size,
            .no_effect_with = "zero = 0",
            .of_ranks = true,
            .of_training = true},

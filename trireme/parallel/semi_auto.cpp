@@ -367,8 +367,14 @@ auto for_graph(const Graph& graph, Read&& read) {
 }
 
 // `ranks`: of each part of a pipeline, as the strategy's mesh is.
-void check_ranks(const Mesh& mesh, int64_t ranks, int64_t crews) {
+void check_ranks(const StrategyFile& file, int64_t ranks, int64_t crews) {
+  const Mesh& mesh = file.mesh();
   const int64_t its = without_micro_batches(mesh).devices();
+  require(
+      crews > 1 || file.lines().stages.empty(),
+      "the strategy is for parts of a pipeline of {} each (mesh '{}') and the job has no pipeline; set parallel.pp{}",
+      counted(its, "rank"), to_string(mesh),
+      ranks > its && ranks % its == 0 ? fmt::format(" = {}", ranks / its) : " to the number of parts");
   if (crews == 1) {
     require(its == ranks, "the strategy is for {} (mesh '{}') but the job has {}; start {}", counted(its, "rank"),
             to_string(mesh), ranks, counted(its, "rank"));
@@ -384,7 +390,7 @@ Parallel with_parameters(const Parallel& parallel, const Graph& graph, int64_t r
   const std::map<std::string, Layout> layouts =
       for_graph(graph, [&] { return parameter_layouts(parallel.strategy, graph); });
   const Mesh& mesh = parallel.strategy.mesh();
-  check_ranks(mesh, ranks, parallel.pipeline.crews);
+  check_ranks(parallel.strategy, ranks, parallel.pipeline.crews);
   Parallel out = parallel;
   out.strategy = {};
   out.mesh = mesh;
@@ -399,7 +405,7 @@ Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t 
   Strategy strategy = exact ? for_graph(graph, [&] { return strategy_for(parallel.strategy, graph); })
                             : reuse_strategy(parallel.strategy, graph, parallel, options);
   if (options.numerics == Numerics::kInvariant && strategy.sums.each) strategy.sums.each = false;  // else other bits
-  check_ranks(strategy.mesh, ranks, parallel.pipeline.crews);
+  check_ranks(parallel.strategy, ranks, parallel.pipeline.crews);
   const int64_t count = micro_batches(strategy.mesh), parts = parts_of_micro_batch(parallel);
   require(
       parallel.accumulation == 1 || parallel.accumulation * parts == count,
@@ -418,61 +424,6 @@ Strategy written_strategy(const Parallel& parallel, const Graph& graph, int64_t 
 }
 
 }  // namespace
-
-int64_t ranks_of_crew(const PipelineParallel& pipeline, int64_t ranks) {
-  require(pipeline.crews >= 1, "a pipeline of {} parts; it has 1 or more", pipeline.crews);
-  require(ranks % pipeline.crews == 0,
-          "the pipeline has {} equal parts of the ranks (parallel.pp), and the job has {}; start {}", pipeline.crews,
-          counted(ranks, "rank"), (ranks + pipeline.crews - 1) / pipeline.crews * pipeline.crews);
-  return ranks / pipeline.crews;
-}
-
-Mesh mesh_of_ranks(const Parallel& parallel, int64_t ranks) {
-  require(ranks >= 1, "parallel over {} ranks; it must be 1 or more", ranks);
-  if (parallel.mesh.empty()) return Mesh({{"dp", ranks}});
-  const Mesh& mesh = parallel.mesh.ranks();
-  const int64_t crews = parallel.pipeline.crews;
-  require(mesh.devices() == ranks, "mesh '{}' has {} devices but {} has {} ranks; start {} ranks, or change the mesh",
-          to_string(parallel.mesh), mesh.devices(),
-          crews == 1 ? "the job" : fmt::format("each of the {} parts of the pipeline (parallel.pp)", crews), ranks,
-          mesh.devices() * crews);
-  return mesh;
-}
-
-int64_t micro_batches_of(const Parallel& parallel) {
-  require(parallel.accumulation >= 1, "{} micro-batches a step; it must be 1 or more", parallel.accumulation);
-  if (parallel.mesh.empty()) return parallel.accumulation;
-  const int64_t in_mesh = parallel.mesh.micro_batches();
-  require(seq_chunks(parallel.mesh.whole()) == 1,
-          "mesh '{}' has the axis '{}', which parallel.seq_chunks makes; leave it out", to_string(parallel.mesh),
-          kSeqChunkAxis);
-  require(in_mesh == 1 || parallel.accumulation == 1 || in_mesh == parallel.accumulation,
-          "mesh '{}' has {} micro-batches, and {} are set; keep one", to_string(parallel.mesh), in_mesh,
-          parallel.accumulation);
-  return std::max(in_mesh, parallel.accumulation);
-}
-
-int64_t seq_chunks_of(const Parallel& parallel) {
-  const PipelineParallel& pipeline = parallel.pipeline;
-  if (pipeline.crews > 1 && pipeline.schedule.given() != nullptr) return pipeline.schedule.given()->seq_chunks;
-  if (pipeline.crews > 1)
-    return timetable_of(pipeline, std::max(pipeline.crews, micro_batches_of(parallel))).seq_chunks;
-  require(pipeline.seq_chunks <= 1,
-          "{} chunks of positions (seq_chunks) are for pipelines with the schedule seq-1f1b; set parallel.pp, or leave "
-          "them out",
-          pipeline.seq_chunks);
-  return 1;
-}
-
-int64_t parts_of_micro_batch(const Parallel& parallel) {
-  require(parallel.interleave >= 1, "{} interleaved copies of a micro-batch; it must be 1 or more",
-          parallel.interleave);
-  const int64_t chunks = seq_chunks_of(parallel);
-  require(parallel.interleave == 1 || chunks == 1,
-          "a micro-batch is divided into {} interleaved copies or {} chunks of positions, not both; keep one",
-          parallel.interleave, chunks);
-  return parallel.interleave * chunks;
-}
 
 Strategy semi_auto(const Graph& graph, int64_t ranks, const Parallel& parallel, const SemiAutoOptions& options) {
   if (!parallel.strategy.empty() && !parallel.strategy.has_parameters_only())

@@ -18,19 +18,42 @@ std::string text_of(int root, const std::string& mine, comm::World& world) {
   return out;
 }
 
-// The first line in which the texts of two plans differ, as each has it.
+// What differs of the line, with what stands around it.
+std::string_view part_of(std::string_view line, size_t differs_at) {
+  constexpr size_t kBefore = 120, kShown = 200;
+  return line.substr(differs_at > kBefore && line.size() > kShown ? differs_at - kBefore : 0, kShown);
+}
+
+// The first line in which the texts of two plans differ, as each has it. Values and their places in memory follow from
+// what is done: lines about them are told last.
 std::string first_difference(std::string_view a, std::string_view b, int rank_of_b) {
-  const auto next_line = [](std::string_view& text) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    return line;
+  static constexpr std::string_view kOfMemory[] = {"arena", "buffer", "value"};
+  struct Line {
+    int number = 0;
+    std::string_view text;
   };
-  for (int number = 1; !a.empty() || !b.empty(); ++number) {
-    const std::string_view in_a = next_line(a);
-    const std::string_view in_b = next_line(b);
-    if (in_a == in_b) continue;
-    return fmt::format("line {} of the plan is first to differ: '{}' on rank 0, '{}' on rank {}", number,
-                       in_a.substr(0, 200), in_b.substr(0, 200), rank_of_b);
+  const auto lines = [](std::string_view text, bool of_memory) {
+    std::vector<Line> out;
+    for (int number = 1; !text.empty(); ++number) {
+      const std::string_view line = text.substr(0, text.find('\n'));
+      text.remove_prefix(std::min(line.size() + 1, text.size()));
+      const bool is_of_memory =
+          std::ranges::any_of(kOfMemory, [&](std::string_view word) { return line.starts_with(word); });
+      if (is_of_memory == of_memory) out.push_back({number, line});
+    }
+    return out;
+  };
+  for (const bool of_memory : {false, true}) {
+    const std::vector<Line> in_a = lines(a, of_memory), in_b = lines(b, of_memory);
+    for (size_t i = 0; i < std::max(in_a.size(), in_b.size()); ++i) {
+      const Line here = i < in_a.size() ? in_a[i] : Line{}, there = i < in_b.size() ? in_b[i] : Line{};
+      if (here.text == there.text) continue;
+      const auto [end_a, end_b] = std::ranges::mismatch(here.text, there.text);
+      const auto at = static_cast<size_t>(end_a - here.text.begin());
+      return fmt::format("line {} of the plan is first to differ: '{}' on rank 0, '{}' on rank {}",
+                         std::max(here.number, there.number), part_of(here.text, at), part_of(there.text, at),
+                         rank_of_b);
+    }
   }
   return "";
 }

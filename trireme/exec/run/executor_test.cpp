@@ -244,6 +244,21 @@ TEST(Agree, ranks_that_planned_something_else_are_named) {
   }
 }
 
+// Buffers come first in a plan's text, and differ with what is done.
+TEST(Agree, what_ranks_do_otherwise_is_told_before_where_values_lie) {
+  const auto start = [&] {
+    comm::spawn_ranks(2, "threads", [&](comm::World& world) {
+      Graph graph;
+      const Tensor x = input(graph, "x", {8}, Role::kData);
+      graph.add_output("y", world.rank() == 0 ? exp(x).id() : sum(exp(x), {0}).id());
+      const ExecutionPlan plan = plan_of(graph, 2);
+      agree({&plan}, world);
+    });
+  };
+  EXPECT_THAT(error_of(start),
+              ContainsRegex("is first to differ: '[^']*' on rank 0, 'action [^']*sum[^']*' on rank 1"));
+}
+
 TEST(Agree, ranks_with_other_instructions_are_told_so) {
   Graph graph;
   graph.add_output("y", exp(input(graph, "x", {8}, Role::kData)).id());

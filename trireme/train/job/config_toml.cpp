@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -154,6 +155,17 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
   return out;
 }
 
+// Of a whole number that TOML has no place for.
+void refuse_beyond_64_bits(const ConfigKey& key, std::string_view value) {
+  const bool is_whole = std::holds_alternative<int64_t*>(key.target) || std::holds_alternative<uint64_t*>(key.target);
+  const std::string_view digits = value.substr(value.starts_with('-') || value.starts_with('+') ? 1 : 0);
+  const bool is_number = std::ranges::all_of(digits, [](char c) { return '0' <= c && c <= '9'; });
+  if (!is_whole || !is_number || digits.size() < 19) return;
+  if (digits[0] != '0' && !value.starts_with('-'))
+    fail(ErrorKind::kInvalidArgument, "configuration: {} = {}; it must be at most {}", key.name, value,
+         std::numeric_limits<int64_t>::max());
+}
+
 // --set train.lr=0.001: the value as TOML; a bare word is a string.
 void apply_override(const std::string& text, const std::vector<ConfigKey>& keys) {
   const size_t equals = text.find('=');
@@ -176,6 +188,7 @@ void apply_override(const std::string& text, const std::vector<ConfigKey>& keys)
     assign(key, *table.get("value"), where);
   } catch (const Error& e) {
     if (e.text().starts_with("configuration: ")) throw;  // of the type, and out of its range
+    refuse_beyond_64_bits(key, value);
     wrong_type(key, where, is_literal ? value : fmt::format("'{}'", value));
   }
 }

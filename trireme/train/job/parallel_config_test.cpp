@@ -1,4 +1,5 @@
 // The keys of [parallel]: their defaults, their ranges, and what they become.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,6 +30,34 @@ std::string error_of(Fn&& fn) {
     return e.what();
   }
   return "no error";
+}
+
+TEST(ParallelConfig, zero_s_numbers_are_refused_by_name_whatever_the_ranks_and_the_mode) {
+  EXPECT_THAT(error_of([] { with("zero_shard_size = 0\n"); }),
+              HasSubstr("parallel.zero_shard_size = 0; it must be 1 or more, or -1 for all ranks"));
+  EXPECT_THAT(error_of([] { with("zero_shard_size = -2\n"); }), HasSubstr("parallel.zero_shard_size = -2"));
+  EXPECT_THAT(error_of([] { with("zero_threshold_kb = -1\n"); }),
+              HasSubstr("parallel.zero_threshold_kb = -1; it must be 0 or more"));
+  EXPECT_EQ(with("zero_shard_size = -1\nzero_threshold_kb = 0\n").parallel.zero.shard_size, -1);
+}
+
+// A place that several ranks or micro-batches fill is a sum over these.
+TEST(ParallelConfig, invariant_bits_ask_for_as_many_groups_of_experts_as_the_batch_has_parts) {
+  const auto asked = [](int64_t groups, int64_t micro_batches, const std::string& numerics) {
+    return error_of([&] {
+      parallel_of(with(fmt::format("ep = 2\ngradient_accumulation_steps = {}\n", micro_batches),
+                       {"model.kind=gpt", "model.experts=4", fmt::format("model.expert_groups={}", groups),
+                        "train.numerics=" + numerics}),
+                  4);
+    });
+  };
+  EXPECT_THAT(
+      asked(1, 1, "invariant"),
+      HasSubstr("train.numerics = 'invariant' with parallel.ep = 2: model.expert_groups = 1, and the batch has 4 "
+                "parts, which ranks and micro-batches compute; set it to 4 or a multiple"));
+  EXPECT_THAT(asked(4, 2, "invariant"), HasSubstr("has 8 parts"));
+  EXPECT_EQ(asked(8, 2, "invariant"), "no error");
+  EXPECT_EQ(asked(1, 2, "fast"), "no error");
 }
 
 // Contracts 2. Two defaults are not the reference's: gradients are means, and exchanges are allowed.

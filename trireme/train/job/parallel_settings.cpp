@@ -16,18 +16,13 @@
 namespace trireme {
 namespace {
 
-// How positions lie. Between the products they are cut over `between`, and with sequence parallelism over `tp` too; in
-// attention over `ring`, and heads over `heads` besides tp. Axes of one rank cut nothing.
-struct Positions {
-  std::string between, ring, heads;
-};
-
 // Heads that attention may be cut by: a key head stays with the query heads that it serves.
 int64_t key_heads(const JobConfig& config) {
   return model_of(config).cuttable().heads;
 }
 
-// Ranks of `cp` over which heads are cut in attention; the others form a ring.
+}  // namespace
+
 int64_t ranks_of_heads(const JobConfig& config) {
   const auto& p = config.parallel;
   if (p.cp == 1) return 1;
@@ -45,6 +40,14 @@ int64_t ranks_of_heads(const JobConfig& config) {
        "of 2 ranks or more, and fewer than all, divides them; use {}",
        heads, p.tp, p.cp, divide ? "'ulysses', which has all ranks share the heads, or 'ring'" : "'ring'");
 }
+
+namespace {
+
+// How positions lie. Between the products they are cut over `between`, and with sequence parallelism over `tp` too; in
+// attention over `ring`, and heads over `heads` besides tp. Axes of one rank cut nothing.
+struct Positions {
+  std::string between, ring, heads;
+};
 
 Positions positions_of(const JobConfig& config) {
   const int64_t heads = ranks_of_heads(config);
@@ -107,6 +110,13 @@ void check_experts(const JobConfig& config, const nn::Cuttable& model, int64_t r
           "multiple of "
           "{}, or 1",
           model.expert_groups, batches, batches);
+  // Places that several ranks or micro-batches fill are sums over these.
+  const int64_t parts = batches * p.gradient_accumulation_steps * p.interleave;
+  require(
+      p.ep == 1 || config.train.step.numerics == Numerics::kFast || model.expert_groups % parts == 0,
+      "configuration: train.numerics = 'invariant' with parallel.ep = {}: model.expert_groups = {}, and the batch has "
+      "{} parts, which ranks and micro-batches compute; set it to {} or a multiple, or use train.numerics = 'fast'",
+      p.ep, model.expert_groups, parts, parts);
 }
 
 // What is asked of the ready-made strategy must be what it has.

@@ -20,6 +20,9 @@ Parallel parallel_of(const JobConfig& config, int64_t ranks);
 // What parallel.strategy's file says, whatever its form; empty where none is named.
 StrategyFile strategy_of(const JobConfig& config);
 
+// Ranks of `cp` over which heads are cut in attention: all of them (Ulysses), or some, while the others form rings.
+int64_t ranks_of_heads(const JobConfig& config);
+
 // How attention is computed on positions that are cut over `cp`, in words; "" where they are not.
 std::string describe_context(const JobConfig& config);
 

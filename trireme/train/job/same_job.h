@@ -12,6 +12,9 @@
 
 namespace trireme {
 
+// How many samples a source has, of which fields, and a hash of some of them, spread over it.
+std::string describe(const data::Source& source);
+
 // For a checkpoint's meta: the configuration ("config"), the optimizer's kind, the model's ops, what its data look
 // like and, where bits depend on it, the device's processor.
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,

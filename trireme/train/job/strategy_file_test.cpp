@@ -245,7 +245,10 @@ TEST_F(StrategyFile, of_a_pipeline_is_for_as_many_stages_of_as_many_ranks) {
             "the strategy is for parts of a pipeline of 2 ranks each (mesh 'dp=1,ep=1,cp=1,tp=2,micro_batch=2') but "
             "each of the 4 parts (parallel.pp) has 1; start 8 ranks");
   EXPECT_THAT(error_of(job({file, "parallel.gradient_accumulation_steps=2"})),
-              HasSubstr("the strategy is for 2 ranks (mesh 'dp=1,ep=1,cp=1,tp=2,micro_batch=2') but the job has 4"));
+              HasSubstr("the strategy is for parts of a pipeline of 2 ranks each (mesh "
+                        "'dp=1,ep=1,cp=1,tp=2,micro_batch=2') and the job has no pipeline; set parallel.pp = 2"));
+  EXPECT_TRUE(compiled(job({file, "parallel.pp=2"})).step == compiled(job(two_parts)).step)
+      << "the file says how many micro-batches there are";
   // Ranks of two stages more would have nothing to do.
   EXPECT_THAT(
       error_of(job({file, "parallel.pp=2", "parallel.schedule=zb-v", "parallel.gradient_accumulation_steps=2"})),

@@ -1,6 +1,7 @@
 #include "trireme/train/loop/trainer.h"
 
 #include "trireme/base/error.h"
+#include "trireme/train/loop/agree_on_run.h"
 #include "trireme/train/loop/run_impl.h"
 
 namespace trireme {
@@ -17,6 +18,7 @@ FitResult Trainer::fit(const data::SourcePtr& train, const FitOptions& options) 
   require(options_.mode != Mode::kStandAlone || job.size() == 1,
           "mode stand_alone in a job of {} ranks; use data_parallel, or start one rank", job.size());
   check_options(optimizer_, options_, options);
+  agree_on_run(optimizer_, options_, *train, options, job.world());
   return Run(model_, loss_, optimizer_, options_, train, options, job).run();
 }
 

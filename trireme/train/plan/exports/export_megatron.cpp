@@ -83,15 +83,26 @@ std::string megatron_model(const ExportedWay& plan) {
   out += fmt::format("--attention-dropout {}\n--hidden-dropout {}\n", rate, rate);
   if (size("experts") > 0) {
     out += fmt::format("--num-experts {}\n--moe-router-topk {}\n", size("experts"), size("top_k"));
-    const auto add = [&](const char* flag, const char* name) {
-      if (plan.sizes.contains(name) && std::isfinite(plan.sizes.at(name)))
-        out += fmt::format("{} {}\n", flag, plan.sizes.at(name));
-    };
-    add("--moe-expert-capacity-factor", "capacity_factor");
-    add("--moe-aux-loss-coeff", "aux_loss_factor");
+    if (size("top_k") == 1) out += "--moe-router-pre-softmax\n";  // the gate is the expert's share among all
+    if (const double capacity = plan.sizes.at("capacity_factor"); std::isfinite(capacity)) {
+      // First come, first served; only this dispatcher knows a capacity.
+      out += fmt::format(
+          "--moe-token-dispatcher-type alltoall\n--moe-expert-capacity-factor {}\n--moe-token-drop-policy position\n",
+          capacity);
+    }
+    out += fmt::format("--moe-aux-loss-coeff {}\n", plan.sizes.at("aux_loss_factor"));
   }
   return out + fmt::format("--vocab-size {}\n--seq-length {}\n--max-position-embeddings {}\n", size("vocabulary"),
                            plan.positions, plan.positions);
+}
+
+// By what attention goes over ranks that have parts of the positions.
+std::string megatron_context(const ExportedWay& plan) {
+  const int64_t cp = plan.way.cp, heads = plan.heads_of_cp;
+  if (cp == 1) return "";
+  if (heads == 1) return "--cp-comm-type p2p\n";
+  if (heads == cp) return "--cp-comm-type a2a\n";
+  return fmt::format("--cp-comm-type a2a+p2p\n--hierarchical-context-parallel-sizes {} {}\n", heads, cp / heads);
 }
 
 }  // namespace
@@ -103,6 +114,7 @@ std::string megatron_flags(const ExportedWay& plan) {
   std::string out = megatron_model(plan);
   out += fmt::format("--tensor-model-parallel-size {}\n--pipeline-model-parallel-size {}\n--context-parallel-size {}\n",
                      way.tp, way.pp, way.cp);
+  out += megatron_context(plan);
   if (way.virtual_stages > 1)
     out += fmt::format("--num-layers-per-virtual-pipeline-stage {}\n",
                        size_of(plan, "layers") / (way.pp * way.virtual_stages));

@@ -26,6 +26,16 @@ void check_torchtitan_way(const ExportedWay& plan) {
                   "plan with --only zero=2 or zero=3");
   require_sayable(way.pp == 1 || way.schedule == WaySchedule::k1F1B, kTorchtitan,
                   fmt::format("it has no schedule '{}'", to_string(way.schedule)), "plan with --only schedule=1f1b");
+  require_sayable(way.cp == 1 || plan.heads_of_cp == 1, kTorchtitan,
+                  "its context parallelism passes keys and values around, and in the plan's ranks share the heads",
+                  "plan with --set parallel.cp_algorithm=ring, or with --only cp=1");
+  require_sayable(
+      way.ep % way.cp == 0 || way.ep == 1, kTorchtitan,
+      fmt::format("the ranks of --cp {} are among those that share experts, and --ep is {}", way.cp, way.ep),
+      "plan with --only cp=1 or ep=1");
+  const auto layers = plan.sizes.find("layers");
+  require_sayable(layers == plan.sizes.end() || static_cast<int64_t>(layers->second) % way.pp == 0, kTorchtitan,
+                  fmt::format("the layers do not divide over {} stages", way.pp), "plan with another --only pp=N");
   require_sayable(!plan.has_unlike_stages, kTorchtitan, "the plan's stages have different numbers of layers",
                   "plan with --search compiled, or with another --only pp=N");
   require_sayable(
@@ -56,12 +66,15 @@ std::string torchtitan_toml(const ExportedWay& plan) {
       "fsdp_reshard_after_forward = \"{}\"\ntensor_parallel_degree = {}\npipeline_parallel_degree = {}\n",
       slices ? 1 : plan.copies, slices ? plan.copies : 1, way.zero == 2 ? "never" : "always", way.tp, way.pp);
   if (is_pipeline)
-    out += fmt::format("pipeline_parallel_schedule = \"1F1B\"\npipeline_parallel_microbatch_size = {}\n",
-                       plan.micro_batch);
-  return out + fmt::format(
-                   "context_parallel_degree = {}\nexpert_parallel_degree = {}\n\n[activation_checkpoint]\nmode = "
-                   "\"{}\"\n",
-                   way.cp, way.ep, to_string(way.recompute));
+    out += fmt::format(
+        "pipeline_parallel_schedule = \"1F1B\"\npipeline_parallel_microbatch_size = {}\n"
+        "pipeline_parallel_first_stage_less_layers = 0\npipeline_parallel_last_stage_less_layers = 0\n",
+        plan.micro_batch);
+  out += fmt::format("context_parallel_degree = {}\n", way.cp);
+  if (way.cp > 1) out += "context_parallel_rotate_method = \"alltoall\"\n";
+  out += fmt::format("expert_parallel_degree = {}\n", way.ep);
+  if (way.ep > 1) out += fmt::format("expert_tensor_parallel_degree = {}\n", way.tp);
+  return out + fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", to_string(way.recompute));
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/joined_text.h"
 #include "trireme/train/job/kinds.h"
+#include "trireme/train/job/parallel_settings.h"
 
 namespace trireme {
 
@@ -59,6 +60,10 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
   require_sayable(way.place == UpdatePlace() || found->has_offload, system,
                   fmt::format("the plan has the optimizer's state on the {}", to_string(way.place.state)),
                   "plan with --only state=device");
+  const int64_t slices = job.parallel.zero.shard_size;
+  require_sayable(way.zero == 0 || slices == -1, system,
+                  fmt::format("parallel.zero_shard_size = {} has groups of ranks slice copies of their own", slices),
+                  "leave it out");
   require_sayable(way.keep == Tier::kDevice, system,
                   fmt::format("the plan keeps activations on the {}", to_string(way.keep)),
                   "plan with --only keep=device");
@@ -69,6 +74,10 @@ std::string export_way(std::string_view system, const JobConfig& job, const Way&
       std::ranges::adjacent_find(layers_of_stages, std::ranges::not_equal_to()) != layers_of_stages.end();
   plan.copies = ranks / (way.pp * way.tp * way.cp);
   plan.micro_batch = job.train.fit.batch / (plan.copies * way.micro_batches);
+  JobConfig cut = job;
+  cut.parallel.tp = way.tp;
+  cut.parallel.cp = way.cp;
+  plan.heads_of_cp = ranks_of_heads(cut);
   plan.positions = predicts_classes(job) ? 1 : fields_of(job)[0].sample.elements();
   require(plan.micro_batch * plan.copies * way.micro_batches == job.train.fit.batch,
           "export: a batch of {} does not divide over {} of the model and {}", counted(job.train.fit.batch, "sample"),

@@ -20,6 +20,7 @@ struct ExportedWay {
   int64_t copies = 1;                   // of the model: ranks that share neither stages, weights nor positions
   int64_t micro_batch = 1;              // samples of one copy
   int64_t positions = 1;                // of a sample
+  int64_t heads_of_cp = 1;              // ranks of cp that share the heads in attention; the others form rings
   std::map<std::string, double> sizes;  // the keys of [model] that are numbers or switches: "layers"
   bool has_unlike_stages = false;       // some stages have more layers than others
 };

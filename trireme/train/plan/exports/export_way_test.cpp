@@ -47,6 +47,25 @@ TEST(Export, to_megatron_knows_llamas_and_mixtures) {
   const std::string mixture = export_way("megatron", named("mixtral-8x7b"), {.ep = 8}, 8);
   EXPECT_THAT(mixture, testing::HasSubstr("--num-experts 8\n--moe-router-topk 2\n"));
   EXPECT_THAT(mixture, testing::HasSubstr("--expert-model-parallel-size 8\n--micro-batch-size 4\n"));
+  EXPECT_THAT(mixture, testing::HasSubstr("--moe-token-dispatcher-type alltoall\n--moe-expert-capacity-factor 1.25\n"
+                                          "--moe-token-drop-policy position\n--moe-aux-loss-coeff 0.01\n"));
+  EXPECT_THAT(export_way("megatron", named("mixtral-8x7b", {"model.capacity_factor=inf"}), {.ep = 8}, 8),
+              testing::Not(testing::HasSubstr("dispatcher")));
+  EXPECT_THAT(mixture, testing::Not(testing::HasSubstr("pre-softmax")));
+  EXPECT_THAT(export_way("megatron", named("mixtral-8x7b", {"model.top_k=1"}), {.ep = 8}, 8),
+              testing::HasSubstr("--moe-router-topk 1\n--moe-router-pre-softmax\n"));
+}
+
+TEST(Export, to_megatron_says_how_attention_goes_over_positions) {
+  const auto over = [](int64_t cp, const std::vector<std::string>& keys) {
+    return export_way("megatron", named("llama3-8b", keys), {.cp = cp}, cp);
+  };
+  EXPECT_THAT(over(4, {}), testing::HasSubstr("--context-parallel-size 4\n--cp-comm-type a2a\n--micro"));
+  EXPECT_THAT(over(16, {}), testing::HasSubstr("--cp-comm-type p2p\n")) << "8 heads of keys";
+  EXPECT_THAT(over(4, {"parallel.cp_algorithm=ring"}), testing::HasSubstr("--cp-comm-type p2p\n"));
+  EXPECT_THAT(over(8, {"parallel.cp_algorithm=hybrid", "parallel.ulysses_degree=2"}),
+              testing::HasSubstr("--cp-comm-type a2a+p2p\n--hierarchical-context-parallel-sizes 2 4\n"));
+  EXPECT_THAT(over(1, {}), testing::Not(testing::HasSubstr("comm-type")));
 }
 
 TEST(Export, to_torchtitan_gives_training_and_parallelism) {
@@ -57,10 +76,17 @@ TEST(Export, to_torchtitan_gives_training_and_parallelism) {
                                 "data_parallel_replicate_degree = 1\ndata_parallel_shard_degree = 4\n"
                                 "fsdp_reshard_after_forward = \"always\"\ntensor_parallel_degree = 2\n"
                                 "pipeline_parallel_degree = 2\npipeline_parallel_schedule = \"1F1B\"\n"
-                                "pipeline_parallel_microbatch_size = 2\ncontext_parallel_degree = 1\n"
+                                "pipeline_parallel_microbatch_size = 2\n"
+                                "pipeline_parallel_first_stage_less_layers = 0\n"
+                                "pipeline_parallel_last_stage_less_layers = 0\ncontext_parallel_degree = 1\n"
                                 "expert_parallel_degree = 1\n\n[activation_checkpoint]\nmode = \"none\"\n"));
   EXPECT_THAT(export_way("torchtitan", named("gpt2"), {.zero = 0, .micro_batches = 2}, 4),
               testing::HasSubstr("local_batch_size = 4\n"));  // the others by accumulation
+  EXPECT_THAT(
+      export_way("torchtitan", named("llama3-8b", {"parallel.cp_algorithm=ring"}), {.cp = 4, .zero = 2}, 8),
+      testing::HasSubstr("context_parallel_degree = 4\ncontext_parallel_rotate_method = \"alltoall\"\nexpert_"));
+  EXPECT_THAT(export_way("torchtitan", named("mixtral-8x7b"), {.tp = 2, .ep = 4, .sp = true, .zero = 3}, 8),
+              testing::HasSubstr("expert_parallel_degree = 4\nexpert_tensor_parallel_degree = 2\n"));
 }
 
 TEST(Export, to_deepspeed_gives_its_file) {
@@ -91,6 +117,16 @@ TEST(ExportErrors, name_what_a_system_cannot_say_and_what_to_plan_instead) {
   EXPECT_THAT(refused("torchtitan", gpt, {.zero = 1}, 2), testing::HasSubstr("plan with --only zero=2"));
   EXPECT_THAT(refused("torchtitan", gpt, {.tp = 2, .sp = true}, 4), testing::HasSubstr("whole copies of a model"));
   EXPECT_THAT(refused("torchtitan", gpt, {.cp = 2}, 2), testing::HasSubstr("over the ranks of context"));
+  EXPECT_THAT(refused("torchtitan", gpt, {.cp = 2, .zero = 2}, 2),
+              testing::HasSubstr("plan with --set parallel.cp_algorithm=ring"));
+  EXPECT_THAT(refused("torchtitan", gpt, {.pp = 8, .micro_batches = 8}, 8), testing::HasSubstr("over 8 stages"));
+  EXPECT_THAT(
+      refused("torchtitan", named("mixtral-8x7b", {"parallel.cp_algorithm=ring"}), {.cp = 4, .ep = 2, .zero = 2}, 8),
+      testing::HasSubstr("are among those that share experts, and --ep is 2"));
+  for (const char* system : {"megatron", "torchtitan", "deepspeed"})
+    EXPECT_THAT(refused(system, named("gpt2", {"parallel.zero_shard_size=2"}), {.zero = system[0] == 'm' ? 1 : 2}, 4),
+                testing::HasSubstr("parallel.zero_shard_size = 2"))
+        << system;
   EXPECT_EQ(refused("deepspeed", gpt, {.tp = 2}, 2),
             "export to deepspeed: --tp 2 is set in its program, not in its file; plan with --only tp=1");
   EXPECT_THAT(refused("deepspeed", gpt, {.recompute = WayRecompute::kFull}, 2), testing::HasSubstr("recompute=none"));
