@@ -142,10 +142,11 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
                 static_cast<long long>(result.best_step),
                 config.train.fit.measure == Measure::kLoss ? "loss" : "accuracy", result.best);
   }
-  if (is_file(config.train.trace)) std::printf("Trace:      %s\n", config.train.trace.c_str());
+  if (!result.trace.empty()) std::printf("Trace:      %s\n", result.trace.c_str());
   if (config.train.fit.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (writes_text(config)) {
-    std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
+    std::printf("Try:        trireme generate %s --prompt \"The \" --tokens 200\n",
+                quoted(args.out + "/checkpoints").c_str());
   }
 }
 

@@ -26,24 +26,6 @@ std::string of(const std::map<std::string, std::string>& meta, const char* key) 
   return found == meta.end() ? "" : found->second;
 }
 
-// Some samples of a source, spread over it, and how many it has.
-std::string describe(const data::Source& source) {
-  std::string fields;
-  std::vector<HostTensor> held;
-  std::vector<View> views;
-  for (const data::FieldSpec& field : source.fields()) {
-    fields += fmt::format(", {} {}", field.name, to_string(field.sample));
-    views.push_back(held.emplace_back(field.sample).view());
-  }
-  constexpr int64_t kSamples = 8;
-  uint64_t seen = 0;
-  for (int64_t i = 0; i < std::min(kSamples, source.size()); ++i) {
-    source.read(i * (source.size() - 1) / std::max<int64_t>(1, std::min(kSamples, source.size()) - 1), views);
-    for (const View& view : views) seen = hash64(view.raw(), seen);
-  }
-  return fmt::format("{} samples{} (hash of some: {:016x})", source.size(), fields, seen);
-}
-
 // Of the model alone, whatever it computes in. What one that is cut by hand has depends on the ranks.
 std::string hash_of_model(const Assembly& assembly) {
   if (assembly.options.mode == Mode::kHybrid) return "";
@@ -92,6 +74,23 @@ void compare_configurations(const std::string& saved, const std::string& now, co
 
 }  // namespace
 
+std::string describe_samples(const data::Source& source) {
+  std::string fields;
+  std::vector<HostTensor> held;
+  std::vector<View> views;
+  for (const data::FieldSpec& field : source.fields()) {
+    fields += fmt::format(", {} {}", field.name, to_string(field.sample));
+    views.push_back(held.emplace_back(field.sample).view());
+  }
+  constexpr int64_t kSamples = 8;
+  uint64_t seen = 0;
+  for (int64_t i = 0; i < std::min(kSamples, source.size()); ++i) {
+    source.read(i * (source.size() - 1) / std::max<int64_t>(1, std::min(kSamples, source.size()) - 1), views);
+    for (const View& view : views) seen = hash64(view.raw(), seen);
+  }
+  return fmt::format("{} samples{} (hash of some: {:016x})", source.size(), fields, seen);
+}
+
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
                                                const data::Source* held_out, const Device& device) {
   return {{"name", assembly.options.step.name},
@@ -100,8 +99,8 @@ std::map<std::string, std::string> identity_of(const Assembly& assembly, const d
           {"model", hash_of_model(assembly)},
           {"made_by", std::string(kVersion)},
           {"processor", assembly.options.step.numerics == Numerics::kInvariant ? "" : device.processor()},
-          {"data", describe(train)},
-          {"held_out", held_out == nullptr ? "none" : describe(*held_out)}};
+          {"data", describe_samples(train)},
+          {"held_out", held_out == nullptr ? "none" : describe_samples(*held_out)}};
 }
 
 std::vector<std::string> check_same_job(const std::map<std::string, std::string>& saved,

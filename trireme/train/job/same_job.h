@@ -17,6 +17,9 @@ namespace trireme {
 std::map<std::string, std::string> identity_of(const Assembly& assembly, const data::Source& train,
                                                const data::Source* held_out, const Device& device);
 
+// "216 samples, tokens i32[24], ... (hash of some: ...)": of some samples, spread over the source, and how many it has.
+std::string describe_samples(const data::Source& source);
+
 // Throws kInvalidArgument if the checkpoint belongs to another model, optimizer or division of the data, naming the key
 // and both values. Returns in words what else has changed: different rates or another text are a choice, but should not
 // go unnoticed.

@@ -22,6 +22,7 @@ struct FitResult {
   int64_t best_step = -1;      // of the validation that found the best; -1: none has been
   double best = 0;             // its loss or accuracy
   std::string report;          // report.html's path
+  std::string trace;           // that was asked for, if it is written
   CommunicationSummary communication = {};  // of a mean step
 };
 

@@ -115,6 +115,7 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
     }
   }
   tracer.finish();
+  if (tracer.is_written()) result_.trace = options_.trace;
   timeline_ = timeline.timeline();
   if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
 }

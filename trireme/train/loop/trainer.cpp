@@ -1,6 +1,8 @@
 #include "trireme/train/loop/trainer.h"
 
 #include "trireme/base/error.h"
+#include "trireme/train/checkpoints/checkpointing.h"
+#include "trireme/train/job/same_on_ranks.h"
 #include "trireme/train/loop/run_impl.h"
 
 namespace trireme {
@@ -16,6 +18,11 @@ FitResult Trainer::fit(const data::SourcePtr& train, const FitOptions& options) 
   Job& job = Job::current();
   require(options_.mode != Mode::kStandAlone || job.size() == 1,
           "mode stand_alone in a job of {} ranks; use data_parallel, or start one rank", job.size());
+  if (job.world() != nullptr) {  // before work that a rank with other settings might not share
+    const std::string unlike =
+        unlike_settings(gather_texts(*job.world(), settings_text(optimizer_, options_, options, *train)));
+    require(unlike.empty(), "{}", unlike);
+  }
   check_options(optimizer_, options_, options);
   return Run(model_, loss_, optimizer_, options_, train, options, job).run();
 }
