@@ -106,6 +106,7 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
                           (fit_.save_every > 0 && step % fit_.save_every == 0);
     if (!options_.out.empty() && save_now) {
       const double begin_s = now_s();
+      recorder.flush();
       save();
       saves_s_ += now_s() - begin_s;
     }

@@ -1,6 +1,9 @@
 // What a run says as it begins of what it was asked and does not do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
 
 #include "trireme/base/log.h"
 #include "trireme/data/source.h"
@@ -41,6 +44,30 @@ TEST(RunBegins, where_the_compiler_cuts_the_model_the_log_says_once_that_layerwi
       said_of_layerwise(model, {.mode = Mode::kSemiAuto}),
       ElementsAre(HasSubstr("mode semi_auto_parallel: layerwise parameters are ignored, the first 'head.weight'")));
   EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kDataParallel}), ElementsAre());
+}
+
+// As on a disk that is full by then.
+TEST(Run, goes_on_where_its_trace_cannot_be_written) {
+  Images model;
+  const std::string place = testing::TempDir() + "run_trace_" + std::to_string(::getpid());
+  std::vector<std::string> lines;
+  set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  TrainerOptions how{.progress = false, .trace = place, .trace_steps = 1};
+  const auto fit = [&] {
+    Trainer trainer(model, cross_entropy, Sgd{}, how);
+    return trainer.fit(data::synthetic_images({.samples = 8, .classes = 10}), {.steps = 4, .batch = 4});
+  };
+  const FitResult written = fit();
+  EXPECT_EQ(written.trace, place);
+  std::filesystem::remove(place);
+  how.on_start = [&](const Session&, const StartInfo&) { std::filesystem::create_directories(place + "/in_the_way"); };
+  const FitResult result = fit();
+  set_log_sink({});
+  std::filesystem::remove_all(place);
+  EXPECT_EQ(result.step, 4);
+  EXPECT_EQ(result.loss, written.loss);
+  EXPECT_EQ(result.trace, "");
+  EXPECT_THAT(lines, testing::Contains(HasSubstr("no trace is written: ")));
 }
 
 }  // namespace
