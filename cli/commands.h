@@ -49,6 +49,8 @@ struct RelaunchOptions {
 int relaunch(const RelaunchOptions& options);
 // Says on standard error what a launcher has to report, and returns the job's exit code.
 int tell(const launch::LaunchResult& result);
+// A word of a command as a shell reads it back: in quotes where it needs them.
+std::string quoted(const std::string& word);
 // The command line as a shell would take it again, its program as "trireme".
 std::string typed_command();
 // Whether `trireme launch` or a command that starts its own ranks has started this process.

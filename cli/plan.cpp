@@ -191,7 +191,7 @@ void write_plan(const PlanArgs& args, const PlanFile& file, const Machine& machi
   for (std::string line; std::getline(figures, line);) text += line.empty() ? "#\n" : "# " + line + "\n";
   atomic_write(args.out, text);
   std::printf("wrote %s; train by it with: trireme train %s -n %d --plan %s\n", args.out.c_str(),
-              is_file(args.config) ? args.config.c_str() : "JOB", args.ranks, args.out.c_str());
+              is_file(args.config) ? quoted(args.config).c_str() : "JOB", args.ranks, quoted(args.out).c_str());
 }
 
 // Nothing is written that does not prove what it says.
@@ -199,7 +199,7 @@ void write_certificate(const std::string& path, const Certificate& certificate) 
   const std::string text = to_string(certificate);
   verify_certificate(parse_certificate(text));
   atomic_write(path, text);
-  std::printf("wrote %s; check its proof with: trireme plan verify %s\n", path.c_str(), path.c_str());
+  std::printf("wrote %s; check its proof with: trireme plan verify %s\n", path.c_str(), quoted(path).c_str());
 }
 
 // Nothing: nothing is compiled for so many ranks.

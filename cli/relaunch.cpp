@@ -31,7 +31,8 @@ std::vector<std::string> own_command() {
   return words;
 }
 
-// As a shell reads it back.
+}  // namespace
+
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
   if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
@@ -39,8 +40,6 @@ std::string quoted(const std::string& word) {
   for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
 }
-
-}  // namespace
 
 std::string typed_command() {
   const std::vector<std::string> words = own_command();

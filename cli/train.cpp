@@ -136,16 +136,18 @@ void say_what_next(const JobFlags& args, const JobConfig& config, const FitResul
                 static_cast<long long>(result.best_step));
   }
   if (Job::current().size() > 1) std::printf("\nCommunication %s", to_string(result.communication).c_str());
-  std::printf("\nReport:     %s\nCheckpoint: %s\n", result.report.c_str(), result.checkpoint.c_str());
+  if (!result.report.empty()) std::printf("\nReport:     %s", result.report.c_str());
+  std::printf("\nCheckpoint: %s\n", result.checkpoint.c_str());
   if (config.train.fit.keep_best && result.best_step >= 0) {
     std::printf("Best:       %s/checkpoints/best, of step %lld: validation %s %.4f\n", args.out.c_str(),
                 static_cast<long long>(result.best_step),
                 config.train.fit.measure == Measure::kLoss ? "loss" : "accuracy", result.best);
   }
-  if (is_file(config.train.trace)) std::printf("Trace:      %s\n", config.train.trace.c_str());
+  if (!result.trace.empty()) std::printf("Trace:      %s\n", result.trace.c_str());
   if (config.train.fit.merged_save) std::printf("Merged:     %s/model.safetensors\n", args.out.c_str());
   if (writes_text(config)) {
-    std::printf("Try:        trireme generate %s/checkpoints --prompt \"The \" --tokens 200\n", args.out.c_str());
+    std::printf("Try:        trireme generate %s --prompt \"The \" --tokens 200\n",
+                quoted(args.out + "/checkpoints").c_str());
   }
 }
 

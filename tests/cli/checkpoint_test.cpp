@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "tests/cli/program.h"
 #include "tests/worst.h"
@@ -134,6 +135,33 @@ TEST_F(CheckpointTest, WeightsGoToAnotherProgramAndComeBack) {
     convert(rounded.view(), expected.view());
     EXPECT_LT(testing_support::worst_difference(expected.as<float>(), begun.as<float>()), 1e-20) << name;
   }
+}
+
+// Not of the learning rate, which a loss that is no number would be blamed on. One rank has the piece.
+TEST_F(CheckpointTest, WeightsThatAreNoNumbersBeginNoRunAndAreNamed) {
+  write_gpt();
+  expect_trains("run", {"--set", "train.steps=1"});
+  ASSERT_EQ(checkpoint({"export", "run", "good.safetensors"}).code, 0);
+  const ckpt::TensorFile good = ckpt::read_safetensors(path("good.safetensors"));
+  const auto write_with = [&](float value) {
+    std::vector<ckpt::NamedView> tensors;
+    for (const ckpt::NamedTensor& tensor : good.tensors) {
+      tensors.push_back({tensor.name, tensor.data.view()});
+      if (tensor.name == "h.0.mlp.c_fc.weight") tensor.data.view().as<float>().back() = value;
+    }
+    ckpt::write_safetensors(path("bad.safetensors"), tensors);
+  };
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    write_with(value);
+    for (const Words& more : {Words{}, Words{"-n", "2", "--tp", "2"}}) {
+      Words words{"--init-from", "bad.safetensors"};
+      words.insert(words.end(), more.begin(), more.end());
+      const Outcome refused = train("again", words);
+      EXPECT_EQ(refused.code, 2);
+      EXPECT_THAT(refused.err, HasSubstr("has NaN or infinite values in h.0.mlp.c_fc.weight, from which no"));
+    }
+  }
+  expect_trains("again", {"--init-from", "bad.safetensors", "--init-except", "h.0.mlp.c_fc.*"});
 }
 
 TEST_F(CheckpointTest, WhatCannotBeDoneIsSaid) {

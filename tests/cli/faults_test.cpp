@@ -17,6 +17,7 @@
 #include "tests/cli/program.h"
 #include "trireme/backend/cpu/isa/isa.h"
 #include "trireme/ckpt/checkpoint.h"
+#include "trireme/train/report/run_log.h"
 
 namespace trireme::cli::faults_test {
 namespace {
@@ -64,6 +65,16 @@ class FaultTest : public CliTest {
     std::error_code none;
     const std::string newest = fs::read_symlink(path(out + "/checkpoints/latest"), none).string();
     return newest.starts_with("step-") ? std::atoi(newest.c_str() + 5) : 0;
+  }
+  // Of the run's curves, each with its step.
+  std::vector<std::pair<int64_t, double>> losses(const std::string& out) const {
+    std::vector<std::pair<int64_t, double>> found;
+    for (const RunRecord& record : read_run_log(path(out + "/metrics.jsonl"))) {
+      for (const auto& [key, value] : record.values) {
+        if (key == "loss") found.emplace_back(record.step, value);
+      }
+    }
+    return found;
   }
   bool steps_are_done() {
     return wait_until([&] { return err_so_far().find("step ") != std::string::npos; });
@@ -151,6 +162,8 @@ TEST_F(FaultTest, AJobThatMayRestartGoesOnFromItsNewestCheckpoint) {
   for (const std::string& name : one.names()) {
     EXPECT_TRUE(std::ranges::equal(one.read(name).view().raw(), other.read(name).view().raw())) << name;
   }
+  EXPECT_THAT(losses("whole"), SizeIs(120));
+  EXPECT_EQ(losses("run"), losses("whole")) << "curves end before the checkpoint that the run went on from";
   EXPECT_THAT(left_over(), IsEmpty());
 }
 

@@ -224,6 +224,31 @@ TEST_F(StartTest, MpirunAcrossHostsAsksForASecretAndDoesNotSendIt) {
   EXPECT_EQ(train("", "--transport mpi").code, 0);
 }
 
+// No plan shows a seed or a rate: ranks with others would train on, on weights that are no longer those of the rest.
+TEST_F(StartTest, RanksThatWereGivenDifferentSettingsDoNotTrain) {
+  Way way = ways()[0];
+  const auto refused = [&](const std::string& options) {
+    way.options = options;
+    const Outcome outcome = train_by(way, 2, "mlp", "run");
+    EXPECT_EQ(outcome.code, 2) << options;
+    EXPECT_TRUE(losses("run").empty()) << options;
+    return outcome.err;
+  };
+  EXPECT_THAT(refused("--seed $((r + 5))"), HasSubstr("rank 0 has train.seed = 5, rank 1 has train.seed = 6"));
+  EXPECT_THAT(refused("--lr 0.0$((r + 1))"), HasSubstr("rank 0 has train.lr = 0.01, rank 1 has train.lr = 0.02"));
+  EXPECT_THAT(refused("--steps $((r + 2))"), HasSubstr("rank 0 has train.steps = 2, rank 1 has train.steps = 3"));
+  EXPECT_THAT(refused("--save-every $((r + 2))"), HasSubstr("rank 0 has train.save_every = 2"));
+  EXPECT_THAT(refused("--set data.samples=$((100 - r))"), HasSubstr("rank 1 has the data = "));
+  // The same folder by name, of another disk.
+  write("own.sh", "mkdir -p own$RANK && cd own$RANK && exec " + std::string(TRIREME_PROGRAM) + " \"$@\"");
+  const Outcome apart = run_shell(
+      fmt::format("export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}\n"
+                  "for r in 0 1; do RANK=$r LOCAL_RANK=$r sh own.sh train ../mlp.toml --quiet --out run & done; wait",
+                  20'000 + ::getpid() % 10'000));
+  EXPECT_THAT(apart.err, HasSubstr("rank 1 does not find in 'run' what rank 0 has written there (job.lock)"));
+  EXPECT_THAT(left_over(), IsEmpty());
+}
+
 TEST_F(StartTest, VariablesThatContradictEachOtherAreRefusedBeforeAnyRankStarts) {
   const Outcome outcome =
       run({"train", "mlp.toml", "-n", "2"}, {"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500",

@@ -17,8 +17,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kListPart = 512 << 10;  // bytes of a published list in one value of the store
-constexpr size_t kDigits = 8;            // of a length
+constexpr std::chrono::milliseconds kClaimDeadline{2000};  // to learn who has a rank
+constexpr size_t kListPart = 512 << 10;                    // bytes of a published list in one value of the store
+constexpr size_t kDigits = 8;                              // of a length
 constexpr char kComplete = '+';
 constexpr char kMissing = '!';
 
@@ -101,6 +102,12 @@ std::string host_identity() {
   return fmt::format("{}-{}-{}-{}", boot, net.st_dev, net.st_ino, geteuid());
 }
 
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
 bool can_make_segments() {
   const int fd = memfd_create("trireme", MFD_CLOEXEC);
   if (fd >= 0) close(fd);
@@ -140,6 +147,24 @@ std::vector<std::string> exchange(const WorldOptions& options, std::string_view 
   return values;
 }
 
+void claim_rank(const WorldOptions& options) {
+  const std::string key = key_of(options, "claims", std::to_string(options.rank));
+  if (options.store->add(key, 1) == 1) {
+    options.store->set(key + "/by", fmt::format("process {} on {}", getpid(), host_name()));
+    return;
+  }
+  std::string other = "another process";
+  try {
+    other = options.store->get(key + "/by", std::min(options.join_deadline, kClaimDeadline));
+  } catch (const Error& e) {  // it ended at once
+    if (e.kind() != ErrorKind::kTimeout) throw;
+  }
+  fail(ErrorKind::kInvalidArgument,
+       "[rank {} of {}] connect (job {}): {} has already joined as rank {}; start each rank once, with a number of its "
+       "own",
+       options.rank, options.size, options.job, other, options.rank);
+}
+
 // The first to come takes the next number and leaves it for the others.
 int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks, int number) {
   std::string list;
@@ -157,12 +182,11 @@ int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_
 
 // A rank's value is three lines: what tells its host from others, the host's name, its log.
 Neighbours count_neighbours(const WorldOptions& options) {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
   const std::string own = (options.host.empty() ? host_identity() : options.host) + (can_make_segments() ? "+" : "-");
   Neighbours out{.on_host = 0};
   std::map<std::string, int, std::less<>> first_on;
-  for (const std::string& value : exchange(options, "hosts", fmt::format("{}\n{}\n{}", own, name, options.log))) {
+  for (const std::string& value :
+       exchange(options, "hosts", fmt::format("{}\n{}\n{}", own, host_name(), options.log))) {
     const size_t first = std::min(value.find('\n'), value.size());
     const size_t second = std::min(value.find('\n', first + 1), value.size());
     const std::string_view host = std::string_view(value).substr(0, first);

@@ -18,6 +18,9 @@ std::vector<std::string> exchange(const WorldOptions& options, std::string_view 
 // is none.
 std::vector<std::string> decode_list(std::string_view list);
 
+// Throws kInvalidArgument, naming it, where another process has joined as this rank.
+void claim_rank(const WorldOptions& options);
+
 // A number, above 0, for these world ranks and this one of their groups that no other has; the members agree on it.
 int agree_on_channel(const WorldOptions& options, const std::vector<int>& world_ranks, int number);
 

@@ -137,6 +137,7 @@ std::unique_ptr<World> connect(const WorldOptions& asked) {
   require(options.store || options.size == 1, "connect: {} ranks need a store to find each other by (transport '{}')",
           options.size, options.transport);
   if (!options.store) options.store = memory_store();
+  if (options.size > 1) claim_rank(options);
   const Neighbours neighbours = options.size == 1 ? Neighbours{} : count_neighbours(options);
   const bool crowded = neighbours.on_host > static_cast<int>(std::thread::hardware_concurrency());
   EngineOptions engine{options.rank,    options.size,  options.deadline, options.background, crowded,

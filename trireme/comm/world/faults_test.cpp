@@ -438,6 +438,20 @@ TEST_P(Threads, ARankThatDoesNotJoinIsNamed) {
   EXPECT_THAT(errors[2], StartsWith("timeout: [rank 2 of 3] connect (job job): rank "));
 }
 
+TEST_P(Threads, ARankThatIsStartedTwiceIsToldSo) {
+  const auto store = memory_store();
+  const auto error_of_rank = [&](int rank, std::chrono::milliseconds deadline) {
+    return error_of([&] {
+      connect({.rank = rank, .size = 2, .transport = GetParam(), .store = store, .join_deadline = deadline});
+    });
+  };
+  EXPECT_THAT(error_of_rank(1, 1ms), StartsWith("timeout: "));  // it waits for rank 0
+  EXPECT_EQ(error_of_rank(1, 60s),
+            fmt::format("other: [rank 1 of 2] connect (job job): process {} on {} has already joined as "
+                        "rank 1; start each rank once, with a number of its own",
+                        getpid(), host_name()));
+}
+
 TEST(Shm, DifferentCallsOfTwoMembersAreAnErrorThatTellsBoth) {
   std::vector<std::string> errors(2);
   run_threads(2, {.transport = "shm", .deadline = 60s}, [&](World& world) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <span>
 
@@ -34,6 +35,18 @@ std::string listed(const std::vector<std::string>& names, const char* what) {
   const size_t shown = std::min(names.size(), kMost);
   return fmt::format("{} {} ({}{})", names.size(), what, joined_text(std::span(names).first(shown), ", "),
                      shown < names.size() ? ", ..." : "");
+}
+
+// Of floating-point elements; others are finite.
+bool is_finite(const View& view) {
+  if (!is_convertible(view.type.dtype)) return true;
+  const auto all = [](const View& f32) {
+    return std::ranges::all_of(f32.as<float>(), [](float value) { return std::isfinite(value); });
+  };
+  if (view.type.dtype == DType::kF32) return all(view);
+  const HostTensor copy(TensorType{DType::kF32, view.type.shape});
+  convert(view, copy.view());
+  return all(copy.view());
 }
 
 void check_patterns(const std::vector<std::string>& except, const std::vector<const Input*>& wanted,
@@ -119,6 +132,8 @@ WarmStart start_from(Session& session, const ckpt::TensorSource& source, const s
   for (const PlanInput& input : session.persistent()) {
     if (!taken.contains(input.name)) continue;
     load_input(session, source, input, ckpt::TensorSource::Types::kConvertible);
+    if (input.role == Role::kParameter && !is_finite(session.step().borrow_input(input.name).view))
+      out.not_finite.push_back(input.name);
   }
   return out;
 }

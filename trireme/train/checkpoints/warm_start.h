@@ -19,9 +19,10 @@ std::unique_ptr<ckpt::TensorSource> warm_start_source(const std::string& named);
 
 struct WarmStart {
   size_t taken = 0;
-  std::vector<std::string> anew;      // of the session, in the order of the graph's inputs
-  std::vector<std::string> left_out;  // of the source, sorted
-  size_t converted = 0;               // of those taken, from another element type
+  std::vector<std::string> anew;        // of the session, in the order of the graph's inputs
+  std::vector<std::string> left_out;    // of the source, sorted
+  size_t converted = 0;                 // of those taken, from another element type
+  std::vector<std::string> not_finite;  // of those taken, parameters with NaN or infinite values in this rank's piece
 };
 
 // Reads this rank's pieces of all parameters and buffers, which the session has initialised, whatever layout, number

@@ -24,7 +24,8 @@ struct FitResult {
   bool stopped_early = false;  // after `patience` validations; nothing_left says so too where it was before this call
   int64_t best_step = -1;      // of the validation that found the best; -1: none has been
   double best = 0;             // its loss or accuracy
-  std::string report;          // report.html's path
+  std::string report;          // report.html's path; "": none, or it cannot be written
+  std::string trace;           // that was asked for, if it is written
   CommunicationSummary communication = {};  // of a mean step
 };
 

@@ -105,13 +105,17 @@ void Run::train(Feed& feed, Recorder& recorder, const InterruptGuard& interrupt)
     }
     const bool save_now = last || wishes.save || wishes.due || (better && fit_.keep_best) ||
                           (fit_.save_every > 0 && step % fit_.save_every == 0);
-    if (!options_.out.empty() && save_now) save();
+    if (!options_.out.empty() && save_now) {
+      recorder.flush();
+      save();
+    }
     if (wishes.save) {
       interrupt.take();  // what came meanwhile is the same wish, sent to each rank by a cluster
       if (job_.rank() == 0) say_saved();
     }
   }
   tracer.finish();
+  if (tracer.is_written()) result_.trace = options_.trace;
   timeline_ = timeline.timeline();
   if (unproven_ && validated_ == result_.step && std::isfinite(result_.validation_loss)) prune();
 }

@@ -219,8 +219,8 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   try {
     result_.report = recorder.finish(std::move(report));
   } catch (const Error& e) {
-    if (failure.empty()) throw;
-    TRIREME_LOG(kWarn, "train", "the report of this failed run cannot be written: {}", e.text());
+    TRIREME_LOG(kWarn, "train", "the report of this {}run cannot be written: {}", failure.empty() ? "" : "failed ",
+                e.text());
   }
 }
 

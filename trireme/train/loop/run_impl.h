@@ -54,7 +54,10 @@ class Run {
   // Goes on from the newest checkpoint that all ranks can read; false when there is none. Throws when all are damaged.
   bool resume();
   void agree_on_checkpoint(const std::string& mine);
+  void agree_on_folder() const;
   void warm_start();  // from fit_.init_from
+  // The first rank's text that is not empty, on all ranks.
+  std::string first_of_ranks(const std::string& mine) const;
   // What is wrong with the checkpoint on disk, on the first rank that finds something; "": it is loaded.
   std::string load(const std::string& path);
   void check_goes_on(const ckpt::Reader& reader) const;

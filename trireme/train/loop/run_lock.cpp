@@ -93,7 +93,8 @@ RunLock::RunLock(const std::string& folder, const std::string& command) {
   const std::string host = this_host();
   const std::string text =
       fmt::format("{}\n{}, process {} on {}, since {}\n", host, command, getpid(), host, date_and_time());
-  if (ftruncate(file, 0) != 0 || pwrite(file, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  if (ftruncate(file, 0) != 0 || pwrite(file, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+      fsync(file) != 0) {  // other hosts read it
     const int error = errno;
     close(file);
     fail(ErrorKind::kIo, "cannot write '{}' ({})", path, std::strerror(error));
@@ -108,6 +109,15 @@ RunLock::~RunLock() {
   if (file_ < 0) return;
   (void)!ftruncate(file_, 0);
   close(file_);
+}
+
+std::string RunLock::text_in(const std::string& folder) {
+  const int file = open(lock_path(folder).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return "";
+  char bytes[kMostOfOwner];
+  const ssize_t got = pread(file, bytes, sizeof bytes, 0);
+  close(file);
+  return {bytes, static_cast<size_t>(std::max<ssize_t>(got, 0))};
 }
 
 void RunLock::check(const std::string& folder) {

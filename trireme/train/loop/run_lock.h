@@ -19,6 +19,8 @@ class RunLock {
 
   // Refuses as the constructor does, and leaves the folder as it is: for who starts what will lock it.
   static void check(const std::string& folder);
+  // What who has the lock wrote there, as this process sees the folder; "": nothing.
+  static std::string text_in(const std::string& folder);
 
  private:
   int file_ = -1;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "trireme/base/clock.h"
 #include "trireme/base/error.h"
@@ -22,6 +23,8 @@
 namespace trireme {
 namespace {
 
+constexpr double kSeenAfterS = 5;
+
 // What a damaged file or disk makes, in contrast to a checkpoint of another job.
 bool is_of_the_disk(const Error& e) {
   return e.kind() == ErrorKind::kCorrupt || e.kind() == ErrorKind::kIo;
@@ -30,6 +33,7 @@ bool is_of_the_disk(const Error& e) {
 }  // namespace
 
 void Run::start() {
+  agree_on_folder();
   if (job_.rank() == 0) {
     log_slow_products(session_.device(), options_.step.compute);
     log_ignored_requests();
@@ -93,9 +97,21 @@ bool Run::resume() {
   throw error;
 }
 
+std::string Run::first_of_ranks(const std::string& mine) const {
+  if (!job_.world()) return mine;
+  const std::vector<std::string> all = gather_texts(*job_.world(), mine);
+  const auto first = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
+  return first == all.end() ? "" : *first;
+}
+
 void Run::warm_start() {
   const std::unique_ptr<ckpt::TensorSource> source = warm_start_source(fit_.init_from);
   const WarmStart taken = start_from(session_, *source, fit_.init_except);
+  const std::string not_finite = first_of_ranks(joined_text(taken.not_finite, ", "));
+  require(not_finite.empty(),
+          "train.init_from: {} has NaN or infinite values in {}, from which no step would be finite; take other "
+          "weights, or name what is to begin anew in train.init_except",
+          source->text(), not_finite);
   if (job_.rank() != 0) return;
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
     return names.empty() ? "" : fmt::format("; {}: {}", what, joined_text(names, ", "));
@@ -110,6 +126,21 @@ void Run::warm_start() {
   } else {
     TRIREME_LOG(kWarn, "train", "{}", what);
   }
+}
+
+// Otherwise ranks whose folders are on different disks would notice when the first checkpoint is saved. A disk of the
+// network may take a moment to show what another host has written.
+void Run::agree_on_folder() const {
+  if (!job_.world() || options_.out.empty()) return;
+  const std::string written = gather_texts(*job_.world(), RunLock::text_in(options_.out))[0];
+  const double begin_s = now_s();
+  while (RunLock::text_in(options_.out) != written && now_s() - begin_s < kSeenAfterS)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const bool seen = RunLock::text_in(options_.out) == written;
+  const std::string other =
+      first_of_ranks(seen ? "" : fmt::format("rank {} does not find in '{}'", job_.rank(), options_.out));
+  require(other.empty(), "{} what rank 0 has written there (job.lock): the folder must be on a disk that all ranks see",
+          other);
 }
 
 // Ranks whose folders are on different disks would go on from different steps. `mine`: the step this rank finds, "-":
@@ -144,10 +175,7 @@ std::string Run::load(const std::string& path) {
     }
     wrong = e.text();
   }
-  if (!job_.world()) return wrong;
-  const std::vector<std::string> all = gather_texts(*job_.world(), wrong);
-  const auto first = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
-  return first == all.end() ? "" : *first;
+  return first_of_ranks(wrong);
 }
 
 void Run::check_goes_on(const ckpt::Reader& reader) const {

@@ -1,10 +1,14 @@
 // What a run says as it begins of what it was asked and does not do, and what it does of the run that it goes on from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
+#include <functional>
+#include <memory>
 
 #include "trireme/base/file.h"
 #include "trireme/base/log.h"
@@ -138,6 +142,53 @@ TEST_F(Interrupted, before_any_validation_nothing_is_said_of_one) {
   EXPECT_TRUE(stopped.interrupted);
   EXPECT_TRUE(std::isnan(stopped.validation_loss) && std::isnan(stopped.accuracy));
   EXPECT_THAT(report(stopped), testing::Not(testing::AnyOf(HasSubstr("Validation loss"), HasSubstr("Accuracy"))));
+}
+
+// Calls a function before each read.
+class Watched : public data::Source {
+ public:
+  Watched(data::SourcePtr inner, std::function<void()> before) : inner_(std::move(inner)), before_(std::move(before)) {}
+  std::vector<data::FieldSpec> fields() const override { return inner_->fields(); }
+  int64_t size() const override { return inner_->size(); }
+  void read(int64_t sample, std::span<const View> out) const override {
+    before_();
+    inner_->read(sample, out);
+  }
+
+ private:
+  data::SourcePtr inner_;
+  std::function<void()> before_;
+};
+
+// As on a disk that is full when the trace ends, after two steps. A validation comes between them.
+TEST(Run, goes_on_where_its_trace_cannot_be_written) {
+  Images model;
+  const std::string place = testing::TempDir() + "run_trace_" + std::to_string(::getpid());
+  std::vector<std::string> lines;
+  set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  const auto fit = [&](bool is_full) {
+    bool began = false;
+    const auto images = data::synthetic_images({.samples = 8, .classes = 10});
+    const auto held_out = std::make_shared<Watched>(images, [&] {
+      if (is_full && began) std::filesystem::create_directories(place + "/in_the_way");
+    });
+    const TrainerOptions how{
+        .progress = false, .trace = place, .trace_steps = 1, .on_start = [&](const Session&, const StartInfo&) {
+          began = true;
+        }};
+    Trainer trainer(model, cross_entropy, Sgd{}, how);
+    return trainer.fit(images, {.steps = 4, .batch = 4, .validation = held_out, .eval_every = 1});
+  };
+  const FitResult written = fit(false);
+  EXPECT_EQ(written.trace, place);
+  std::filesystem::remove(place);
+  const FitResult result = fit(true);
+  set_log_sink({});
+  std::filesystem::remove_all(place);
+  EXPECT_EQ(result.step, 4);
+  EXPECT_EQ(result.loss, written.loss);
+  EXPECT_EQ(result.trace, "");
+  EXPECT_THAT(lines, testing::Contains(HasSubstr("no trace is written: ")));
 }
 
 }  // namespace

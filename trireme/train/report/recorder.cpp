@@ -30,6 +30,20 @@ Recorder::Recorder(const Options& options) : options_(options) {
   state_.step = std::max<int64_t>(0, options.resume_step);
 }
 
+void Recorder::write(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kIo) throw;
+    if (!is_told_) TRIREME_LOG(kWarn, "train", "{}; the run goes on, and tries again", e.text());
+    is_told_ = true;
+  }
+}
+
+void Recorder::scalar(std::string_view tag, double value, int64_t step) {
+  write([&] { board_->scalar(tag, value, step); });
+}
+
 void Recorder::take_up(const std::string& metrics) {
   try {
     for (const RunRecord& record : read_run_log(metrics)) {
@@ -72,11 +86,11 @@ void Recorder::step(const StepRecord& record) {
     line.values.emplace_back("comm_busy_ms", record.communication.busy_s * 1e3);
     line.values.emplace_back("comm_exposed_ms", record.communication.exposed_s * 1e3);
   }
-  log_->write(line);
-  board_->scalar("train/loss", record.loss, record.step);
-  board_->scalar("train/learning_rate", record.lr, record.step);
-  board_->scalar(fmt::format("throughput/{}_per_s", options_.unit), units_per_s, record.step);
-  if (record.grad_norm >= 0) board_->scalar("train/grad_norm", record.grad_norm, record.step);
+  write([&] { log_->write(line); });
+  scalar("train/loss", record.loss, record.step);
+  scalar("train/learning_rate", record.lr, record.step);
+  scalar(fmt::format("throughput/{}_per_s", options_.unit), units_per_s, record.step);
+  if (record.grad_norm >= 0) scalar("train/grad_norm", record.grad_norm, record.step);
 }
 
 void Recorder::validation(int64_t step, double loss, double accuracy) {
@@ -86,9 +100,15 @@ void Recorder::validation(int64_t step, double loss, double accuracy) {
   if (!log_) return;
   RunRecord line{step, {{"val_loss", loss}}};
   if (accuracy >= 0) line.values.emplace_back("val_accuracy", accuracy);
-  log_->write(line);
-  board_->scalar("validation/loss", loss, step);
-  if (accuracy >= 0) board_->scalar("validation/accuracy", accuracy, step);
+  write([&] { log_->write(line); });
+  scalar("validation/loss", loss, step);
+  if (accuracy >= 0) scalar("validation/accuracy", accuracy, step);
+}
+
+void Recorder::flush() {
+  if (!log_) return;
+  write([&] { log_->flush(); });
+  write([&] { board_->flush(); });
 }
 
 double Recorder::mean_units_per_s() const {
@@ -99,8 +119,7 @@ double Recorder::mean_units_per_s() const {
 std::string Recorder::finish(ReportData report) {
   progress_->finish();
   if (!log_) return "";
-  log_->flush();
-  board_->flush();
+  flush();
   for (const StepRecord& record : records_) {
     const auto x = static_cast<double>(record.step);
     report.train_loss.push_back({x, record.loss});

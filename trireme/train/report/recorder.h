@@ -2,8 +2,10 @@
 // and at the end report.html.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/exec/run/executor.h"
@@ -38,18 +40,27 @@ class Recorder {
 
   void step(const StepRecord& record);
   void validation(int64_t step, double loss, double accuracy);  // negative accuracy: none
+  // What was recorded is in its files: before a checkpoint is saved, since a run that goes on from it does not do these
+  // steps again.
+  void flush();
   double mean_units_per_s() const;
 
-  // Adds the series to the rest of the report and writes it; returns its path, "" without `out`.
+  // Adds the series to the rest of the report and writes it; returns its path, "" without `out`. kIo when the disk is
+  // full.
   std::string finish(ReportData report);
 
  private:
+  // What cannot be written, as on a full disk, is logged once and waits for the next time: curves are no reason to lose
+  // a training.
+  void write(const std::function<void()>& what);
+  void scalar(std::string_view tag, double value, int64_t step);  // for TensorBoard
   void take_up(const std::string& metrics);  // the curves of the run until it was resumed, for the report
 
   Options options_;
   std::unique_ptr<Progress> progress_;
   std::unique_ptr<RunLog> log_;
   std::unique_ptr<TensorboardWriter> board_;
+  bool is_told_ = false;  // that something is not written
   ProgressState state_;
   double smooth_s_ = 0;
   double total_s_ = 0;

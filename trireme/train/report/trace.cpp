@@ -169,7 +169,13 @@ void Tracer::finish() {
       all.emplace_back(static_cast<int>(all.size()), std::move(events));
   }
   if (rank_of(world_) != 0) return;
-  atomic_write(options_.path, trace_file(all));
+  try {
+    atomic_write(options_.path, trace_file(all));
+  } catch (const Error& e) {  // a full disk: no reason to lose the training
+    TRIREME_LOG(kWarn, "train", "no trace is written: {}", e.text());
+    return;
+  }
+  is_written_ = true;
   TRIREME_LOG(kInfo, "train", "wrote the trace of {} to '{}'; open it in ui.perfetto.dev or chrome://tracing",
               counted(to_ - from_, "step"), options_.path);
 }

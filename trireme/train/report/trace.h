@@ -64,8 +64,9 @@ class Tracer {
   void begin(int64_t step);
   void end(int64_t step);
   bool is_open() const { return is_open_; }
-  // Writes what there is, for a run that ends earlier. Collective.
+  // Writes what there is, for a run that ends earlier. Collective. What cannot be written is logged.
   void finish();
+  bool is_written() const { return is_written_; }  // by this rank
 
  private:
   TraceOptions options_;
@@ -73,6 +74,7 @@ class Tracer {
   comm::World* world_;
   int64_t from_, to_;  // steps
   bool is_open_ = false;
+  bool is_written_ = false;
   std::chrono::steady_clock::time_point origin_;
   Trace trace_;
 };
