@@ -63,8 +63,14 @@ void take_rank_table(LaunchArgs& args) {
   for (const auto& entry : table.ranks) {
     if (servers.empty() || servers.back() != entry.server) servers.push_back(entry.server);
   }
-  const auto own =
-      std::ranges::find_if(servers, [](const auto& server) { return launch::is_own_address(launch::resolve(server)); });
+  const auto own = std::ranges::find_if(servers, [&](const std::string& server) {
+    try {
+      return launch::is_own_address(launch::resolve(server));
+    } catch (Error& e) {
+      e.note(fmt::format("it is a server_id of the rank table '{}'", args.rank_table));
+      throw;
+    }
+  });
   require(own != servers.end(), "launch: --rank-table {}: none of its {} hosts ({}) has an address of this host",
           args.rank_table, servers.size(), joined_text(servers, ", "));
   args.local.ranks = static_cast<int>(std::ranges::count(table.ranks, *own, &launch::RankTable::Entry::server));

@@ -145,9 +145,9 @@ TEST_F(CheckpointTest, WeightsThatAreNoNumbersBeginNoRunAndAreNamed) {
   const ckpt::TensorFile good = ckpt::read_safetensors(path("good.safetensors"));
   const auto write_with = [&](float value) {
     std::vector<ckpt::NamedView> tensors;
-    for (const auto& [name, tensor] : good.tensors) {
-      tensors.push_back({name, tensor.view()});
-      if (name == "h.0.mlp.c_fc.weight") tensor.as<float>().back() = value;
+    for (const ckpt::NamedTensor& tensor : good.tensors) {
+      tensors.push_back({tensor.name, tensor.data.view()});
+      if (tensor.name == "h.0.mlp.c_fc.weight") tensor.data.view().as<float>().back() = value;
     }
     ckpt::write_safetensors(path("bad.safetensors"), tensors);
   };
@@ -158,7 +158,7 @@ TEST_F(CheckpointTest, WeightsThatAreNoNumbersBeginNoRunAndAreNamed) {
       words.insert(words.end(), more.begin(), more.end());
       const Outcome refused = train("again", words);
       EXPECT_EQ(refused.code, 2);
-      EXPECT_THAT(error_line(refused), HasSubstr("has NaN or infinite values in h.0.mlp.c_fc.weight, from which no"));
+      EXPECT_THAT(refused.err, HasSubstr("has NaN or infinite values in h.0.mlp.c_fc.weight, from which no"));
     }
   }
   expect_trains("again", {"--init-from", "bad.safetensors", "--init-except", "h.0.mlp.c_fc.*"});

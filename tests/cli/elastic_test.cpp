@@ -355,6 +355,9 @@ TEST_F(NodesTest, ARankTableSaysHowManyRanksThisHostHas) {
   write("other.json", table("192.0.2.1"));
   EXPECT_THAT(error_line(run({"launch", "--rank-table", "other.json", "true"})),
               HasSubstr("none of its 1 hosts (192.0.2.1) has an address of this host"));
+  write("nowhere.json", table("999.0.2.1"));
+  EXPECT_THAT(run({"launch", "--rank-table", "nowhere.json", "true"}).err,
+              HasSubstr("it is a server_id of the rank table 'nowhere.json'"));
   EXPECT_THAT(error_line(run({"launch", "--rank-table", "ranks.json", "-n", "2", "true"})),
               HasSubstr("-n and --rank-table are both given"));
 }

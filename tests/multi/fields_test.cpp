@@ -201,6 +201,22 @@ TEST(Fields, a_rule_for_a_field_that_there_is_not_is_refused) {
               HasSubstr("data input 'tokens'"));
 }
 
+// What such an entry asks for would be done nowhere.
+TEST(Fields, entries_for_dimensions_that_no_field_has_are_refused) {
+  Bert bert;
+  const Graph graph =
+      training_step([&](const nn::Fields& batch) { return bert(batch); }, bert_loss, bert_batch(), Sgd{});
+  const auto said = [&](const Parallel& parallel) { return error_of([&] { semi_auto(graph, 2, parallel); }); };
+  EXPECT_THAT(said({.mesh = "a=2", .dataset = "full_batch", .fields = {{"next", "[-, a]"}}}),
+              HasSubstr("field rule 'next' has entries for 2 dimensions, and no field that it is for has so many: "
+                        "'next' is i32["));
+  EXPECT_THAT(said({.mesh = "a=2", .dataset = "[-, -, a]"}),
+              HasSubstr("dataset strategy '[-, -, a]' has entries for 3 dimensions"));
+  EXPECT_THAT(said({.mesh = "a=2", .dataset = "[a] partial(sum: a)"}), HasSubstr("is no partial sum"));
+  EXPECT_THAT(said({.mesh = "a=2", .dataset = "[b]"}), HasSubstr("no mesh axis named 'b'"));
+  EXPECT_EQ(said({.mesh = "a=2", .dataset = "full_batch", .fields = {{"*", "[-, a]"}}}), "");
+}
+
 TEST(Fields, inference_reads_no_targets_and_accuracy_is_of_the_last_field) {
   Bert bert;
   Assembly assembly{.model = [&](const nn::Fields& batch) { return bert(batch); },

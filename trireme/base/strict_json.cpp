@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
 
 namespace trireme {
 namespace {
@@ -29,7 +30,7 @@ json parse_json(std::string_view text, const std::string& where) {
   try {
     return json::parse(text, check);
   } catch (const json::exception& e) {
-    fail(ErrorKind::kCorrupt, "{}: not valid JSON: {}", where, e.what());
+    fail(ErrorKind::kCorrupt, "{}: not valid JSON: {}", where, printable(e.what()));
   }
 }
 

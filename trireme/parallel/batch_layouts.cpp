@@ -44,8 +44,14 @@ const LayoutRule* BatchLayouts::rule_of(std::string_view name) const {
   return found;
 }
 
-void BatchLayouts::cut_leading(Layout& layout, const NamedLayout& how) const {
-  const Layout asked = how.on(mesh_);
+void BatchLayouts::cut_leading(Layout& layout, const NamedLayout& how, const std::string& who) const {
+  Layout asked;
+  try {
+    asked = how.on(mesh_);
+  } catch (Error& e) {
+    e.note(fmt::format("it is asked for by the {}", who));
+    throw;
+  }
   for (size_t dim = 0; dim < std::min(asked.dims.size(), layout.dims.size()); ++dim) layout.dims[dim] = asked.dims[dim];
 }
 
@@ -57,14 +63,32 @@ void BatchLayouts::check_rules() const {
   for (const LayoutRule& rule : parallel_.fields) {
     const bool any = std::ranges::any_of(names, [&](const std::string& name) { return matches(rule.pattern, name); });
     require(any, "field rule '{}' matches no field of the batch.{}", rule.pattern, suggestion(rule.pattern, names));
+    check_entries(rule.layout, rule.pattern, fmt::format("field rule '{}'", rule.pattern));
   }
+  if (const auto* layout = std::get_if<NamedLayout>(&parallel_.dataset.how))
+    check_entries(*layout, "*", fmt::format("dataset strategy '{}'", parallel_.dataset.text));
+}
+
+// Fields of fewer dimensions take the first entries. One that no field has would cut nothing, and nobody would know.
+void BatchLayouts::check_entries(const NamedLayout& layout, std::string_view pattern, const std::string& who) const {
+  require(!layout.is_partial(), "{}: what is read from data is no partial sum; leave 'partial' out", who);
+  const Input* most = nullptr;
+  for (const Input& input : graph_.inputs()) {
+    if (input.role != Role::kData || !matches(pattern, input.name)) continue;
+    if (most == nullptr || graph_.type(input.value).shape.rank() > graph_.type(most->value).shape.rank()) most = &input;
+  }
+  if (most == nullptr) return;
+  const TensorType& type = graph_.type(most->value);
+  require(layout.rank() <= type.shape.rank(),
+          "{} has entries for {} dimensions, and no field that it is for has so many: '{}' is {}", who, layout.rank(),
+          most->name, to_string(type));
 }
 
 Layout BatchLayouts::of(const Input& input, size_t index) const {
   const Shape& shape = graph_.type(input.value).shape;
   Layout layout = Layout::replicated(shape.rank());
   if (const LayoutRule* rule = rule_of(input.name)) {
-    cut_leading(layout, rule->layout);
+    cut_leading(layout, rule->layout, why(input));
     check(layout, shape, mesh_, fmt::format("data input '{}' by the rule for fields '{}'", input.name, rule->pattern));
     return layout;
   }
@@ -78,7 +102,7 @@ Layout BatchLayouts::of(const Input& input, size_t index) const {
   if (const auto* numbers = std::get_if<std::vector<PartsOfDims>>(&asked.how)) {
     layout.dims = axes_for_cuts(numbers_for(*numbers, input, index), mesh_);
   } else {
-    cut_leading(layout, std::get<NamedLayout>(asked.how));
+    cut_leading(layout, std::get<NamedLayout>(asked.how), why(input));
   }
   check(layout, shape, mesh_, fmt::format("data input '{}' by dataset strategy '{}'", input.name, asked.text));
   return layout;

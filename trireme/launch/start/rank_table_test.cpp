@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/base/error.h"
+#include "trireme/base/utf8.h"
 
 namespace trireme::launch::rank_table_test {
 namespace {
@@ -86,6 +87,7 @@ TEST(RankTable, Contracts16_EveryMistakeIsNamed) {
 
 TEST(RankTable, WhatIsNoTableIsRefused) {
   EXPECT_THAT(refusal("{"), HasSubstr("table: not valid JSON"));
+  EXPECT_TRUE(is_utf8(refusal("\xff\xfe{")));
   EXPECT_EQ(refusal("[]"), "table: the table is array, not an object");
   EXPECT_THAT(refusal(std::string(100'000, '[')), HasSubstr("JSON deeper than"));
   EXPECT_THAT(refusal(R"({"version": "1.0", "version": "1.0"})"), HasSubstr("'version' appears twice"));

@@ -23,7 +23,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kSeenAfterS = 10;
+constexpr double kSeenAfterS = 5;
 
 // What a damaged file or disk makes, in contrast to a checkpoint of another job.
 bool is_of_the_disk(const Error& e) {

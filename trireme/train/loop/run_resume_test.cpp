@@ -1,9 +1,11 @@
-// What a run says as it begins of what it was asked and does not do.
+// What a run says of what it was asked and does not do, as it begins or later.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
+#include <memory>
 
 #include "trireme/base/log.h"
 #include "trireme/data/source.h"
@@ -46,22 +48,45 @@ TEST(RunBegins, where_the_compiler_cuts_the_model_the_log_says_once_that_layerwi
   EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kDataParallel}), ElementsAre());
 }
 
-// As on a disk that is full by then.
+// Calls a function before each read.
+class Watched : public data::Source {
+ public:
+  Watched(data::SourcePtr inner, std::function<void()> before) : inner_(std::move(inner)), before_(std::move(before)) {}
+  std::vector<data::FieldSpec> fields() const override { return inner_->fields(); }
+  int64_t size() const override { return inner_->size(); }
+  void read(int64_t sample, std::span<const View> out) const override {
+    before_();
+    inner_->read(sample, out);
+  }
+
+ private:
+  data::SourcePtr inner_;
+  std::function<void()> before_;
+};
+
+// As on a disk that is full when the trace ends, after two steps. A validation comes between them.
 TEST(Run, goes_on_where_its_trace_cannot_be_written) {
   Images model;
   const std::string place = testing::TempDir() + "run_trace_" + std::to_string(::getpid());
   std::vector<std::string> lines;
   set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
-  TrainerOptions how{.progress = false, .trace = place, .trace_steps = 1};
-  const auto fit = [&] {
+  const auto fit = [&](bool is_full) {
+    bool began = false;
+    const auto images = data::synthetic_images({.samples = 8, .classes = 10});
+    const auto held_out = std::make_shared<Watched>(images, [&] {
+      if (is_full && began) std::filesystem::create_directories(place + "/in_the_way");
+    });
+    const TrainerOptions how{
+        .progress = false, .trace = place, .trace_steps = 1, .on_start = [&](const Session&, const StartInfo&) {
+          began = true;
+        }};
     Trainer trainer(model, cross_entropy, Sgd{}, how);
-    return trainer.fit(data::synthetic_images({.samples = 8, .classes = 10}), {.steps = 4, .batch = 4});
+    return trainer.fit(images, {.steps = 4, .batch = 4, .validation = held_out, .eval_every = 1});
   };
-  const FitResult written = fit();
+  const FitResult written = fit(false);
   EXPECT_EQ(written.trace, place);
   std::filesystem::remove(place);
-  how.on_start = [&](const Session&, const StartInfo&) { std::filesystem::create_directories(place + "/in_the_way"); };
-  const FitResult result = fit();
+  const FitResult result = fit(true);
   set_log_sink({});
   std::filesystem::remove_all(place);
   EXPECT_EQ(result.step, 4);

@@ -14,7 +14,6 @@
 namespace trireme::recorder_test {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
@@ -50,8 +49,7 @@ TEST(Recorder, what_a_full_disk_does_not_take_waits_and_the_run_goes_on) {
       recorder.validation(3, 0.25, -1);
       EXPECT_THROW(recorder.finish({}), Error);  // of the report
     }
-    EXPECT_THAT(said, ElementsAre(AllOf(HasSubstr("metrics.jsonl': cannot write it: "),
-                                        HasSubstr("the run goes on, and tries again"))));
+    EXPECT_THAT(said, ElementsAre(HasSubstr("the run goes on, and tries again")));
     EXPECT_EQ(recorder.finish({}), out + "/report.html");
   }
   set_log_sink({});
