@@ -161,6 +161,25 @@ void Run::add_missed_prediction(ReportData& report) const {
   report.facts.emplace_back("Prediction", missed);
 }
 
+std::vector<std::pair<std::string, std::string>> Run::headline(const Recorder& recorder) const {
+  std::vector<std::pair<std::string, std::string>> out;
+  if (result_.step > first_) out.emplace_back("Training loss", fmt::format("{:.4f}", result_.loss));
+  const bool has_validated = validated_ >= 0;
+  if (has_validated) out.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
+  if (has_validated && options_.step.accuracy)
+    out.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
+  out.emplace_back("Throughput", fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()), options_.unit));
+  if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {
+    const bool loss = fit_.measure == Measure::kLoss;
+    out.emplace_back(
+        loss ? "Best validation loss" : "Best accuracy",
+        fmt::format("{} at step {}",
+                    loss ? fmt::format("{:.4f}", result_.best) : fmt::format("{:.2f} %", 100 * result_.best),
+                    result_.best_step));
+  }
+  return out;
+}
+
 void Run::finish(Recorder& recorder, double total_s, const std::string& failure) {
   if (job_.rank() != 0) return;
   const int64_t steps = std::max<int64_t>(1, result_.step - first_);
@@ -169,21 +188,7 @@ void Run::finish(Recorder& recorder, double total_s, const std::string& failure)
   report.summary =
       fmt::format("{} of {} steps on {} rank{}", result_.step, total_, job_.size(), job_.size() == 1 ? "" : "s");
   if (!failure.empty()) report.summary += "; then it failed: " + failure;
-  if (result_.step > first_) report.headline.emplace_back("Training loss", fmt::format("{:.4f}", result_.loss));
-  const bool has_validated = validated_ >= 0;
-  if (has_validated) report.headline.emplace_back("Validation loss", fmt::format("{:.4f}", result_.validation_loss));
-  if (has_validated && options_.step.accuracy)
-    report.headline.emplace_back("Accuracy", fmt::format("{:.2f} %", 100 * result_.accuracy));
-  report.headline.emplace_back("Throughput",
-                               fmt::format("{} {}/s", compact_number(recorder.mean_units_per_s()), options_.unit));
-  if (result_.best_step >= 0 && (fit_.keep_best || fit_.patience > 0)) {
-    const bool loss = fit_.measure == Measure::kLoss;
-    report.headline.emplace_back(
-        loss ? "Best validation loss" : "Best accuracy",
-        fmt::format("{} at step {}",
-                    loss ? fmt::format("{:.4f}", result_.best) : fmt::format("{:.2f} %", 100 * result_.best),
-                    result_.best_step));
-  }
+  report.headline = headline(recorder);
   report.facts = facts();
   if (job_.size() > 1 && failure.empty()) {
     report.facts.emplace_back("Communication", trireme::to_string(result_.communication));

@@ -119,6 +119,7 @@ class Run {
   // The report. `failure`: why the run ended before its last step, "": it did not.
   void finish(Recorder& recorder, double total_s, const std::string& failure = "");
   std::vector<std::pair<std::string, std::string>> facts() const;  // about the run, for the report
+  std::vector<std::pair<std::string, std::string>> headline(const Recorder& recorder) const;
 
   const TrainerOptions& options_;
   const FitOptions& fit_;
