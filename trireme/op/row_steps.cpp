@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/said.h"
-#include "trireme/op/call_kinds.h"
 #include "trireme/op/computed_rule.h"
+#include "trireme/op/known_calls.h"
 #include "trireme/op/overwrites.h"
 #include "trireme/op/registry.h"
 #include "trireme/op/structural.h"
@@ -260,16 +260,42 @@ std::optional<RowOp> product_on_rows(const OpDef& op, const TypeArgs& types) {
   return in_each ? found : std::nullopt;
 }
 
-std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
+namespace {
+
+constexpr size_t kMostRowOps = 16384;  // of one search some thousands
+
+std::optional<RowOp> found_cheap_row_op(const OpDef& op, const TypeArgs& types) {
   constexpr double kMostFlopsPerByte = 8;
-  if (op.collective || !op.kernel || op.traits.zero_cost_view || types.in.empty() || !op.cost || !makes(op, types))
-    return std::nullopt;
+  if (!makes(op, types)) return std::nullopt;
   try {
     const Cost cost = op.cost.get()(types);
     return cost.flops <= kMostFlopsPerByte * cost.bytes ? row_op(op, types) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;  // the attributes are of another shape
   }
+}
+
+// What it goes by besides the call: an op that lies where another one lay has others.
+using RowFacets = std::tuple<InferFn*, CostFn*, ShardFn*, bool>;
+RowFacets row_facets(const OpDef& op) {
+  return {op.infer.get(), op.cost.get(), op.shard.get(), op.traits.reads_place};
+}
+
+struct KnownRowOp {
+  std::optional<RowOp> row_op;
+  RowFacets found_by;  // none: it is not known yet
+};
+
+}  // namespace
+
+std::optional<RowOp> cheap_row_op(const OpDef& op, const TypeArgs& types) {
+  if (op.collective || !op.kernel || op.traits.zero_cost_view || types.in.empty() || !op.cost) return std::nullopt;
+  static KnownCalls<KnownRowOp> all_known(kMostRowOps);
+  KnownRowOp known = all_known.find(op, types);
+  if (known.found_by == row_facets(op)) return std::move(known.row_op);
+  std::optional<RowOp> found = found_cheap_row_op(op, types);
+  all_known.add(op, types, {found, row_facets(op)});
+  return found;
 }
 
 FusedRowsAttrs to_attrs(const RowSteps& steps) {
@@ -320,45 +346,16 @@ namespace {
 
 constexpr size_t kMostRowCalls = 4096;  // of one job some dozens
 
-// The calls that were asked for.
-class KnownRowCalls {
- public:
-  // Null: it is not known yet.
-  std::shared_ptr<const RowCall> find(const TypeArgs& types) {
-    const std::lock_guard lock(mutex_);
-    return known_of(types);
-  }
-  void add(const TypeArgs& types, const std::shared_ptr<const RowCall>& call) {
-    const std::lock_guard lock(mutex_);
-    known_of(types) = call;
-  }
-
- private:
-  std::shared_ptr<const RowCall>& known_of(const TypeArgs& types) {
-    if (kinds_.size() >= kMostRowCalls) {
-      kinds_ = CallKinds();
-      known_.clear();
-    }
-    const auto kind = static_cast<size_t>(kinds_.of(structural().fused_rows, types));
-    if (known_.size() <= kind) known_.resize(kind + 1);
-    return known_[kind];
-  }
-
-  std::mutex mutex_;
-  CallKinds kinds_;
-  std::vector<std::shared_ptr<const RowCall>> known_;  // by kind
-};
-
 }  // namespace
 
 std::shared_ptr<const RowCall> row_call(const Attrs& attrs, std::span<const TensorType> in) {
-  static KnownRowCalls known;
+  static KnownCalls<std::shared_ptr<const RowCall>> known(kMostRowCalls);
   const TypeArgs types{in, {}, attrs};
-  if (auto call = known.find(types)) return call;
+  if (auto call = known.find(structural().fused_rows, types)) return call;
   RowSteps steps = parse_row_steps(attrs.as<FusedRowsAttrs>());
   std::vector<RowValue> values = row_values(steps, in);
   auto call = std::make_shared<const RowCall>(RowCall{std::move(steps), std::move(values)});
-  known.add(types, call);
+  known.add(structural().fused_rows, types, call);
   return call;
 }
 

@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/op/op_attrs.h"
+#include "trireme/op/registry.h"
 
 namespace trireme::row_steps_test {
 namespace {
@@ -43,6 +44,34 @@ TEST(RowCall, older_ones_are_forgotten_and_read_again) {
   const auto again = row_call(twice, types);
   EXPECT_NE(again, kept);
   EXPECT_EQ(again->values[1].type, kept->values[1].type);
+}
+
+int times_inferred = 0;
+
+std::vector<TensorType> counted(const InferArgs& args) {
+  ++times_inferred;
+  return {args.in[0]};
+}
+std::vector<TensorType> of_no_type(const InferArgs&) {
+  return {};
+}
+
+TEST(CheapRowOp, is_found_once_for_calls_that_are_alike) {
+  OpDef op = *find_op("scale");
+  op.infer = Facet<InferFn>(counted);
+  const std::vector<TensorType> small{{DType::kF32, {6, 4}}}, large{{DType::kF32, {8, 4}}};
+  const Attrs attrs = Attrs::of(ScalarAttrs{2});
+  for (int time = 0; time < 2; ++time) {
+    const std::optional<RowOp> found = cheap_row_op(op, {small, small, attrs});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->by_row, std::vector<char>{1});
+    EXPECT_EQ(times_inferred, 1);
+  }
+  EXPECT_FALSE(cheap_row_op(op, {small, large, attrs})) << "the op makes no such results";
+  EXPECT_FALSE(cheap_row_op(op, {small, large, attrs}));
+  EXPECT_EQ(times_inferred, 2) << "that it is none is known as well";
+  op.infer = Facet<InferFn>(of_no_type);
+  EXPECT_FALSE(cheap_row_op(op, {small, small, attrs})) << "another op that lies in the same place";
 }
 
 }  // namespace

@@ -68,14 +68,16 @@ TEST(MemoryPlan, random_lifetimes_never_overlap_and_stay_near_the_bound) {
 TEST(MemoryPlan, both_ways_to_place_find_the_same_places) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 draw(seed);
+    const int begin = seed % 7 == 0 ? 100'000 : -1;
+    const int stretch = seed % 5 == 0 ? 200 : 1;  // of the most steps that are looked at, nearly all
     const uint32_t sizes = seed % 3 == 0 ? 4 : 2000;
     std::vector<Lifetime> buffers;
     std::vector<size_t> order(1 + draw() % 120);
     for (size_t& at : order) {
       at = buffers.size();
-      const int first = static_cast<int>(draw() % 100) - 1;
-      buffers.push_back({1 + 40 * static_cast<int64_t>(draw() % sizes), first,
-                         first + static_cast<int>(draw() % (seed % 2 == 0 ? 60 : 5))});
+      const int first = static_cast<int>(draw() % 100), length = static_cast<int>(draw() % (seed % 2 == 0 ? 60 : 5));
+      buffers.push_back(
+          {1 + 40 * static_cast<int64_t>(draw() % sizes), begin + stretch * first, begin + stretch * (first + length)});
     }
     std::ranges::shuffle(order, draw);
     for (const bool slots_first : {false, true}) {
@@ -88,6 +90,13 @@ TEST(MemoryPlan, both_ways_to_place_find_the_same_places) {
       EXPECT_GE(place_by_looking(buffers, order, how).bytes, how.most);
     }
   }
+}
+
+TEST(MemoryPlan, few_buffers_of_many_steps_are_placed_by_the_index) {
+  const std::vector<Lifetime> buffers{{64, 0, 40'000}, {64, 39'000, 100'000}, {64, 99'000, 140'000}};
+  const std::vector<size_t> order{0, 1, 2};
+  const Placing how{kBufferAlignment, false, std::numeric_limits<int64_t>::max()};
+  EXPECT_EQ(place_each(buffers, order, how).offsets, (std::vector<int64_t>{0, 64, 0}));
 }
 
 // A part of a pipeline in one forward and one backward by turns: activations live until their micro-batch comes back,

@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kFew = 1000;  // buffers that are placed by looking at all
+constexpr size_t kFew = 2000;  // buffers that are placed by looking at all
 
 // The slots of each size.
 std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64_t alignment) {
@@ -28,14 +28,23 @@ std::map<int64_t, Slots> slots_of_sizes(std::span<const Lifetime> buffers, int64
   return out;
 }
 
+// Steps are counted from the first of all in 16 bits, so that twice as many are compared at a time.
+using Step = int16_t;
+constexpr int64_t kMostSteps = std::numeric_limits<Step>::max();
+
+int first_step(std::span<const Lifetime> buffers) {
+  return buffers.empty() ? 0 : std::ranges::min_element(buffers, {}, &Lifetime::first)->first;
+}
+
 // Buffers that have a place, in the order of their bytes.
 class Placed {
  public:
-  explicit Placed(size_t most)
-      : first_(most + kAtATime, std::numeric_limits<int>::max()),
-        last_(most + kAtATime),
-        ranges_(most),
-        beside_(most + 1) {}
+  explicit Placed(std::span<const Lifetime> buffers)
+      : begin_(first_step(buffers)),
+        first_(buffers.size() + kAtATime, kMostSteps),
+        last_(buffers.size() + kAtATime),
+        ranges_(buffers.size()),
+        beside_(buffers.size() + 1) {}
 
   // The bytes that are in use at any moment of the buffer's time, as ranges apart from each other in their order.
   std::span<const ByteRange> beside(const Lifetime& buffer) {
@@ -69,13 +78,15 @@ class Placed {
     const auto at =
         static_cast<size_t>(std::ranges::upper_bound(placed, range.begin, {}, &ByteRange::begin) - placed.begin());
     insert(ranges_, at, range);
-    insert(first_, at, buffer.first);
-    insert(last_, at, buffer.last);
+    insert(first_, at, step(buffer.first));
+    insert(last_, at, step(buffer.last));
     ++size_;
   }
 
  private:
   static constexpr size_t kAtATime = 64;
+
+  Step step(int of) const { return static_cast<Step>(of - begin_); }
 
   template <class T>
   void insert(std::vector<T>& all, size_t at, const T& one) const {
@@ -98,8 +109,9 @@ class Placed {
   // Of kAtATime of them, a bit for each.
   uint64_t are_beside(const Lifetime& buffer, size_t from) const {
     std::array<uint8_t, kAtATime> is_beside;
+    const Step first = step(buffer.first), last = step(buffer.last);
     for (size_t k = 0; k < kAtATime; ++k) {
-      const bool is_begun = first_[from + k] <= buffer.last, is_left = buffer.first <= last_[from + k];
+      const bool is_begun = first_[from + k] <= last, is_left = first <= last_[from + k];
       is_beside[k] = static_cast<uint8_t>(is_begun & is_left);
     }
     uint64_t out = 0;
@@ -113,7 +125,8 @@ class Placed {
   // Of a word of eight bytes, each 0 or 1, the product with this has them as the bits of its highest byte.
   static constexpr uint64_t kGatherBits = 0x0102040810204080U;
 
-  std::vector<int> first_, last_;  // of each, its time; after the last one there are some that never begin
+  int begin_ = 0;                   // the step that is 0 in these
+  std::vector<Step> first_, last_;  // of each, its time; after the last one there are some that never begin
   std::vector<ByteRange> ranges_;
   size_t size_ = 0;
   std::vector<ByteRange> beside_;  // after one that is none
@@ -173,7 +186,7 @@ MemoryPlan place_by_index(std::span<const Lifetime> buffers, const std::vector<s
 MemoryPlan place_by_looking(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how) {
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);
-  Placed placed(buffers.size());
+  Placed placed(buffers);
   PlacesOfSizes places_of;
   for (const size_t id : order) {
     const Lifetime& buffer = buffers[id];
@@ -197,8 +210,11 @@ MemoryPlan place_by_looking(std::span<const Lifetime> buffers, const std::vector
 }
 
 MemoryPlan place_each(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how) {
-  const bool is_small =
-      buffers.size() <= kFew && std::ranges::all_of(buffers, [](const Lifetime& buffer) { return buffer.bytes > 0; });
+  const int64_t begin = first_step(buffers);
+  const auto may_be_looked_at = [&](const Lifetime& buffer) {
+    return buffer.bytes > 0 && buffer.last - begin < kMostSteps;
+  };
+  const bool is_small = buffers.size() <= kFew && std::ranges::all_of(buffers, may_be_looked_at);
   return is_small ? place_by_looking(buffers, order, how) : place_by_index(buffers, order, how);
 }
 

@@ -32,7 +32,7 @@ struct Placing {
 MemoryPlan place_each(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
 
 // The same with an index over time, which pays for many buffers, and by looking at all placed buffers, which is faster
-// for few. by_looking takes no buffers without bytes.
+// for few. by_looking takes no buffers without bytes, and fewer than 32,767 steps from the first to the last.
 MemoryPlan place_by_index(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
 MemoryPlan place_by_looking(std::span<const Lifetime> buffers, const std::vector<size_t>& order, const Placing& how);
 
