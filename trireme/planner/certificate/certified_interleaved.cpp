@@ -54,9 +54,15 @@ class CertifiedTimetable {
 
  private:
   static constexpr int64_t kNotYet = -1;
+  // Passes of a crew one way: how many it has run, and which comes next. They go through its stages pp micro-batches at
+  // a time.
+  struct Passes {
+    int64_t done = 0, turn = 0, micro_batch = 0;
+  };
   struct Crew {
-    int64_t ahead = 0, forward = 0, backward = 0;  // how many it runs first, and how many it has run
-    int64_t end = 0;                               // of the last
+    int64_t ahead = 0;  // how many it runs first
+    Passes forward, backward;
+    int64_t end = 0;  // of the last
   };
 
   int64_t& at(std::vector<int64_t>& of, int64_t stage, int64_t micro_batch) const {
@@ -75,31 +81,33 @@ class CertifiedTimetable {
       }
     }
     for (const Crew& crew : crews_)
-      require(crew.backward == micro_batches_ * virtual_stages_, "certificate: a crew waits for ever");
+      require(crew.backward.done == micro_batches_ * virtual_stages_, "certificate: a crew waits for ever");
   }
 
   // Whether it could.
   bool run_next(int64_t of) {
     Crew& crew = crews_[static_cast<size_t>(of)];
     const int64_t all = micro_batches_ * virtual_stages_;
-    const bool is_forward = crew.forward < std::min(all, crew.ahead + crew.backward);
-    int64_t& done = is_forward ? crew.forward : crew.backward;
-    if (done == all) return false;
-    const int64_t turn = done / pp_ % virtual_stages_;
-    const int64_t micro_batch = done / (pp_ * virtual_stages_) * pp_ + done % pp_;
-    const int64_t stage = (is_forward ? turn : virtual_stages_ - 1 - turn) * pp_ + of;
+    const bool is_forward = crew.forward.done < std::min(all, crew.ahead + crew.backward.done);
+    Passes& next = is_forward ? crew.forward : crew.backward;
+    if (next.done == all) return false;
+    const int64_t stage = (is_forward ? next.turn : virtual_stages_ - 1 - next.turn) * pp_ + of;
     std::vector<int64_t>& ends = is_forward ? forward_ : backward_;
     const int64_t from = is_forward ? stage - 1 : stage + 1;
     int64_t begin = crew.end;
     if (from >= 0 && from < static_cast<int64_t>(stages_.size())) {
-      const int64_t needed = at(ends, from, micro_batch);
+      const int64_t needed = at(ends, from, next.micro_batch);
       if (needed == kNotYet) return false;
       begin = std::max(begin, needed + crossing_);
     }
     const CertifiedStage& takes = stages_[static_cast<size_t>(stage)];
     crew.end = begin + 2 * (is_forward ? takes.forward : takes.backward);
-    at(ends, stage, micro_batch) = crew.end;
-    ++done;
+    at(ends, stage, next.micro_batch) = crew.end;
+    ++next.done;
+    if (++next.micro_batch % pp_ == 0) {  // on with the next stage, or with the next micro-batches
+      next.turn = (next.turn + 1) % virtual_stages_;
+      if (next.turn > 0) next.micro_batch -= pp_;
+    }
     return true;
   }
 
@@ -118,10 +126,23 @@ void require_exact(const CertifiedWay& way, const std::vector<CertifiedStage>& s
 
 }  // namespace
 
+std::vector<std::vector<int64_t>> certified_even_cuts(int64_t parts, int64_t stages) {
+  std::vector<std::vector<int64_t>> out;
+  for (int64_t uncounted = 0; uncounted < 4; ++uncounted) {
+    const int64_t before = uncounted / 2, counted = parts - before - uncounted % 2;
+    if (counted < stages) continue;
+    std::vector<int64_t> begins(static_cast<size_t>(stages), 0);
+    for (int64_t stage = 1; stage < stages; ++stage)
+      begins[static_cast<size_t>(stage)] = before + counted * stage / stages;
+    out.push_back(std::move(begins));
+  }
+  return out;
+}
+
 int64_t certified_interleaved_ps(const CertifiedWay& way, const std::vector<CertifiedStage>& stages, int64_t crossing) {
   require_exact(way, stages, crossing);
   const int64_t groups = way.micro_batches / way.pp;
-  for (int64_t few = 6; few < groups; few *= 2) {
+  for (int64_t few = 5; few < groups; few *= 2) {
     const CertifiedTimetable timetable(way, stages, crossing, few);
     const auto each = timetable.each_further_group();
     if (each) return (timetable.end() + exact_product(*each, groups - few)) / 2;

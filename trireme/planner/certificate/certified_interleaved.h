@@ -1,4 +1,5 @@
-// When the timetable of a way with several stages a crew ends, by what each stage takes: the verifier's own count.
+// Ways with several stages a crew: the cuts into stages that are looked at, and when the timetable of one ends, by what
+// each stage takes. The verifier's own count.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,9 @@
 #include "trireme/planner/certificate/certificate.h"
 
 namespace trireme {
+
+// Stages of as many parts, or one more, the first and the last part of all counted as one or not.
+std::vector<std::vector<int64_t>> certified_even_cuts(int64_t parts, int64_t stages);
 
 struct CertifiedStage {
   int64_t forward = 0, backward = 0;  // of a micro-batch

@@ -332,15 +332,23 @@ bool CertifiedPrice::every_slowest_exceeds(int64_t limit, StepOf step_of) const 
 // Of a way that has fewer parts than stages nothing more is known than a crew's share.
 template <class Exceeds>
 bool CertifiedPrice::every_even_cut_exceeds(int64_t limit, int64_t once, Exceeds exceeds) const {
-  if (parts_ < way_.pp * way_.virtual_stages)
-    return exact_sum(exact_product(share_of_crew(certified_pass_of), way_.micro_batches), once) > limit;
-  if (sums_.empty()) add_up();
-  std::vector<int64_t> passes;
+  const int64_t share = exact_product(share_of_crew(certified_pass_of), way_.micro_batches);
+  if (exact_sum(share, once) > limit) return true;
+  if (parts_ < way_.pp * way_.virtual_stages) return false;
+  std::vector<int64_t> before{0}, passes;  // of the parts before each; of stages
+  const auto add = [&](const CertifiedPart& part, int64_t times) {
+    const int64_t pass = certified_pass_of(part);
+    for (int64_t i = 0; i < times; ++i) before.push_back(before.back() + pass);  // all of them were added exactly
+  };
+  before.reserve(static_cast<size_t>(parts_) + 1);
+  add(table_.parts.front(), 1);
+  for (const CertifiedRun& run : runs_) add(table_.parts[static_cast<size_t>(run.kind) + 1], run.blocks);
+  add(table_.parts.back(), 1);
   return std::ranges::all_of(even_cuts_of_parts(), [&](const std::vector<int64_t>& begins) {
     passes.clear();
     for (size_t stage = 0; stage < begins.size(); ++stage) {
       const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
-      passes.push_back(sums_[static_cast<size_t>(end)].pass - sums_[static_cast<size_t>(begins[stage])].pass);
+      passes.push_back(before[static_cast<size_t>(end)] - before[static_cast<size_t>(begins[stage])]);
     }
     return certified_interleaved_takes_more(way_, passes, table_.crossing, limit - once) || exceeds(begins);
   });
@@ -359,21 +367,6 @@ bool CertifiedPrice::some_crew_takes_more(int64_t pass) const {
     --end;
   }
   return true;
-}
-
-// Stages of as many parts, or one more, the first and the last part of all counted as one or not.
-std::vector<std::vector<int64_t>> CertifiedPrice::even_cuts_of_parts() const {
-  const int64_t stages = way_.pp * way_.virtual_stages;
-  std::vector<std::vector<int64_t>> out;
-  for (int64_t uncounted = 0; uncounted < 4; ++uncounted) {
-    const int64_t before = uncounted / 2, counted = parts_ - before - uncounted % 2;
-    if (counted < stages) continue;
-    std::vector<int64_t> begins(static_cast<size_t>(stages), 0);
-    for (int64_t stage = 1; stage < stages; ++stage)
-      begins[static_cast<size_t>(stage)] = before + counted * stage / stages;
-    out.push_back(std::move(begins));
-  }
-  return out;
 }
 
 // As many parts in each stage, or one more: the usual answer, and a quick one.

@@ -92,7 +92,9 @@ class CertifiedPrice {
   int64_t fill(int64_t slowest) const;
   int64_t crossings() const;
   int64_t step_of(int64_t slowest, int64_t once) const;
-  std::vector<std::vector<int64_t>> even_cuts_of_parts() const;
+  std::vector<std::vector<int64_t>> even_cuts_of_parts() const {
+    return certified_even_cuts(parts_, way_.pp * way_.virtual_stages);
+  }
   bool even_cut_fits() const;
   std::vector<int64_t> onces_of_stages() const;
   std::optional<int64_t> least_slowest(int64_t most_pass, int64_t most_once) const;

@@ -165,13 +165,21 @@ void price_interleaved(const StageProblem& problem, const std::vector<int64_t>& 
   to.fill = without - problem.micro_batches * to.slowest;
 }
 
+// Of several stages a crew: a bound on the time of this cut's passes.
+int64_t least_time_of(const StageProblem& problem, const std::vector<StagePass>& stages) {
+  std::vector<int64_t> before{0};
+  before.reserve(stages.size() + 1);
+  for (const StagePass& stage : stages) before.push_back(before.back() + stage.forward + stage.backward);
+  return least_interleaved_time(before, problem.shape, problem.micro_batches, problem.crossing);
+}
+
 // Of even cuts; where there is none, a bound.
 int64_t least_even_time(const StageProblem& problem) {
   std::optional<int64_t> least;
-  for (const std::vector<int64_t>& begins :
-       even_cuts(static_cast<int64_t>(problem.parts.size()), problem.shape.stages())) {
-    const int64_t time =
-        interleaved_time(problem.shape, passes_of_stages(problem, begins), problem.micro_batches, problem.crossing);
+  for (const auto& begins : even_cuts(static_cast<int64_t>(problem.parts.size()), problem.shape.stages())) {
+    const std::vector<StagePass> stages = passes_of_stages(problem, begins);
+    if (least && least_time_of(problem, stages) >= *least) continue;
+    const int64_t time = interleaved_time(problem.shape, stages, problem.micro_batches, problem.crossing);
     if (!least || time < *least) least = time;
   }
   if (least) return *least;
@@ -183,6 +191,7 @@ std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
   CutPrice best_price;
   for (std::vector<int64_t>& begins : even_cuts(static_cast<int64_t>(problem.parts.size()), problem.shape.stages())) {
     if (!cut_fits(problem, begins)) continue;
+    if (best && least_time_of(problem, passes_of_stages(problem, begins)) > best_price.total) continue;
     const CutPrice price = price_of_cut(problem, begins);
     if (best && std::pair(price.total, price.slowest) >= std::pair(best_price.total, best_price.slowest)) continue;
     best = std::move(begins);
