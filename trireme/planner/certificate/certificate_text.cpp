@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kCertificateLine = "trireme certificate 15";
+constexpr std::string_view kCertificateLine = "trireme certificate 16";
 
 void add_tables(const std::vector<CertifiedTable>& tables, bool is_alone, std::string& out) {
   for (const CertifiedTable& table : tables) {

@@ -161,6 +161,7 @@ void CertifiedPrice::add_up() const {
   sums_.emplace_back();
   const auto add = [&](const CertifiedPart& part, int64_t times) {
     const Sum each{.pass = certified_pass_of(part),
+                   .forward = certified_forward_of(part),
                    .once = certified_once_of(part),
                    .persistent = exact_sum(exact_sum(part.persistent, part.held), part.gradients),
                    .kept = part.kept,
@@ -173,6 +174,7 @@ void CertifiedPrice::add_up() const {
     for (int64_t i = 0; i < times; ++i) {  // none is beyond the last, which is exact
       const Sum& before = sums_.back();
       sums_.push_back({.pass = before.pass + each.pass,
+                       .forward = before.forward + each.forward,
                        .once = before.once + each.once,
                        .persistent = before.persistent + each.persistent,
                        .kept = before.kept + each.kept,
@@ -192,6 +194,7 @@ CertifiedPrice::Sum CertifiedPrice::sum_of(int64_t begin, int64_t end) const {
   if (sums_.empty()) add_up();
   const Sum &before = sums_[static_cast<size_t>(begin)], &all = sums_[static_cast<size_t>(end)];
   Sum out{.pass = all.pass - before.pass,
+          .forward = all.forward - before.forward,
           .once = all.once - before.once,
           .persistent = all.persistent - before.persistent,
           .kept = all.kept - before.kept,
@@ -232,6 +235,13 @@ bool CertifiedPrice::crews_fit(const std::vector<Sum>& stages) const {
   return true;
 }
 
+std::vector<CertifiedStage> CertifiedPrice::passes_of(const std::vector<Sum>& stages) {
+  std::vector<CertifiedStage> out;
+  out.reserve(stages.size());
+  for (const Sum& stage : stages) out.push_back({.forward = stage.forward, .backward = stage.pass - stage.forward});
+  return out;
+}
+
 CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const {
   Cut out;
   int64_t slowest = 0, once = 0;
@@ -246,7 +256,9 @@ CertifiedPrice::Cut CertifiedPrice::cut_of(const std::vector<Sum>& stages) const
     once = std::max(once, at_end);
     out.crew_bytes.push_back(bytes_of(crew, stages));
   }
-  out.step_ps = step_of(slowest, once);
+  out.step_ps = way_.virtual_stages == 1
+                    ? step_of(slowest, once)
+                    : exact_sum(certified_interleaved_ps(way_, passes_of(stages), table_.crossing), once);
   return out;
 }
 
@@ -270,6 +282,12 @@ CertifiedPrice::Cut CertifiedPrice::of_cut(const std::vector<int64_t>& begins) c
 
 bool CertifiedPrice::every_cut_exceeds(int64_t limit) const {
   const int64_t once = share_of_crew(certified_once_of);
+  if (way_.virtual_stages > 1) {
+    return every_even_cut_exceeds(limit, once, [&](const std::vector<int64_t>& begins) {
+      const auto stages = passes_of(stages_of(begins));
+      return certified_interleaved_ps(way_, stages, table_.crossing) > limit - once;
+    });
+  }
   return every_slowest_exceeds(limit, [&](int64_t slowest) { return step_of(slowest, once); });
 }
 
@@ -281,6 +299,10 @@ int64_t CertifiedPrice::share_of_passes() const {
 // that much of them is taken to be there. What is more makes the slowest stage longer: d of it by d / pp for each of at
 // least pp micro-batches, and fills (pp - 1) * d / pp.
 bool CertifiedPrice::longer_passes_exceed(int64_t limit, int64_t more) const {
+  if (way_.virtual_stages > 1) {
+    const auto more_is_not_known = [](const std::vector<int64_t>&) { return false; };
+    return every_even_cut_exceeds(limit, share_of_crew(certified_once_of, more), more_is_not_known);
+  }
   const int64_t others = exact_sum(of_all(certified_forward_of), of_all(certified_backward_of));
   const int64_t beside = exact_sum(crossings(), share_of_crew(certified_once_of, more));
   return every_slowest_exceeds(limit, [&](int64_t slowest) {
@@ -307,25 +329,36 @@ bool CertifiedPrice::every_slowest_exceeds(int64_t limit, StepOf step_of) const 
   return some_crew_takes_more(low);
 }
 
-// Of every cut: where not even stages that are as long as they may be, each from where the one before ends, reach the
-// last part; of several stages a crew that of each even cut.
-bool CertifiedPrice::some_crew_takes_more(int64_t pass) const {
+// Of a way that has fewer parts than stages nothing more is known than a crew's share.
+template <class Exceeds>
+bool CertifiedPrice::every_even_cut_exceeds(int64_t limit, int64_t once, Exceeds exceeds) const {
+  const int64_t share = exact_product(share_of_crew(certified_pass_of), way_.micro_batches);
+  if (exact_sum(share, once) > limit) return true;
   if (parts_ < way_.pp * way_.virtual_stages) return false;
+  std::vector<int64_t> before{0}, passes;  // of the parts before each; of stages
+  const auto add = [&](const CertifiedPart& part, int64_t times) {
+    const int64_t pass = certified_pass_of(part);
+    for (int64_t i = 0; i < times; ++i) before.push_back(before.back() + pass);  // all of them were added exactly
+  };
+  before.reserve(static_cast<size_t>(parts_) + 1);
+  add(table_.parts.front(), 1);
+  for (const CertifiedRun& run : runs_) add(table_.parts[static_cast<size_t>(run.kind) + 1], run.blocks);
+  add(table_.parts.back(), 1);
+  return std::ranges::all_of(even_cuts_of_parts(), [&](const std::vector<int64_t>& begins) {
+    passes.clear();
+    for (size_t stage = 0; stage < begins.size(); ++stage) {
+      const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
+      passes.push_back(before[static_cast<size_t>(end)] - before[static_cast<size_t>(begins[stage])]);
+    }
+    return certified_interleaved_takes_more(way_, passes, table_.crossing, limit - once) || exceeds(begins);
+  });
+}
+
+// Of every cut: where not even stages that are as long as they may be, each from where the one before ends, reach the
+// last part.
+bool CertifiedPrice::some_crew_takes_more(int64_t pass) const {
+  if (parts_ < way_.pp) return false;
   if (sums_.empty()) add_up();
-  if (way_.virtual_stages > 1) {
-    const auto before = [&](int64_t part) { return sums_[static_cast<size_t>(part)].pass; };
-    return std::ranges::all_of(even_cuts_of_parts(), [&](const std::vector<int64_t>& begins) {
-      for (int64_t crew = 0; crew < way_.pp; ++crew) {
-        int64_t of_crew = 0;
-        for (auto stage = static_cast<size_t>(crew); stage < begins.size(); stage += static_cast<size_t>(way_.pp)) {
-          const int64_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts_;
-          of_crew = exact_sum(of_crew, before(end) - before(begins[stage]));
-        }
-        if (of_crew > pass) return true;
-      }
-      return false;
-    });
-  }
   auto end = sums_.begin();
   for (int64_t stage = 0; stage < way_.pp; ++stage) {
     const int64_t most = exact_sum(end->pass, pass);
@@ -334,21 +367,6 @@ bool CertifiedPrice::some_crew_takes_more(int64_t pass) const {
     --end;
   }
   return true;
-}
-
-// Stages of as many parts, or one more, the first and the last part of all counted as one or not.
-std::vector<std::vector<int64_t>> CertifiedPrice::even_cuts_of_parts() const {
-  const int64_t stages = way_.pp * way_.virtual_stages;
-  std::vector<std::vector<int64_t>> out;
-  for (int64_t uncounted = 0; uncounted < 4; ++uncounted) {
-    const int64_t before = uncounted / 2, counted = parts_ - before - uncounted % 2;
-    if (counted < stages) continue;
-    std::vector<int64_t> begins(static_cast<size_t>(stages), 0);
-    for (int64_t stage = 1; stage < stages; ++stage)
-      begins[static_cast<size_t>(stage)] = before + counted * stage / stages;
-    out.push_back(std::move(begins));
-  }
-  return out;
 }
 
 // As many parts in each stage, or one more: the usual answer, and a quick one.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trireme/planner/certificate/certificate.h"
+#include "trireme/planner/certificate/certified_interleaved.h"
 
 namespace trireme {
 
@@ -49,11 +50,11 @@ class CertifiedPrice {
 
  private:
   struct Sum {
-    int64_t pass = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
+    int64_t pass = 0, forward = 0, once = 0, persistent = 0, kept = 0, waiting = 0, work = 0, host = 0, disk = 0;
     int64_t kept_host = 0, kept_disk = 0;  // of each micro-batch
   };
-  static constexpr std::array kSums{&Sum::pass, &Sum::once, &Sum::persistent, &Sum::kept,     &Sum::waiting,
-                                    &Sum::host, &Sum::disk, &Sum::kept_host,  &Sum::kept_disk};
+  static constexpr std::array kSums{&Sum::pass,    &Sum::forward, &Sum::once, &Sum::persistent, &Sum::kept,
+                                    &Sum::waiting, &Sum::host,    &Sum::disk, &Sum::kept_host,  &Sum::kept_disk};
   bool stage_fits(int64_t stage, const Sum& sum) const;
   // Of the parts from `begin` up to but not `end`.
   Sum sum_of(int64_t begin, int64_t end) const;
@@ -77,17 +78,23 @@ class CertifiedPrice {
   bool crews_fit(const std::vector<Sum>& stages) const;
   std::vector<Sum> stages_of(const std::vector<int64_t>& begins) const;
   Cut cut_of(const std::vector<Sum>& stages) const;
+  static std::vector<CertifiedStage> passes_of(const std::vector<Sum>& stages);
 
   // `step_of(slowest)`: at least, where the slowest crew takes so much for each micro-batch; more of it takes longer.
   template <class StepOf>
   bool every_slowest_exceeds(int64_t limit, StepOf step_of) const;
   bool some_crew_takes_more(int64_t pass) const;
+  // Where crews have several stages, and do `once` once: by their passes, or what `exceeds(begins)` says.
+  template <class Exceeds>
+  bool every_even_cut_exceeds(int64_t limit, int64_t once, Exceeds exceeds) const;
 
   int64_t idle(int64_t weight_grads) const;
   int64_t fill(int64_t slowest) const;
   int64_t crossings() const;
   int64_t step_of(int64_t slowest, int64_t once) const;
-  std::vector<std::vector<int64_t>> even_cuts_of_parts() const;
+  std::vector<std::vector<int64_t>> even_cuts_of_parts() const {
+    return certified_even_cuts(parts_, way_.pp * way_.virtual_stages);
+  }
   bool even_cut_fits() const;
   std::vector<int64_t> onces_of_stages() const;
   std::optional<int64_t> least_slowest(int64_t most_pass, int64_t most_once) const;

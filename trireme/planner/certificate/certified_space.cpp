@@ -258,10 +258,9 @@ int64_t certified_least_bytes(const CertifiedWay& way, const CertifiedModel& mod
 }
 
 int64_t certified_arithmetic_ps(const CertifiedWay& way, const CertifiedModel& model) {
-  if (way.schedule == WaySchedule::kZbH1 || way.schedule == WaySchedule::kZbH2) return model.arithmetic_ps;
-  // The first stage's first pass, and the last one's last, have the others wait.
-  const int64_t passes = exact_product(way.micro_batches, way.virtual_stages);
-  return exact_sum(model.arithmetic_ps, exact_product(model.arithmetic_ps, way.pp - 1) / passes);
+  if (way.schedule != WaySchedule::k1F1B) return model.arithmetic_ps;
+  // Besides the slowest stage, which takes an average one's or more, all run one micro-batch while it waits.
+  return exact_sum(model.arithmetic_ps, exact_product(model.arithmetic_ps, way.pp - 1) / way.micro_batches);
 }
 
 }  // namespace trireme

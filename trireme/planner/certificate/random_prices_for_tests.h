@@ -201,6 +201,7 @@ class RandomPrices : public RandomSpace {
       part.moving_forward = part.moving_backward = part.leaving = part.returning = 0;
       computed.add(part, 1);
     }
+    if (problem.shape.chunks > 1) return problem.micro_batches * (computed.pass() / problem.shape.crews());
     computed.longest_pass = computed.longest_once = computed.once = 0;
     computed.chain.clear();
     return bound_of_longer_parts(computed, problem.shape, problem.micro_batches, 0);

@@ -221,7 +221,7 @@ TEST(VerifyCertificate, texts_that_are_no_certificates_are_refused_with_the_reas
   using testing::HasSubstr;
   EXPECT_EQ(refused(text), "taken");
   EXPECT_THAT(refused("trireme plan 1\n"), HasSubstr("this is not a certificate"));
-  EXPECT_THAT(resealed("certificate 15", "certificate 14"),
+  EXPECT_THAT(resealed("certificate 16", "certificate 15"),
               HasSubstr("this is another version of the format; plan again"));
   EXPECT_THAT(refused(text.substr(0, text.size() - 100)), HasSubstr("part of it is missing"));
   std::string edited = text;

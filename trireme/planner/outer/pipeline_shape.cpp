@@ -169,6 +169,46 @@ std::vector<std::vector<HeldMoment>> held_by_crews(const Timetable& timetable) {
   return out;
 }
 
+// Forward passes before each crew's first backward pass.
+std::vector<int64_t> ahead_of(const Timetable& timetable) {
+  std::vector<int64_t> out;
+  for (const std::vector<Unit>& crew : timetable.crews) {
+    const auto is_backward = [](const Unit& unit) { return unit.pass != Unit::Pass::kForward; };
+    out.push_back(std::ranges::find_if(crew, is_backward) - crew.begin());
+  }
+  return out;
+}
+
+// What interleaved_time reckons with: that crews run so far ahead, and then one pass of each kind in turn, through
+// their stages by as many micro-batches as there are crews; and each crew one or two passes farther ahead than the
+// next.
+void require_in_turn(const Timetable& timetable, const std::vector<int64_t>& ahead) {
+  const auto crews = static_cast<int>(timetable.crews.size());
+  const int chunks = timetable.stages / crews, passes = timetable.micro_batches * chunks;
+  const auto unit = [&](Unit::Pass pass, int number, int crew) {
+    const int turn = number / crews % chunks, chunk = pass == Unit::Pass::kForward ? turn : chunks - 1 - turn;
+    return Unit{pass, chunk * crews + crew, number / (crews * chunks) * crews + number % crews};
+  };
+  bool is_in_turn = ahead.back() > int64_t{chunks - 1} * crews;
+  for (int crew = 0; crew < crews; ++crew) {
+    const auto own = static_cast<size_t>(crew);
+    const int64_t more = crew + 1 < crews ? ahead[own] - ahead[own + 1] : 1;
+    std::vector<Unit> units;
+    int forward = 0;
+    const auto run_forward = [&] {
+      if (forward < passes) units.push_back(unit(Unit::Pass::kForward, forward++, crew));
+    };
+    while (forward < passes && forward < ahead[own]) run_forward();
+    for (int backward = 0; backward < passes; ++backward) {
+      units.push_back(unit(Unit::Pass::kBackward, backward, crew));
+      run_forward();
+    }
+    is_in_turn = is_in_turn && (more == 1 || more == 2) && units == timetable.crews[own];
+  }
+  if (!is_in_turn)
+    fail(ErrorKind::kUnsupported, "crews of the schedule '{}' do not go through their stages in turn", timetable.name);
+}
+
 }  // namespace
 
 PipelineShape shape_of_schedule(const PipelineSchedule& schedule, int64_t crews, int64_t chunks) {
@@ -185,15 +225,21 @@ PipelineShape shape_of_schedule(const PipelineSchedule& schedule, int64_t crews,
   };
   const int64_t fewest = (chunks > 1 ? 3 : 2) * crews;
   const Timetable few = timetable(fewest), longer = timetable(fewest + crews);
-  const auto [idle, forward, input, weight, transfer] =
-      idle_by(few, std::array{kAlike, with_one_more(&UnitCosts::forward), with_one_more(&UnitCosts::input_grad),
-                              with_one_more(&UnitCosts::weight_grad), with_one_more(&UnitCosts::transfer)});
-  const auto [more, more_transfer] = idle_by(longer, std::array{kAlike, with_one_more(&UnitCosts::transfer)});
   PipelineShape out{.held = held_by_crews(few), .chunks = chunks};
   if (out.held != held_by_crews(longer)) {
     fail(ErrorKind::kUnsupported, "the schedule '{}' keeps more activations the more micro-batches there are",
          schedule.name);
   }
+  if (chunks > 1) {
+    out.ahead = ahead_of(longer);
+    require_in_turn(few, out.ahead);
+    require_in_turn(longer, out.ahead);
+    return out;
+  }
+  const auto [idle, forward, input, weight, transfer] =
+      idle_by(few, std::array{kAlike, with_one_more(&UnitCosts::forward), with_one_more(&UnitCosts::input_grad),
+                              with_one_more(&UnitCosts::weight_grad), with_one_more(&UnitCosts::transfer)});
+  const auto [more, more_transfer] = idle_by(longer, std::array{kAlike, with_one_more(&UnitCosts::transfer)});
   if (idle != more) {
     fail(ErrorKind::kUnsupported,
          "the schedule '{}' idles {} for {} micro-batches and {} for {}: its idle time grows with them", schedule.name,
@@ -202,8 +248,7 @@ PipelineShape shape_of_schedule(const PipelineSchedule& schedule, int64_t crews,
   out.idle_forward = forward - idle;
   out.idle_input = input - idle;
   out.idle_weight = weight - idle;
-  out.waits_for_slowest =
-      chunks == 1 && std::min(out.idle_forward, out.idle_input) == crews - 1 && out.idle_weight == crews - 1;
+  out.waits_for_slowest = std::min(out.idle_forward, out.idle_input) == crews - 1 && out.idle_weight == crews - 1;
   out.more_transfers = more_transfer - more - (transfer - idle);
   out.transfers = transfer - idle - fewest / crews * out.more_transfers;
   return out;

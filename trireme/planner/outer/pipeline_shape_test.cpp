@@ -16,32 +16,21 @@ using outer_search_test::RandomTables;
 // What a timetable of equal stages takes, to the unit where passes take about as long as each other.
 TEST(PipelineShape, says_what_timetables_take) {
   RandomTables tables(4);
-  const std::pair<WaySchedule, int64_t> schedules[] = {{WaySchedule::k1F1B, 1},
-                                                       {WaySchedule::kZbH1, 1},
-                                                       {WaySchedule::kZbH2, 1},
-                                                       {WaySchedule::kInterleaved, 2},
-                                                       {WaySchedule::kInterleaved, 3},
-                                                       {WaySchedule::kInterleaved, 5},
-                                                       {WaySchedule::kInterleaved, 8},
-                                                       {WaySchedule::kInterleavedDelayed, 2},
-                                                       {WaySchedule::kInterleavedDelayed, 4}};
-  for (const auto& [name, chunks] : schedules) {
+  for (const WaySchedule name : {WaySchedule::k1F1B, WaySchedule::kZbH1, WaySchedule::kZbH2}) {
     const PipelineSchedule& schedule = schedule_of(name);
     for (const int64_t crews : {2, 3, 4, 8}) {
-      const PipelineShape shape = shape_of_schedule(schedule, crews, chunks);
+      const PipelineShape shape = shape_of_schedule(schedule, crews);
       ASSERT_EQ(shape.crews(), crews);
-      ASSERT_EQ(shape.stages(), crews * chunks);
+      ASSERT_EQ(shape.stages(), crews);
       for (int i = 0; i < 20; ++i) {
         const int64_t fewest = name == WaySchedule::kZbH2 ? 2 * crews - 1 : crews;
-        const bool in_rounds = chunks > 1 || tables.number(0, 1) == 1;
+        const bool in_rounds = tables.number(0, 1) == 1;
         const int64_t micro_batches = in_rounds ? ((fewest + crews - 1) / crews + tables.number(0, 4)) * crews
                                                 : fewest + tables.number(0, 3 * crews);
         const int64_t f = tables.number(98, 102), in = tables.number(103, 106), w = tables.number(92, 97);
-        const Timetable timetable = make_timetable(schedule, {.crews = static_cast<int>(crews),
-                                                              .stages_per_crew = static_cast<int>(chunks),
-                                                              .micro_batches = static_cast<int>(micro_batches)});
-        const int64_t transfer =
-            in_rounds && name != WaySchedule::kZbH1 && name != WaySchedule::kZbH2 ? tables.number(0, 20) : 0;
+        const Timetable timetable = make_timetable(
+            schedule, {.crews = static_cast<int>(crews), .micro_batches = static_cast<int>(micro_batches)});
+        const int64_t transfer = in_rounds && name == WaySchedule::k1F1B ? tables.number(0, 20) : 0;
         const TimetableTime time = time_of(timetable, {.forward = static_cast<double>(f),
                                                        .input_grad = static_cast<double>(in),
                                                        .weight_grad = static_cast<double>(w),
@@ -49,8 +38,8 @@ TEST(PipelineShape, says_what_timetables_take) {
         const int64_t idle = shape.idle_forward * f + shape.idle_input * in + shape.idle_weight * w;
         const int64_t transfers = shape.transfers + shape.more_transfers * micro_batches / crews;
         EXPECT_EQ(static_cast<int64_t>(time.makespan),
-                  micro_batches * chunks * (f + in + w) + idle + (transfer > 0 ? transfers * transfer : 0))
-            << schedule.name << " of " << crews << " x " << chunks << ", " << micro_batches << " micro-batches";
+                  micro_batches * (f + in + w) + idle + (transfer > 0 ? transfers * transfer : 0))
+            << schedule.name << " of " << crews << ", " << micro_batches << " micro-batches";
         for (size_t crew = 0; crew < time.crews.size(); ++crew) {
           int64_t held = 0;
           for (const HeldMicroBatches& each : shape.held[crew].front()) held += each.whole + each.waiting;

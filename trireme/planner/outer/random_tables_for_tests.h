@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <utility>
 
 #include "trireme/planner/outer/stage_problem.h"
 
@@ -50,9 +52,11 @@ class RandomTables {
     out.shape.transfers = crews > 1 ? number(0, 6) : 0;
     out.shape.more_transfers = crews > 1 ? number(0, 6) : 0;
     if (crews > 1 && number(0, 3) == 0) {
-      out.shape.chunks = number(2, 3);
-      out.shape.idle_weight = number(0, 4);
-      out.shape.waits_for_slowest = false;
+      const int64_t chunks = number(2, 3), more = number(1, 2);
+      out.shape = {.chunks = chunks};
+      for (int64_t crew = 0; crew < crews; ++crew)
+        out.shape.ahead.push_back((chunks - 1) * crews + 1 + more * (crews - 1 - crew));
+      out.micro_batches = crews * number(1, 5);
     }
     for (int64_t crew = 0; crew < crews; ++crew) out.shape.held.push_back(moments(out.shape.chunks));
     return out;
@@ -86,6 +90,40 @@ inline bool is_even(const std::vector<int64_t>& begins, int64_t parts) {
   return false;
 }
 
+// When the last pass of several stages a crew ends, by what each takes forward and back: the passes of each crew in
+// their order, each begun at once where what it needs has ended. In halves of a ps.
+inline int64_t end_of_interleaved(const StageProblem& problem, const std::vector<int64_t>& forward,
+                                  const std::vector<int64_t>& backward) {
+  const int64_t crews = problem.shape.crews(), chunks = problem.shape.chunks, all = problem.micro_batches * chunks;
+  std::map<std::pair<int64_t, int64_t>, int64_t> ends;  // of a stage's micro-batch: those that go back from `stages` on
+  std::vector<int64_t> end(static_cast<size_t>(crews), 0), done(end);
+  const int64_t stages = crews * chunks;
+  for (int64_t left = 2 * all * crews; left > 0;) {
+    for (int64_t crew = 0; crew < crews; ++crew) {
+      const auto own = static_cast<size_t>(crew);
+      if (done[own] == 2 * all) continue;
+      const int64_t ahead = std::min(all, problem.shape.ahead[own]), after = done[own] - ahead;
+      const bool is_forward = after < 0 || (after % 2 == 1 && after < 2 * (all - ahead));
+      const int64_t number = after < 0                    ? done[own]
+                             : after >= 2 * (all - ahead) ? done[own] - all
+                             : is_forward                 ? ahead + after / 2
+                                                          : after / 2;
+      const int64_t turn = number % stages / crews, micro_batch = number / stages * crews + number % crews;
+      const int64_t stage = (is_forward ? turn : chunks - 1 - turn) * crews + crew;
+      const int64_t at = is_forward ? stage : 2 * stages - 1 - stage;  // on the micro-batch's way
+      const auto needed = ends.find({at - 1, micro_batch});
+      if (at > 0 && needed == ends.end()) continue;
+      const int64_t message = at == stages ? 0 : problem.crossing;  // the last stage goes back at once
+      const int64_t takes = (is_forward ? forward : backward)[static_cast<size_t>(stage)];
+      end[own] = std::max(end[own], at > 0 ? needed->second + message : 0) + 2 * takes;
+      ends[{at, micro_batch}] = end[own];
+      ++done[own];
+      --left;
+    }
+  }
+  return std::ranges::max(end);
+}
+
 // Of all cuts the least total, with nothing but loops; -1: none fits.
 inline int64_t least_of_all_cuts(const StageProblem& problem) {
   const auto parts = static_cast<int64_t>(problem.parts.size());
@@ -97,6 +135,7 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
     std::vector<int64_t> begins{0};
     int64_t fill = 0;
     std::vector<int64_t> pass(crews), once(crews), held(crews), work(crews), host(crews), disk(crews);
+    std::vector<int64_t> forwards(crews * chunks), backwards(crews * chunks);  // of stages
     std::vector<std::vector<int64_t>> kept(crews, std::vector<int64_t>(chunks)), waiting = kept, kept_host = kept,
                                                                                  kept_disk = kept;
     for (int64_t i = 0; i < parts; ++i) {
@@ -105,6 +144,8 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
       const int64_t forward = std::max(p.forward + p.moving_forward + p.leaving / 8, p.leaving);
       const int64_t input = std::max(p.input_grad + p.again + p.moving_backward + p.returning / 8, p.returning);
       pass[crew] += forward + input + p.weight_grad;
+      forwards[stage] += forward;
+      backwards[stage] += input + p.weight_grad;
       once[crew] += p.update + p.sync + std::max(std::max(p.coming, p.going), p.updating);
       host[crew] += p.host;
       disk[crew] += p.disk;
@@ -141,8 +182,9 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
       filled = -slowest;
       for (const int64_t each : pass) filled += each;
     }
-    const int64_t total = problem.micro_batches * slowest + filled + problem.crossing * transfers / (2 * all_crews) +
-                          std::ranges::max(once);
+    int64_t total = problem.micro_batches * slowest + filled + problem.crossing * transfers / (2 * all_crews);
+    if (chunks > 1) total = end_of_interleaved(problem, forwards, backwards) / 2;
+    total += std::ranges::max(once);
     if (fits && (least < 0 || total < least)) least = total;
   }
   return least;

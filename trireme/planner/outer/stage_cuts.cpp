@@ -7,6 +7,7 @@
 #include <span>
 
 #include "trireme/base/error.h"
+#include "trireme/planner/outer/interleaved_time.h"
 #include "trireme/planner/outer/stage_sums.h"
 
 namespace trireme {
@@ -24,7 +25,7 @@ PartTotals totals_of(const StageProblem& problem) {
   return out;
 }
 
-// It depends on the cut by its slowest crew at most.
+// Of crews with one stage each. It depends on the cut by its slowest crew at most.
 int64_t fill_of(const PartTotals& totals, const PipelineShape& shape, int64_t slowest) {
   if (shape.waits_for_slowest) return std::max<int64_t>(0, totals.pass() - slowest);
   const int64_t sum = shape.idle_forward * totals.forward_pass + shape.idle_input * totals.input_pass +
@@ -40,8 +41,8 @@ int64_t crossings_of(const PipelineShape& shape, int64_t micro_batches, int64_t 
 
 // Of the slowest crew: its share of all parts, the longest part, or what the best cut leaves it.
 int64_t least_pass_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
-  return std::max({totals.longest_pass, divided_up(totals.pass(), shape.crews()),
-                   least_slowest(totals.chain, shape.crews(), shape.chunks)});
+  return std::max(
+      {totals.longest_pass, divided_up(totals.pass(), shape.crews()), least_slowest(totals.chain, shape.crews())});
 }
 int64_t least_once_of_a_crew(const PartTotals& totals, const PipelineShape& shape) {
   return std::max(totals.longest_once, divided_up(totals.once, shape.crews()));
@@ -142,11 +143,55 @@ bool stages_fit(const StageSums& sums, const std::vector<int64_t>& begins, const
   return true;
 }
 
+std::vector<StagePass> passes_of_stages(const StageProblem& problem, const std::vector<int64_t>& begins) {
+  std::vector<StagePass> out(begins.size());
+  size_t stage = 0;
+  for (size_t part = 0; part < problem.parts.size(); ++part) {
+    if (stage + 1 < begins.size() && begins[stage + 1] == static_cast<int64_t>(part)) ++stage;
+    const PartPrice& each = problem.parts[part];
+    out[stage].forward += each.forward_pass();
+    out[stage].backward += each.input_pass() + each.weight_grad;
+  }
+  return out;
+}
+
+void price_interleaved(const StageProblem& problem, const std::vector<int64_t>& begins, CutPrice& to) {
+  const std::vector<StagePass> stages = passes_of_stages(problem, begins);
+  const auto time = [&](int64_t crossing) {
+    return interleaved_time(problem.shape, stages, problem.micro_batches, crossing);
+  };
+  const int64_t without = time(0);
+  to.crossings = problem.crossing == 0 ? 0 : time(problem.crossing) - without;
+  to.fill = without - problem.micro_batches * to.slowest;
+}
+
+// Of several stages a crew: a bound on the time of this cut's passes.
+int64_t least_time_of(const StageProblem& problem, const std::vector<StagePass>& stages) {
+  std::vector<int64_t> before{0};
+  before.reserve(stages.size() + 1);
+  for (const StagePass& stage : stages) before.push_back(before.back() + stage.forward + stage.backward);
+  return least_interleaved_time(before, problem.shape, problem.micro_batches, problem.crossing);
+}
+
+// Of even cuts; where there is none, a bound.
+int64_t least_even_time(const StageProblem& problem) {
+  std::optional<int64_t> least;
+  for (const auto& begins : even_cuts(static_cast<int64_t>(problem.parts.size()), problem.shape.stages())) {
+    const std::vector<StagePass> stages = passes_of_stages(problem, begins);
+    if (least && least_time_of(problem, stages) >= *least) continue;
+    const int64_t time = interleaved_time(problem.shape, stages, problem.micro_batches, problem.crossing);
+    if (!least || time < *least) least = time;
+  }
+  if (least) return *least;
+  return least_of_even_cuts(totals_of(problem).chain, problem.shape, problem.micro_batches, problem.crossing);
+}
+
 std::optional<std::vector<int64_t>> best_even_cut(const StageProblem& problem) {
   std::optional<std::vector<int64_t>> best;
   CutPrice best_price;
   for (std::vector<int64_t>& begins : even_cuts(static_cast<int64_t>(problem.parts.size()), problem.shape.stages())) {
     if (!cut_fits(problem, begins)) continue;
+    if (best && least_time_of(problem, passes_of_stages(problem, begins)) > best_price.total) continue;
     const CutPrice price = price_of_cut(problem, begins);
     if (best && std::pair(price.total, price.slowest) >= std::pair(best_price.total, best_price.slowest)) continue;
     best = std::move(begins);
@@ -164,7 +209,7 @@ void PartTotals::add(const PartPrice& part, int64_t count) {
   once += count * part.once();
   longest_pass = std::max(longest_pass, part.pass());
   longest_once = std::max(longest_once, part.once());
-  chain.push_back({part.pass(), count});
+  chain.push_back({.pass = part.pass(), .count = count, .forward = part.forward_pass()});
 }
 
 void take_off_tied(std::vector<PartPrice>& parts) {
@@ -194,8 +239,9 @@ void require_range(double passes, double once, double bytes, const PipelineShape
   const auto idle =
       static_cast<double>(std::abs(shape.idle_forward) + std::abs(shape.idle_input) + std::abs(shape.idle_weight));
   const auto crews = static_cast<double>(shape.crews()), count = static_cast<double>(micro_batches);
-  const double transfers =
-      static_cast<double>(shape.transfers) * crews + static_cast<double>(shape.more_transfers) * count;
+  const double transfers = shape.chunks > 1 ? crews * static_cast<double>(shape.chunks) * count
+                                            : static_cast<double>(shape.transfers) * crews +
+                                                  static_cast<double>(shape.more_transfers) * count;
   const double step = passes * (count + idle) + once + static_cast<double>(crossing) * transfers;
   require(step < kMost && bytes < kMost,
           "a step of {} micro-batches takes more than 26 days by the prices of its parts, or a stage more than 2 EiB; "
@@ -235,7 +281,7 @@ void check_range(const StageProblem& problem) {
 }
 
 CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& begins) {
-  CutPrice out{.crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing)};
+  CutPrice out;
   const StageSums sums(problem.parts);
   const auto crews = static_cast<size_t>(problem.shape.crews());
   CrewStages stages(sums, begins, crews);
@@ -248,7 +294,12 @@ CutPrice price_of_cut(const StageProblem& problem, const std::vector<int64_t>& b
     out.slowest = std::max(out.slowest, pass);
     out.once = std::max(out.once, once);
   }
-  out.fill = fill_of(totals_of(problem), problem.shape, out.slowest);
+  if (problem.shape.chunks > 1) {
+    price_interleaved(problem, begins, out);
+  } else {
+    out.fill = fill_of(totals_of(problem), problem.shape, out.slowest);
+    out.crossings = crossings_of(problem.shape, problem.micro_batches, problem.crossing);
+  }
   out.total = problem.micro_batches * out.slowest + out.fill + out.crossings + out.once;
   return out;
 }
@@ -293,6 +344,7 @@ std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages) {
 int64_t bound_of_cuts(const StageProblem& problem) {
   const PartTotals totals = totals_of(problem);
   const PipelineShape& shape = problem.shape;
+  if (shape.chunks > 1) return least_even_time(problem) + least_once_of_a_crew(totals, shape);
   const int64_t slowest = least_pass_of_a_crew(totals, shape);
   return problem.micro_batches * slowest + fill_of(totals, shape, slowest) +
          crossings_of(shape, problem.micro_batches, problem.crossing) + least_once_of_a_crew(totals, shape);
@@ -305,6 +357,9 @@ int64_t bound_of_longer_parts(const PartTotals& totals, const PipelineShape& sha
                               int64_t crossing) {
   require_range(static_cast<double>(totals.pass()), static_cast<double>(totals.once), 0, shape, micro_batches,
                 crossing);
+  if (shape.chunks > 1) {
+    return least_of_even_cuts(totals.chain, shape, micro_batches, crossing) + least_once_of_a_crew(totals, shape);
+  }
   const int64_t slowest = least_pass_of_a_crew(totals, shape);
   int64_t fill = fill_of(totals, shape, slowest);
   if (shape.idle_weight < 0) {

@@ -78,18 +78,22 @@ struct HeldMicroBatches {
 using HeldMoment = std::vector<HeldMicroBatches>;  // of each of a crew's stages, in their order
 
 // A schedule with so many crews, each of `chunks` stages: crew c has the stages c, c + crews, c + 2 * crews and so on.
-// A step takes for each micro-batch what the crew's stages take, and on top these multiples of a stage's forward pass,
-// its input gradients and its weight gradients.
+// Where a crew has one stage, a step takes for each micro-batch what the stage takes, and on top these multiples of a
+// stage's forward pass, its input gradients and its weight gradients.
 struct PipelineShape {
   int64_t idle_forward = 0, idle_input = 0, idle_weight = 0;
   // Stages that take unequally long wait for the slowest one alone: a step takes this for each micro-batch but one, and
   // all stages once. (Of stages that are alike it is what the multiples above say.)
   bool waits_for_slowest = false;
-  // Messages between crews that are waited for: so many, plus `more_transfers` for every `crews()` micro-batches. The
-  // others arrive before they are needed.
+  // Likewise messages between crews that are waited for: so many, plus `more_transfers` for every `crews()`
+  // micro-batches. The others arrive before they are needed.
   int64_t transfers = 0, more_transfers = 0;
   std::vector<std::vector<HeldMoment>> held;  // of each crew: at no moment more than at one of these
   int64_t chunks = 1;
+  // Where a crew has several stages: how many forward passes each runs before its first backward pass; from then on a
+  // backward and a forward pass in turn. Each crew has one or two more than the next. What a step takes follows from
+  // these and from what each stage takes (interleaved_time.h).
+  std::vector<int64_t> ahead = {};
   int64_t crews() const { return static_cast<int64_t>(held.size()); }
   int64_t stages() const { return crews() * chunks; }
   friend bool operator==(const PipelineShape&, const PipelineShape&) = default;
@@ -112,7 +116,8 @@ struct StageProblem {
   RankRoom room() const { return {.device = memory, .host = host, .disk = disk}; }
 };
 
-// The time of the step: micro_batches * slowest + fill + crossings + once.
+// The time of the step: micro_batches * slowest + fill + crossings + once. Of crews with several stages the fill is
+// what the timetable takes beside the slowest crew's passes, and crossings what messages add to that.
 struct CutPrice {
   int64_t slowest = 0;    // of the crews, for one micro-batch
   int64_t fill = 0;       // in which the pipeline fills and empties
@@ -141,11 +146,11 @@ bool cut_fits(const StageProblem& problem, const std::vector<int64_t>& begins);
 
 // Cuts into stages of as many parts, or one more, where the first part (what stands before the blocks) and the last one
 // count as a part or not: at most four. Of several stages a crew these are the cuts that are looked at: a schedule has
-// the crews go from stage to stage together, so that what it idles is known for stages that take about as long as each
-// other.
+// the crews go from stage to stage together, and idles the more the less alike these are.
 std::vector<std::vector<int64_t>> even_cuts(int64_t parts, int64_t stages);
 
-// No cut takes less: the slowest crew as fast as it can be, all alike in what they do once, without memory.
+// No cut takes less, without memory: the slowest crew as fast as it can be, or of several stages a crew the fastest of
+// all cuts that are looked at; and all crews alike in what they do once.
 int64_t bound_of_cuts(const StageProblem& problem);
 // No cut takes less, of these parts or of parts that take as long or longer in each of their passes.
 int64_t bound_of_longer_parts(const StageProblem& problem);

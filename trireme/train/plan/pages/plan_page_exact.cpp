@@ -255,7 +255,8 @@ std::vector<std::vector<std::string>> exact_transfers(const ExactWay& way) {
     }
   }
   const PipelineShape& shape = way.problem.shape;
-  const int64_t waited_for = shape.transfers + shape.more_transfers * all / crews;
+  int64_t waited_for = shape.transfers + shape.more_transfers * all / crews;
+  if (shape.chunks > 1) waited_for = 2 * way.price.crossings / std::max<int64_t>(1, way.problem.crossing);
   std::vector<std::vector<std::string>> out;
   const auto ms = [](int64_t ps) { return fmt::format("{:.3f}", static_cast<double>(ps) * 1e-9); };
   const auto add = [&](const char* name, int64_t calls, int64_t ps, int64_t exposed) {

@@ -110,9 +110,9 @@ int64_t least_bytes(const OuterWay& way, int64_t ranks, const StepFigures& figur
 // 1F1B idles for (pp - 1) passes of a stage; what is filled with weight gradients may not idle at all.
 int64_t arithmetic_ps(const OuterWay& way, const StepFigures& figures) {
   const int64_t arithmetic = figures.arithmetic_ps;
-  if (way.schedule == WaySchedule::kZbH1 || way.schedule == WaySchedule::kZbH2) return arithmetic;
+  if (way.schedule != WaySchedule::k1F1B) return arithmetic;
   // arithmetic * (pp - 1) / passes, without a product that might be too large
-  const int64_t passes = way.micro_batches * way.virtual_stages;
+  const int64_t passes = way.micro_batches;
   return arithmetic + arithmetic / passes * (way.pp - 1) + arithmetic % passes * (way.pp - 1) / passes;
 }
 
