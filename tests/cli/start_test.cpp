@@ -234,11 +234,12 @@ TEST_F(StartTest, RanksThatWereGivenDifferentSettingsDoNotTrain) {
     EXPECT_TRUE(losses("run").empty()) << options;
     return outcome.err;
   };
-  EXPECT_THAT(refused("--seed $((r + 5))"), HasSubstr("rank 0 has train.seed = 5, rank 1 has train.seed = 6"));
-  EXPECT_THAT(refused("--lr 0.0$((r + 1))"), HasSubstr("rank 0 has train.lr = 0.01, rank 1 has train.lr = 0.02"));
-  EXPECT_THAT(refused("--steps $((r + 2))"), HasSubstr("rank 0 has train.steps = 2, rank 1 has train.steps = 3"));
-  EXPECT_THAT(refused("--save-every $((r + 2))"), HasSubstr("rank 0 has train.save_every = 2"));
-  EXPECT_THAT(refused("--set data.samples=$((100 - r))"), HasSubstr("rank 1 has the data = "));
+  EXPECT_THAT(refused("--seed $((r + 5))"), HasSubstr("'train.seed = 5' on rank 0, 'train.seed = 6' on rank 1"));
+  EXPECT_THAT(refused("--lr 0.0$((r + 1))"),
+              HasSubstr("'the learning rate = 0.01' on rank 0, 'the learning rate = 0.02' on rank 1"));
+  EXPECT_THAT(refused("--steps $((r + 2))"), HasSubstr("'train.steps = 2' on rank 0, 'train.steps = 3' on rank 1"));
+  EXPECT_THAT(refused("--save-every $((r + 2))"), HasSubstr("'train.save_every = 2' on rank 0"));
+  EXPECT_THAT(refused("--set data.samples=$((100 - r))"), HasSubstr("'the training data = "));
   // The same folder by name, of another disk.
   write("own.sh", "mkdir -p own$RANK && cd own$RANK && exec " + std::string(TRIREME_PROGRAM) + " \"$@\"");
   const Outcome apart = run_shell(
