@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class EveryIsa : public testing::TestWithParam<TestIsa> {
+class PoolingOfIsa : public testing::TestWithParam<TestIsa> {
  protected:
   void SetUp() override {
     if (!GetParam().is_there()) GTEST_SKIP() << "this machine has no " << GetParam().name();
@@ -25,7 +25,7 @@ class EveryIsa : public testing::TestWithParam<TestIsa> {
   void TearDown() override { use_machine_isa(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Isa, EveryIsa, testing::ValuesIn(all_test_isas()),
+INSTANTIATE_TEST_SUITE_P(Isa, PoolingOfIsa, testing::ValuesIn(all_test_isas()),
                          [](const auto& each) { return each.param.name(); });
 
 // Side by side, of few channels and of many; and overlapping, over the edges.
@@ -49,7 +49,7 @@ void each_tap(const Pool& k, Fn&& fn) {
   }
 }
 
-TEST_P(EveryIsa, the_first_that_is_no_number_is_the_largest_of_a_window_and_takes_the_gradient) {
+TEST_P(PoolingOfIsa, the_first_that_is_no_number_is_the_largest_of_a_window_and_takes_the_gradient) {
   for (const Pool& k : kPools) {
     std::vector<float> x(static_cast<size_t>(k.rows.size * k.columns.size * k.channels));
     for (size_t i = 0; i < x.size(); ++i) {
