@@ -338,9 +338,9 @@ Off off_by(JobConfig job, const ExactPlan& plan, const ExactWay& way, int64_t ra
 }
 
 // Against virtual time and the arena of the whole job, compiled by the plan's keys. The tables count collectives as if
-// nothing hid them: what is left is that, above all where ZeRO 2 scatters the gradients of each micro-batch, and in
-// pipelines with several stages a crew that these are unequal. Here nearly all parameters are the table that the head
-// reads, too.
+// nothing hid them: what is left is that, above all where ZeRO 2 scatters the gradients of each micro-batch. Pipelines
+// with several stages a crew are priced by their timetables, and end with the sum of a shared table's gradients. Here
+// nearly all parameters are the table that the head reads, too.
 TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
   int of_several = 0;  // micro-batches, of which each scatters its gradients
   for (const int64_t ranks : {2, 4}) {
@@ -359,12 +359,8 @@ TEST(ExactPlan, the_tables_are_near_what_the_compiled_job_takes) {
       const Off off = off_by(gpt_of_four_layers(), plan, way, ranks);
       sum += off.time;
       const bool scatters_each = inner.zero == 2 && !is_one;
-      EXPECT_GT(off.time, 0) << kind;
-      EXPECT_LT(off.time, scatters_each                  ? 0.13
-                          : way.outer.virtual_stages > 1 ? 0.10
-                          : way.outer.pp > 1             ? 0.06
-                                                         : 0.031)
-          << kind;
+      EXPECT_GT(off.time, way.outer.virtual_stages > 1 ? -0.025 : 0) << kind;
+      EXPECT_LT(off.time, scatters_each ? 0.13 : way.outer.pp > 1 ? 0.06 : 0.031) << kind;
       EXPECT_GT(off.bytes, -0.01) << kind;
       EXPECT_LT(off.bytes, 0.6) << kind;  // the most with one micro-batch and ZeRO 3
       if (way.outer.pp == 1 && (inner.zero == 0 || (inner.zero >= 2 && !is_one))) {
