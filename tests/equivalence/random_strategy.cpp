@@ -255,7 +255,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
         parallel.ops.clear();
       } else if (parallel.accumulation > 1 && (says("micro-batches") || says("is a scalar"))) {
         parallel.accumulation = 1;
-      } else if (says("batch") || says("data input")) {
+      } else if (says("batch") || says("data input") || says("dataset strategy")) {
         parallel.dataset = "full_batch";
       } else {
         throw;
@@ -285,8 +285,14 @@ Strategy random_strategy_of_text(const Graph& graph, Draw& draw, const PipelineP
   static const std::vector<std::pair<std::string, std::string>> kCuts{
       {"", "full_batch"},  {"dp=2", "[dp]"},      {"dp=2", "full_batch"},    {"tp=2", "full_batch"},
       {"tp=2", "[-, tp]"}, {"dp=2,tp=2", "[dp]"}, {"dp=2,tp=2", "[dp, tp]"}, {"tp=2", "data_parallel"}};
-  const auto& [mesh_text, dataset] = draw.of(kCuts);
+  const auto& [mesh_text, drawn] = draw.of(kCuts);
   const Mesh mesh = parse_mesh(mesh_text);
+  const bool cuts_positions = drawn.find(',') != std::string::npos;  // refused where no input has any
+  const auto has_positions = [&](const Input& input) {
+    return input.role == Role::kData && graph.type(input.value).shape.rank() > 1;
+  };
+  const std::string dataset =
+      cuts_positions && std::ranges::none_of(graph.inputs(), has_positions) ? "full_batch" : drawn;
   require(mesh.devices() * pipeline.crews <= 8, "more than 8 ranks");
   Parallel parallel{.mesh = to_string(mesh),
                     .accumulation = micro_batches,

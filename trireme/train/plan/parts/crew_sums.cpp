@@ -14,6 +14,7 @@
 #include "trireme/op/move.h"
 #include "trireme/op/op_def.h"
 #include "trireme/op/structural.h"
+#include "trireme/pass/recompute_rules.h"
 #include "trireme/train/plan/parts/tied_weights.h"
 
 namespace trireme {
@@ -161,13 +162,14 @@ std::vector<int> micro_batches_of_buffers(const CompiledCrew& crew) {
   return out;
 }
 
-// The first action of a backward pass, when all forward passes are done: actions are the program's nodes.
+// The first action of a backward pass, or of what is made again for it, when all forward passes are done: actions are
+// the program's nodes.
 int first_backward(const CompiledCrew& crew) {
   const std::vector<Node>& nodes = crew.program.graph.nodes();
   invariant(nodes.size() == crew.plan.actions.size(), "a program of {} nodes has a plan of {} actions", nodes.size(),
             crew.plan.actions.size());
   const auto is_first = [](const Node& node) {
-    return node.phase == Phase::kBackward && node.micro_batch >= 0 && !is_message(def_of(node));
+    return is_for_backward(node) && node.micro_batch >= 0 && !is_message(def_of(node));
   };
   return static_cast<int>(std::ranges::find_if(nodes, is_first) - nodes.begin());
 }
