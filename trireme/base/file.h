@@ -37,8 +37,8 @@ class Disk {
 
 Disk& disk();  // the machine's
 
-// A file that appears under its name only when it is complete: the bytes go to `path`.tmp, and
-// commit() syncs, renames and syncs the directory. Without commit the .tmp is removed.
+// A file that appears under its name only when it is complete: the bytes go to a file beside it that nobody else
+// writes, `path`.PID-N.tmp, and commit() syncs, renames and syncs the directory. Without commit the .tmp is removed.
 class OutputFile {
  public:
   explicit OutputFile(std::string path, Disk& disk = trireme::disk());
