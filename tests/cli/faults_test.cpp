@@ -284,10 +284,10 @@ TEST_F(DiskTest, AFullDiskIsSaidAndTheEarlierCheckpointStays) {
     const Outcome outcome =
         run(go_on({"--quiet", "--set", "train.steps=8", "--set", "train.save_every=1"}, "disk/run"));
     EXPECT_EQ(outcome.code, 3) << outcome.err;
-    // With no room at all it is a log that does not get written, else the checkpoint.
+    // With no room at all it is the job's name that does not get written, else the checkpoint.
     EXPECT_THAT(error_line(outcome),
                 AllOf(HasSubstr("cannot write"),
-                      HasSubstr(room == 0 ? "'disk/run/tensorboard/" : "disk/run/checkpoints/step-000003"),
+                      HasSubstr(room == 0 ? "'disk/run/job.name'" : "disk/run/checkpoints/step-000003"),
                       HasSubstr("; free space there or choose another directory")));
     EXPECT_THAT(left_over(), IsEmpty());
     fs::remove(path("disk/filler"));

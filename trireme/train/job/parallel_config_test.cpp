@@ -45,10 +45,11 @@ TEST(ParallelConfig, zero_s_numbers_are_refused_by_name_whatever_the_ranks_and_t
 TEST(ParallelConfig, invariant_bits_ask_for_as_many_groups_of_experts_as_the_batch_has_parts) {
   const auto asked = [](int64_t groups, int64_t micro_batches, const std::string& numerics) {
     return error_of([&] {
-      parallel_of(with(fmt::format("ep = 2\ngradient_accumulation_steps = {}\n", micro_batches),
-                       {"model.kind=gpt", "model.experts=4", fmt::format("model.expert_groups={}", groups),
-                        "train.numerics=" + numerics}),
-                  4);
+      parallel_of(
+          with(fmt::format("mode = 'semi_auto_parallel'\nep = 2\ngradient_accumulation_steps = {}\n", micro_batches),
+               {"model.kind=gpt", "model.experts=4", fmt::format("model.expert_groups={}", groups),
+                "train.numerics=" + numerics}),
+          4);
     });
   };
   EXPECT_THAT(
