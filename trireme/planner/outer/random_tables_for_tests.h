@@ -124,6 +124,19 @@ inline int64_t end_of_interleaved(const StageProblem& problem, const std::vector
   return std::ranges::max(end);
 }
 
+// What passes take of one stage a crew; `fill`: of all stages as many as the shape idles, and `pass`: of each crew.
+inline int64_t time_of_passes(const StageProblem& problem, int64_t fill, const std::vector<int64_t>& pass) {
+  const auto crews = static_cast<int64_t>(pass.size());
+  const int64_t transfers = problem.shape.transfers * crews + problem.shape.more_transfers * problem.micro_batches;
+  const int64_t slowest = std::ranges::max(pass);
+  int64_t filled = std::max<int64_t>(fill, 0) / problem.shape.stages();
+  if (problem.shape.waits_for_slowest) {
+    filled = -slowest;
+    for (const int64_t each : pass) filled += each;
+  }
+  return problem.micro_batches * slowest + filled + problem.crossing * transfers / (2 * crews);
+}
+
 // Of all cuts the least total, with nothing but loops; -1: none fits.
 inline int64_t least_of_all_cuts(const StageProblem& problem) {
   const auto parts = static_cast<int64_t>(problem.parts.size());
@@ -173,16 +186,7 @@ inline int64_t least_of_all_cuts(const StageProblem& problem) {
         fits = fits && bytes <= problem.memory && on_host <= problem.host && on_disk <= problem.disk;
       }
     }
-    const auto all_crews = static_cast<int64_t>(crews);
-    const int64_t transfers =
-        problem.shape.transfers * all_crews + problem.shape.more_transfers * problem.micro_batches;
-    const int64_t slowest = std::ranges::max(pass);
-    int64_t filled = std::max<int64_t>(fill, 0) / stages;
-    if (problem.shape.waits_for_slowest) {
-      filled = -slowest;
-      for (const int64_t each : pass) filled += each;
-    }
-    int64_t total = problem.micro_batches * slowest + filled + problem.crossing * transfers / (2 * all_crews);
+    int64_t total = time_of_passes(problem, fill, pass);
     if (chunks > 1) total = end_of_interleaved(problem, forwards, backwards) / 2;
     total += std::ranges::max(once);
     if (fits && (least < 0 || total < least)) least = total;
