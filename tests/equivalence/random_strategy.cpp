@@ -192,11 +192,23 @@ Strategy from_random_asks(const Graph& graph, const Mesh& mesh, Draw& draw, cons
   return propagate(graph, mesh, std::move(asks));
 }
 
+// The layout with entries for dimensions that some input has: others are refused.
+std::string with_entries_of(const Graph& graph, const std::string& layout) {
+  if (!layout.starts_with('[')) return layout;
+  int most = 0;
+  for (const Input& input : graph.inputs())
+    if (input.role == Role::kData) most = std::max(most, graph.type(input.value).shape.rank());
+  size_t end = 0;
+  for (int dim = 0; dim < most && end != std::string::npos; ++dim) end = layout.find_first_of(",]", end + 1);
+  if (most == 0) return "full_batch";
+  return end == std::string::npos ? layout : layout.substr(0, end) + "]";
+}
+
 // A layout for the leading dimensions of every input, or numbers of parts of each.
 std::string random_dataset(const Graph& graph, const Mesh& mesh, Draw& draw) {
   static const std::vector<std::string> kDatasets{"data_parallel", "full_batch", "[dp]", "[-, dp]", "[-, -, dp]"};
   if (mesh.axes() == 0) return "full_batch";
-  if (draw.chance(60)) return draw.of(kDatasets);
+  if (draw.chance(60)) return with_entries_of(graph, draw.of(kDatasets));
   std::string out;
   for (const Input& input : graph.inputs()) {
     if (input.role != Role::kData) continue;
@@ -255,7 +267,7 @@ Strategy from_configuration(const Graph& graph, const Mesh& all, Draw& draw, Num
         parallel.ops.clear();
       } else if (parallel.accumulation > 1 && (says("micro-batches") || says("is a scalar"))) {
         parallel.accumulation = 1;
-      } else if (says("batch") || says("data input") || says("dataset strategy")) {
+      } else if (says("batch") || says("data input")) {
         parallel.dataset = "full_batch";
       } else {
         throw;
@@ -285,18 +297,12 @@ Strategy random_strategy_of_text(const Graph& graph, Draw& draw, const PipelineP
   static const std::vector<std::pair<std::string, std::string>> kCuts{
       {"", "full_batch"},  {"dp=2", "[dp]"},      {"dp=2", "full_batch"},    {"tp=2", "full_batch"},
       {"tp=2", "[-, tp]"}, {"dp=2,tp=2", "[dp]"}, {"dp=2,tp=2", "[dp, tp]"}, {"tp=2", "data_parallel"}};
-  const auto& [mesh_text, drawn] = draw.of(kCuts);
+  const auto& [mesh_text, dataset] = draw.of(kCuts);
   const Mesh mesh = parse_mesh(mesh_text);
-  const bool cuts_positions = drawn.find(',') != std::string::npos;  // refused where no input has any
-  const auto has_positions = [&](const Input& input) {
-    return input.role == Role::kData && graph.type(input.value).shape.rank() > 1;
-  };
-  const std::string dataset =
-      cuts_positions && std::ranges::none_of(graph.inputs(), has_positions) ? "full_batch" : drawn;
   require(mesh.devices() * pipeline.crews <= 8, "more than 8 ranks");
   Parallel parallel{.mesh = to_string(mesh),
                     .accumulation = micro_batches,
-                    .dataset = dataset,
+                    .dataset = with_entries_of(graph, dataset),
                     .optimizer = random_optimizer_parallel(mesh, draw),
                     .pipeline = pipeline};
   if (draw.chance(50)) parallel.ops = random_rules(graph, mesh, draw, {});
