@@ -115,9 +115,10 @@ class WorthCompiling {
   }
 
   // What may fit, though its tables say that it does not: they add up what the parts need at their fullest moments.
-  // With slices of state, or several stages, that is more than a program takes, by up to so much of it.
+  // With slices of state, or several stages, that is more than a program takes, by up to so much of it; with one
+  // micro-batch by most, as what it keeps goes while its gradients come.
   static double most_bytes_above(const OuterWay& way) {
-    if (way.inner.zero > 1) return 0.6;
+    if (way.inner.zero > 1) return way.micro_batches == 1 ? 0.6 : 0.3;
     return way.inner.zero == 1 ? 0.3 : way.pp > 1 ? 0.2 : 0;
   }
   static constexpr std::array kMostAbove{0.2, 0.3, 0.6};
