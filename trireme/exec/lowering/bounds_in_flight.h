@@ -11,12 +11,12 @@
 namespace trireme {
 
 // Communications that give each rank a part of what they read, and moves in each direction from the device's memory:
-// two at a time are enough to keep the links, or the lane, busy, and the third waits for the first. So it is with what
-// no pass reads, as gathers of updated weights, if the memory in which it is packed or staged would be more than 64 MiB
-// of all that is under way. Ops on the host
-// keep what has arrived for them in memory: the next one waits for the first if they would hold more than a quarter of
-// what arrives for all of them, and more than 64 MiB. What arrived before the first of them started, such as gradients
-// that are clipped together, takes its room anyway and is not counted.
+// two at a time are enough to keep the links, or the lane, busy, and the third waits for the first. So it is with
+// collectives whose results no pass reads, as gathers of updated weights, if the memory in which all that are under way
+// are packed or staged would be more than 64 MiB. Ops on the host keep what has arrived for them in memory: the next
+// one waits for the first if they would hold more than a quarter of what arrives for all of them, and more than 64 MiB.
+// What arrived before the first of them started, such as gradients that are clipped together, takes its room anyway and
+// is not counted.
 class BoundsInFlight {
  public:
   explicit BoundsInFlight(const Graph& graph);

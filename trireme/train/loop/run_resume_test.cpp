@@ -53,20 +53,30 @@ TEST(RunBegins, where_the_compiler_cuts_the_model_the_log_says_once_that_layerwi
   EXPECT_THAT(said_of_layerwise(model, {.mode = Mode::kDataParallel}), ElementsAre());
 }
 
-// Samples of which the first one that is read while it is armed asks the process to stop.
-class Interrupting final : public data::Source {
+// Calls a function before each read.
+class Watched : public data::Source {
  public:
-  explicit Interrupting(data::SourcePtr of) : of_(std::move(of)) {}
-  std::vector<data::FieldSpec> fields() const override { return of_->fields(); }
-  int64_t size() const override { return of_->size(); }
+  Watched(data::SourcePtr inner, std::function<void()> before) : inner_(std::move(inner)), before_(std::move(before)) {}
+  std::vector<data::FieldSpec> fields() const override { return inner_->fields(); }
+  int64_t size() const override { return inner_->size(); }
   void read(int64_t sample, std::span<const View> out) const override {
-    if (armed.exchange(false)) ::raise(SIGINT);
-    of_->read(sample, out);
+    before_();
+    inner_->read(sample, out);
   }
-  mutable std::atomic<bool> armed = false;
 
  private:
-  data::SourcePtr of_;
+  data::SourcePtr inner_;
+  std::function<void()> before_;
+};
+
+// Samples of which the first one that is read while it is armed asks the process to stop.
+class Interrupting final : public Watched {
+ public:
+  explicit Interrupting(data::SourcePtr of)
+      : Watched(std::move(of), [this] {
+          if (armed.exchange(false)) ::raise(SIGINT);
+        }) {}
+  mutable std::atomic<bool> armed = false;
 };
 
 class Interrupted : public testing::Test {
@@ -143,22 +153,6 @@ TEST_F(Interrupted, before_any_validation_nothing_is_said_of_one) {
   EXPECT_TRUE(std::isnan(stopped.validation_loss) && std::isnan(stopped.accuracy));
   EXPECT_THAT(report(stopped), testing::Not(testing::AnyOf(HasSubstr("Validation loss"), HasSubstr("Accuracy"))));
 }
-
-// Calls a function before each read.
-class Watched : public data::Source {
- public:
-  Watched(data::SourcePtr inner, std::function<void()> before) : inner_(std::move(inner)), before_(std::move(before)) {}
-  std::vector<data::FieldSpec> fields() const override { return inner_->fields(); }
-  int64_t size() const override { return inner_->size(); }
-  void read(int64_t sample, std::span<const View> out) const override {
-    before_();
-    inner_->read(sample, out);
-  }
-
- private:
-  data::SourcePtr inner_;
-  std::function<void()> before_;
-};
 
 // As on a disk that is full when the trace ends, after two steps. A validation comes between them.
 TEST(Run, goes_on_where_its_trace_cannot_be_written) {
